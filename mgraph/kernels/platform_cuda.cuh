@@ -1,0 +1,59 @@
+// The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
+#pragma once
+#define DEVICE __device__ __forceinline__
+#define SHARED(type, name, n) __shared__ type name[n]
+#include "platform.cuh"
+
+template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
+template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
+template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
+template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
+DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
+template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
+template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
+template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
+DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other warps
+DEVICE int popcount(u32 v) { return __popc(v); }
+DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
+DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
+
+template <int W> struct Tile {
+    static constexpr int width = W;
+    static constexpr DEVICE int size() { return W; }
+    DEVICE int rank() const { return threadIdx.x & (W - 1); }
+    DEVICE int index() const { return threadIdx.x / W; }  // in its block
+    DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
+    DEVICE u32 mask() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
+    DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & mask()) >> base(); }
+    DEVICE bool any(bool p) const { return __any_sync(mask(), p); }
+    template <class T> DEVICE T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, W); }
+    template <class T> DEVICE T sum(T v) const {
+        for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);
+        return v;
+    }
+    template <class T> DEVICE T scan(T v) const {  // inclusive
+        for (int step = 1; step < W; step *= 2) {
+            T below = __shfl_up_sync(mask(), v, step, W);
+            if (rank() >= step) v += below;
+        }
+        return v;
+    }
+    DEVICE void sync() const { __syncwarp(mask()); }
+};
+
+struct Block {
+    DEVICE int rank() const { return threadIdx.x; }
+    DEVICE int size() const { return blockDim.x; }
+    DEVICE void sync() const { __syncthreads(); }
+};
+
+struct Grid {
+    DEVICE Items items(i64 n) const {
+        return {(i64)blockIdx.x * blockDim.x + threadIdx.x, n, (i64)gridDim.x * blockDim.x};
+    }
+    template <int W> DEVICE Items items(Tile<W>, i64 n) const {
+        return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
+    }
+    DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
+};

@@ -1,0 +1,55 @@
+// The CPU: a tile is one lane, a block one thread, and the grid's ranks an OpenMP loop over contiguous shares of the items.
+// Under ThreadSanitizer the ranks are std::threads: libgomp's own synchronisation looks like races to it.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+#define DEVICE inline __attribute__((always_inline))
+#define SHARED(type, name, n) static thread_local type name[n]
+#include "platform.cuh"
+#include "platform_atomics.h"
+
+template <int W> struct Tile {
+    static constexpr int width = W;
+    static constexpr int size() { return 1; }
+    int rank() const { return 0; }
+    int index() const { return 0; }  // in its block
+    u32 ballot(bool p) const { return p; }
+    bool any(bool p) const { return p; }
+    template <class T> T shfl(T v, int) const { return v; }
+    template <class T> T sum(T v) const { return v; }
+    template <class T> T scan(T v) const { return v; }
+    void sync() const {}
+};
+
+struct Block {
+    int rank() const { return 0; }
+    int size() const { return 1; }
+    void sync() const {}
+};
+
+struct Grid {
+    i64 rank, ranks;
+    Items items(i64 n) const {
+        return {(i64)((__int128)n * rank / ranks), (i64)((__int128)n * (rank + 1) / ranks), 1};
+    }
+    template <int W> Items items(Tile<W>, i64 n) const { return items(n); }
+    Items items(Block, i64 n) const { return items(n); }
+};
+
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
+    i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
+    i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
+    if (ranks == 1 || threads == 1) return kernel(Grid{0, 1});
+#ifdef MGRAPH_STD_THREADS
+    std::atomic<i64> next{0};
+    std::vector<std::thread> team;
+    for (int t = 0; t < threads; ++t)
+        team.emplace_back([&] { for (i64 r; (r = next.fetch_add(1)) < ranks;) kernel(Grid{r, ranks}); });
+    for (auto& member : team) member.join();
+#else
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (i64 r = 0; r < ranks; ++r) kernel(Grid{r, ranks});
+#endif
+}

@@ -1,0 +1,117 @@
+// The CPU pretending to be a GPU, for tests: blocks of 64 lanes, each lane a fiber, so that tiles are really `W` wide.
+// A lane that waits yields to the next; a whole round without progress is a divergent tile or barrier, and aborts.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+#include <vector>
+#define DEVICE inline
+#define SHARED(type, name, n) static thread_local type name[n]
+#include "platform.cuh"
+#include "platform_atomics.h"
+
+constexpr int block_lanes = 64, lane_stack = 1 << 17;
+
+struct Barrier { int arrived, turn; };
+
+struct Fibers {  // the lanes of one block
+    ucontext_t back, lane[block_lanes];
+    std::vector<char> stacks = std::vector<char>((size_t)block_lanes * lane_stack);
+    bool done[block_lanes];
+    Barrier barrier[block_lanes][8];  // by first lane and log2 of the width
+    u64 box[block_lanes];             // what a lane hands to its tile
+    int now;
+    i64 progress;
+    void yield() { swapcontext(&lane[now], &back); }
+    void wait(int first, int width) {
+        Barrier& b = barrier[first][bit_width((u64)width)];
+        int turn = b.turn;
+        if (++b.arrived == width) b.arrived = 0, ++b.turn, ++progress;
+        else while (b.turn == turn) yield();
+    }
+};
+inline thread_local Fibers* fibers = nullptr;
+
+template <int W> struct Tile {
+    static constexpr int width = W;
+    static constexpr int size() { return W; }
+    int rank() const { return fibers->now % W; }
+    int index() const { return fibers->now / W; }  // in its block
+    int base() const { return fibers->now / W * W; }
+    void sync() const { fibers->wait(base(), W); }
+    template <class T, class F> auto gather(T v, F read) const {  // read(lane) sees every lane's v
+        static_assert(sizeof(T) <= 8, "a lane hands over at most 8 bytes");
+        std::memcpy(&fibers->box[fibers->now], &v, sizeof v);
+        sync();
+        auto result = read([this](int lane) { T x; std::memcpy(&x, &fibers->box[base() + lane], sizeof x); return x; });
+        sync();
+        return result;
+    }
+    u32 ballot(bool p) const {
+        return gather(p, [](auto at) { u32 bits = 0; for (int l = 0; l < W; ++l) bits |= (u32)at(l) << l; return bits; });
+    }
+    bool any(bool p) const { return ballot(p) != 0; }
+    template <class T> T shfl(T v, int lane) const { return gather(v, [=](auto at) { return at(lane); }); }
+    template <class T> T sum(T v) const {
+        return gather(v, [](auto at) { T s = at(0); for (int l = 1; l < W; ++l) s += at(l); return s; });
+    }
+    template <class T> T scan(T v) const {
+        int r = rank();
+        return gather(v, [=](auto at) { T s = at(0); for (int l = 1; l <= r; ++l) s += at(l); return s; });
+    }
+};
+
+struct Block {
+    int rank() const { return fibers->now; }
+    int size() const { return block_lanes; }
+    void sync() const { fibers->wait(0, block_lanes); }
+};
+
+struct Grid {
+    i64 block, blocks;
+    Items items(i64 n) const { return {block * block_lanes + fibers->now, n, blocks * block_lanes}; }
+    template <int W> Items items(Tile<W>, i64 n) const {
+        return {(block * block_lanes + fibers->now) / W, n, blocks * block_lanes / W};
+    }
+    Items items(Block, i64 n) const { return {block, n, blocks}; }
+};
+
+template <class Kernel> struct LaneStart {
+    const Kernel* kernel;
+    Grid grid;
+    static void enter(u32 high, u32 low) {
+        auto* start = (LaneStart*)(((size_t)high << 32) | low);
+        (*start->kernel)(start->grid);
+        fibers->done[fibers->now] = true;
+        ++fibers->progress;
+    }
+};
+
+template <class Kernel> void run_block(const Kernel& kernel, Grid grid) {
+    LaneStart<Kernel> start{&kernel, grid};
+    for (int l = 0; l < block_lanes; ++l) {
+        getcontext(&fibers->lane[l]);
+        fibers->lane[l].uc_stack = {fibers->stacks.data() + (size_t)l * lane_stack, 0, (size_t)lane_stack};
+        fibers->lane[l].uc_link = &fibers->back;
+        makecontext(&fibers->lane[l], (void (*)())LaneStart<Kernel>::enter, 2, (u32)((size_t)&start >> 32), (u32)(size_t)&start);
+        fibers->done[l] = false;
+    }
+    std::memset(fibers->barrier, 0, sizeof fibers->barrier);
+    for (int running = block_lanes; running;) {
+        i64 before = fibers->progress;
+        running = 0;
+        for (int l = 0; l < block_lanes; ++l)
+            if (!fibers->done[l]) fibers->now = l, swapcontext(&fibers->back, &fibers->lane[l]), running += !fibers->done[l];
+        if (running && before == fibers->progress) std::fprintf(stderr, "divergent lanes at a barrier\n"), std::abort();
+    }
+}
+
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int) {
+    Fibers here;
+    fibers = &here;
+    here.progress = 0;
+    i64 blocks = lesser((items * Kernel::lanes + block_lanes - 1) / block_lanes, (i64)3);
+    for (i64 b = 0; b < blocks; ++b) run_block(kernel, Grid{b, blocks});
+    fibers = nullptr;
+}
