@@ -1,0 +1,267 @@
+// gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
+// Leaves of one window: a tile, in registers. Up to block_leaves: a block, in shared memory. Wider: out and back.
+#pragma once
+#include "gpma_window.cuh"
+#include "outcome.cuh"
+
+struct Array {
+    u32* slots;
+    f32* weights;
+    u8* counts;
+    u32* groups;
+    DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
+        if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
+    }
+};
+
+struct SetWeights {  // one lane a key: the new weight of edges that are there already, before anything moves
+    static constexpr int lanes = 1;
+    Batch batch;
+    const u8* outcome;
+    const f32* weight;
+    f32* weights;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 k : grid.items(batch.n))
+            if (outcome[k] == updated) weights[batch.slot[k]] = weight ? weight[k] : 1.0f;
+    }
+};
+
+DEVICE void move_row(const Merge& merge, const Spread& spread, i64 base, i64* start, i64 row) {
+    start[row] = base + spread.place(merge.row(row, start[row]), merge.n);
+}
+
+struct MergeLeaves {  // one tile a window of one leaf
+    static constexpr int lanes = TILE;
+    static constexpr int each = LEAF / Tile<TILE>::size(), tiles = 256 / TILE;  // slots a lane, tiles a block at most
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    const u32* windows;
+    i64 n;
+    i64* start;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n)) {
+            if (i + 8 < n) fetch(window_at(windows, i + 8));
+            Window w = window_at(windows, i);
+            Merge merge(batch, leaves, w);
+            i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
+            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size()) {
+                i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
+                i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
+                start[r] = first + (to < merge.n ? to : LEAF);
+            }
+            move_items(tile, merge, first, (int)count);
+            if (tile.rank() == 0) array.counts[w.leaf] = (u8)merge.n, array.recount(w.leaf, merge.n - count);
+        }
+    }
+    DEVICE void fetch(const Window& w) const {
+        for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
+        prefetch(start + w.first_row);
+    }
+    // The leaf is made anew in shared memory, then written whole: a lane holds `each` neighbouring slots.
+    DEVICE void move_items(const Tile<lanes>& tile, const Merge& merge, i64 first, int count) const {
+        SHARED(u32, items, tiles * LEAF);
+        SHARED(f32, weights, WEIGHTED ? tiles * LEAF : 1);
+        u32* item = items + tile.index() * LEAF;
+        f32* item_weight = weights + (WEIGHTED ? tile.index() * LEAF : 0);
+        int to[each], at0 = tile.rank() * each;
+        new_places(merge, first, count, at0, to);
+        for (int j = 0; j < each; ++j) {
+            if (to[j] < 0) continue;
+            item[to[j]] = array.slots[first + at0 + j];
+            if (WEIGHTED) item_weight[to[j]] = array.weights[first + at0 + j];
+        }
+        for (i64 k = merge.first_key + tile.rank(); k < merge.last_key; k += tile.size())
+            if (batch.inserts(k)) {
+                i64 place = lesser(batch.slot[k] - first, (i64)count) + batch.net(k) - merge.net0;
+                item[place] = (u32)batch.keys[k];
+                if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
+            }
+        tile.sync();
+        for (int j = tile.rank(); j < merge.n; j += tile.size()) {
+            array.slots[first + j] = item[j];
+            if (WEIGHTED) array.weights[first + j] = item_weight[j];
+        }
+        tile.sync();
+    }
+    // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
+    DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
+        if (merge.last_key - merge.first_key > 8) {  // the exception: else counting is cheaper than searching
+            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j) : -1;
+            return;
+        }
+        for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? at0 + j : -2 * LEAF;
+        for (i64 k = merge.first_key; k < merge.last_key; ++k) {
+            int p = (int)lesser(batch.slot[k] - first, (i64)count), by = (int)(batch.net(k + 1) - batch.net(k));
+            for (int j = 0; j < each; ++j) to[j] += at0 + j >= p ? by : 0;
+            if (by < 0 && p >= at0 && p < at0 + each)
+                for (int j = 0; j < each; ++j) to[j] = at0 + j == p ? -2 * LEAF : to[j];
+        }
+    }
+};
+
+struct MergeBlocks {  // one block a window of up to block_leaves
+    static constexpr int lanes = 256;
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    const u32* windows;
+    i64 n;
+    i64* start;
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, items, block_leaves * LEAF);
+        SHARED(f32, weights, WEIGHTED ? block_leaves * LEAF : 1);
+        SHARED(i32, before, block_leaves);
+        Block block;
+        for (i64 i : grid.items(block, n)) {
+            Window w = window_at(windows, i);
+            Merge merge(batch, leaves, w);
+            Spread spread(merge.n, w.leaves);
+            i64 first = (i64)w.leaf * LEAF;
+            for (i64 j = block.rank(); j < w.leaves; j += block.size())
+                before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
+            block.sync();
+            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
+                i64 j = leaf_of(s), at = s & (LEAF - 1);
+                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at) : -1;
+                if (to >= 0) items[to] = array.slots[first + s];
+                if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
+            }
+            for (i64 k = merge.first_key + block.rank(); k < merge.last_key; k += block.size())
+                if (batch.inserts(k)) {
+                    i64 to = merge.arrival(k);
+                    items[to] = (u32)batch.keys[k];
+                    if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
+                }
+            for (i64 r = w.first_row + block.rank(); r < w.last_row; r += block.size()) move_row(merge, spread, first, start, r);
+            i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
+            block.sync();
+            for (i64 to = block.rank(); to < merge.n; to += block.size()) {
+                i64 slot = first + spread.place(to, merge.n);
+                array.slots[slot] = items[to];
+                if (WEIGHTED) array.weights[slot] = weights[to];
+            }
+            for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
+            if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
+            block.sync();
+        }
+    }
+};
+
+struct Gather {  // one block a chunk of a wide window: items to their places in `out`, the window's copy or the new array
+    static constexpr int lanes = 256;
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    const u32* chunks;
+    i64 n;
+    Array out;
+    i64 out_leaves;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        for (i64 i : grid.items(block, n)) {
+            Window w = window_at(chunks, i);
+            Merge merge(batch, leaves, w);
+            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
+            i64 base = (i64)w.scratch * LEAF, keys = (i64)w.chunk - leaf_chunks(w);
+            if (keys < 0) survive(block, w, merge, spread, base);
+            else arrive(block, w, merge, spread, base, w.first_key + keys * chunk_keys);
+        }
+    }
+    DEVICE void survive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base) const {
+        i64 from = w.leaf + w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaf + w.leaves);
+        for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
+            i64 leaf = leaf_of(s), at = s & (LEAF - 1);
+            if (at >= array.counts[leaf]) continue;
+            i64 rank = merge.survivor(s, leaves.before[leaf] - leaves.before[w.leaf] + at);
+            if (rank >= 0) put(base + spread.place(rank, merge.n), array.slots[s], WEIGHTED ? array.weights[s] : 0);
+        }
+    }
+    DEVICE void arrive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base, i64 first) const {
+        i64 last = lesser(first + chunk_keys, (i64)w.last_key);
+        for (i64 k = first + block.rank(); k < last; k += block.size())
+            if (batch.inserts(k))
+                put(base + spread.place(merge.arrival(k), merge.n), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+    }
+    DEVICE void put(i64 slot, u32 item, f32 item_weight) const {
+        out.slots[slot] = item;
+        if (WEIGHTED) out.weights[slot] = item_weight;
+    }
+};
+
+struct CopyBack {  // one block a chunk of a wide window: from the copy into place, and the counts of its leaves
+    static constexpr int lanes = 256;
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const u32* chunks;
+    i64 n;
+    Array copy;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        for (i64 i : grid.items(block, n)) {
+            Window w = window_at(chunks, i);
+            if (w.chunk >= leaf_chunks(w)) continue;
+            Spread spread(Merge(batch, leaves, w).n, w.leaves);
+            i64 from = w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaves);
+            for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
+                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) continue;
+                array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
+                if (WEIGHTED) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
+            }
+            for (i64 j = from + block.rank(); j < to; j += block.size()) {
+                i64 old = leaves.before[w.leaf + j + 1] - leaves.before[w.leaf + j];
+                array.counts[w.leaf + j] = (u8)spread.count(j);
+                array.recount(w.leaf + j, spread.count(j) - old);
+            }
+        }
+    }
+};
+
+struct GroupSums {  // one lane a group, after the array was replaced
+    static constexpr int lanes = 1;
+    Leaves leaves;
+    i64 n;
+    u32* groups;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 g : grid.items(n))
+            groups[g] = (u32)leaves.small_sum(g * group_leaves, lesser((g + 1) * group_leaves, leaves.leaves));
+    }
+};
+
+struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one window
+    static constexpr int lanes = 32;
+    Batch batch;
+    Leaves leaves;
+    const u32* tasks;
+    i64 n;
+    i64 out_leaves;
+    i64* start;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n)) {
+            Window w = window_at(tasks, i);
+            Merge merge(batch, leaves, w);
+            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
+            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size())
+                move_row(merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, r);
+        }
+    }
+};
+
+struct MoveDegrees {  // one lane a key: the first and the last of a row's keys bring its degree up to date
+    static constexpr int lanes = 1;
+    Batch batch;
+    u32* degrees;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 k : grid.items(batch.n)) {
+            i64 row = (i64)(batch.keys[k] >> 32);
+            if (k == 0 || (i64)(batch.keys[k - 1] >> 32) != row) atomic_add(degrees + row, (u32)-batch.net(k));
+            if (k + 1 == batch.n || (i64)(batch.keys[k + 1] >> 32) != row) atomic_add(degrees + row, (u32)batch.net(k + 1));
+        }
+    }
+};

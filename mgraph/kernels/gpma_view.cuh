@@ -1,0 +1,56 @@
+// gpma+ as algorithms see it. A row is the live slots of [start[v], start[v + 1]); a unit is the part of it in one leaf.
+// LEAF slots a leaf, the live ones packed to its left, counts[leaf] of them.
+#pragma once
+#include "search.cuh"
+
+DEVICE i64 leaf_of(i64 slot) { return (i64)((u64)slot / LEAF); }
+
+struct GpmaView {
+    const i64* start;
+    const u32* degrees;
+    const u32* slots;
+    const f32* weights;
+    const u8* counts;
+    static constexpr bool sorted = true;
+
+    DEVICE u32 degree(i64 v) const { return degrees[v]; }
+    DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
+    DEVICE i64 units(i64 v) const {
+        i64 a = start[v], b = start[v + 1];
+        return a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1;
+    }
+    template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
+        i64 a = start[v], leaf = leaf_of(a) + unit, first = leaf * LEAF;
+        i64 end = lesser(start[v + 1], first + (i64)counts[leaf]);
+        for (i64 s = greater(a, first); s < end; s += tile.size()) {
+            i64 slot = s + tile.rank();
+            bool live = slot < end;
+            if (f(live ? load_once(slots + slot) : 0u, slot, live)) return;
+        }
+    }
+    DEVICE void prefetch_row(i64 v) const {  // of a row in one leaf, all that seek reads
+        const u32* leaf = slots + leaf_of(start[v]) * LEAF;
+        for (int s = 0; s < LEAF; s += 16) prefetch(leaf + s);
+    }
+    // The slot of the first live item of row v that is not below dst, or of what follows the row; hit: it is dst itself.
+    DEVICE i64 seek(i64 v, u32 dst, bool& hit) const {
+        i64 a = start[v], b = start[v + 1];
+        hit = false;
+        if (a == b) return b;
+        i64 low = leaf_of(a), last = leaf_of(b - 1), high = last;
+        while (low < high) {  // the last leaf whose first item is not above dst
+            i64 middle = (low + high + 1) >> 1;
+            if (slots[middle * LEAF] <= dst) low = middle; else high = middle - 1;
+        }
+        i64 end = lesser(b, low * LEAF + (i64)counts[low]);
+        i64 slot = lower_bound(slots, greater(a, low * LEAF), end, dst);
+        if (slot == end) return low == last ? b : (low + 1) * LEAF;
+        hit = slots[slot] == dst;
+        return slot;
+    }
+    DEVICE i64 find(i64 v, u32 dst) const {
+        bool hit;
+        i64 slot = seek(v, dst, hit);
+        return hit ? slot : -1;
+    }
+};

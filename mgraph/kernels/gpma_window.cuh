@@ -1,0 +1,92 @@
+// The parts that preparing and committing a batch share: the located batch, ranks, and windows.
+#pragma once
+#include "gpma_view.cuh"
+
+struct Batch {  // n located keys; moves[k] = inserts before key k << 32 | deletes before it
+    const u64* keys;
+    const i64* slot;
+    const u64* moves;
+    i64 n;
+    DEVICE i64 net(i64 k) const { return (i64)(moves[k] >> 32) - (i64)(moves[k] & 0xffffffffu); }
+    DEVICE bool inserts(i64 k) const { return (moves[k + 1] - moves[k]) >> 32; }
+    DEVICE bool deletes(i64 k) const { return (moves[k + 1] - moves[k]) & 0xffffffffu; }
+};
+
+constexpr i64 group_leaves = 1024;  // leaves whose live items are summed up in one number
+
+struct Leaves {  // live items by leaf and by group; before[leaf], where it is given, those of the leaves before it
+    const u8* counts;
+    const i64* group_before;
+    const i64* before;
+    i64 leaves;
+    DEVICE i64 leaf(i64 slot) const { return lesser(leaf_of(slot), leaves - 1); }
+    DEVICE i64 small_sum(i64 from, i64 to) const {  // bytes eight at a time where they can be
+        i64 sum = 0;
+        for (; from < to && (from & 7); ++from) sum += counts[from];
+        for (; from + 8 <= to; from += 8) {
+            u64 eight = *(const u64*)(counts + from), low = 0x00ff00ff00ff00ffull;
+            sum += (i64)(((eight & low) + (eight >> 8 & low)) * 0x0001000100010001ull >> 48);
+        }
+        for (; from < to; ++from) sum += counts[from];
+        return sum;
+    }
+    DEVICE i64 sum(i64 from, i64 to) const {  // of a window: it lies in one group, or begins and ends with groups
+        if (before) return before[to] - before[from];
+        if (to - from <= group_leaves) return small_sum(from, to);
+        return group_before[(to + group_leaves - 1) / group_leaves] - group_before[from / group_leaves];
+    }
+    DEVICE i64 rank(i64 slot, i64 first) const {  // of the item at `slot`, or of what follows the last, from leaf `first` on
+        i64 leaf = leaf_of(slot), at = slot - leaf * LEAF;
+        if (leaf >= leaves) leaf = leaves, at = 0;
+        return at + (before ? before[leaf] - before[first] : small_sum(first, leaf));
+    }
+};
+
+struct Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a chunk
+    u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, chunk;
+};
+DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
+DEVICE const Window& window_at(const u32* windows, i64 i) { return ((const Window*)windows)[i]; }
+
+// How many leaves a block merges in shared memory; what one task of a wide window has; rows that a window keeps.
+constexpr i64 block_leaves = 4096 / LEAF, chunk_leaves = 1024 / LEAF, chunk_keys = 1024, task_rows = 512, inline_rows = 64;
+DEVICE i64 leaf_chunks(const Window& w) { return (w.leaves + chunk_leaves - 1) / chunk_leaves; }
+DEVICE i64 key_chunks(const Window& w) { return (w.last_key - w.first_key + chunk_keys - 1) / chunk_keys; }
+
+struct Spread {  // n items even over some leaves: the first `extra` leaves hold one more
+    u64 base, extra, end;
+    DEVICE Spread(i64 n, i64 leaves) : base((u64)n / (u64)leaves), extra((u64)n % (u64)leaves), end((u64)leaves * LEAF) {}
+    DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }
+    DEVICE i64 place(i64 i, i64 n) const {  // the slot of item i, the end of the leaves where there is no such item
+        if (i >= n) return (i64)end;
+        u64 longer = extra * (base + 1), at = (u64)i;
+        if (at < longer) return (i64)(divide(at, base + 1, 0));
+        return (i64)divide(at - longer, base, extra);
+    }
+    static DEVICE u64 divide(u64 at, u64 by, u64 first) {
+        if ((at | by) >> 32) return (first + at / by) * LEAF + at % by;
+        u32 leaf = (u32)at / (u32)by;  // the usual case, and several times cheaper
+        return (first + leaf) * LEAF + ((u32)at - leaf * (u32)by);
+    }
+};
+
+struct Merge {  // one window's merge by ranks: where its survivors, its new items and its rows go
+    Batch batch;
+    Leaves leaves;
+    i64 leaf, first_key, last_key, net0, n;
+    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w) : batch(b), leaves(l), leaf(w.leaf), first_key(w.first_key), last_key(w.last_key) {
+        net0 = b.net(first_key);
+        n = l.sum(leaf, leaf + w.leaves) + b.net(last_key) - net0;
+    }
+    // The new rank of the survivor at `slot`, whose old rank in the window is given; -1 where the batch deletes it.
+    DEVICE i64 survivor(i64 slot, i64 rank) const {
+        i64 k = upper_bound(batch.slot, first_key, last_key, slot);
+        if (k > first_key && batch.slot[k - 1] == slot && batch.deletes(k - 1)) return -1;
+        return rank + batch.net(k) - net0;
+    }
+    DEVICE i64 arrival(i64 k) const { return leaves.rank(batch.slot[k], leaf) + batch.net(k) - net0; }
+    DEVICE i64 row(i64 r, i64 old_start) const {
+        i64 k = lower_bound(batch.keys, first_key, last_key, (u64)r << 32);
+        return leaves.rank(old_start, leaf) + batch.net(k) - net0;
+    }
+};

@@ -1,0 +1,254 @@
+"""The one contract of all local dynamic structures, and what they share: reads, which go through the View.
+
+A structure holds the rows 0 .. n_rows - 1 of a directed simple graph on one device: unique (row, dst), optional float32
+weight. Rows are local sources; dst are ids below n_vertices, which may be more than n_rows where a structure is one range
+of a larger graph. A structure is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.kernels import Library, View, load
+from mgraph.structures.run import Run, make_keys, sort_batch
+
+__all__ = ["Counts", "Csr", "Plan", "Structure"]
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a batch did, exactly. inserted + updated are its inserts, deleted + missing its deletes, repeats dropped."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    missing: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, f) + getattr(other, f) for f in self.__dataclass_fields__))
+
+
+@dataclass
+class Plan:
+    """A prepared batch: its counts, which of its edges were there, and every allocation that its commit needs.
+
+    Valid for one `commit` or `discard` of the structure that made it, and until that structure changes otherwise.
+
+    Attributes
+    ----------
+    run : Run
+    counts : Counts
+    outcome : uint8[n] on the device
+        What becomes of each key of the run: 0 overridden by an equal key after it, 1 inserted, 2 updated, 3 deleted,
+        4 missing.
+    work : object
+        The structure's own; None once the plan was used up.
+    state : object
+        The structure's state that it was made for.
+    """
+
+    run: Run
+    counts: Counts
+    outcome: Array
+    work: Any
+    state: object
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None; on the structure's device."""
+
+    offsets: Array
+    dst: Array
+    weight: Array = None
+
+
+class Structure(ABC):
+    """A local dynamic graph structure.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows 0 .. n_rows - 1.
+    n_vertices : int
+        Bound of dst.
+    device : Device
+    weighted : bool
+        Whether edges have a float32 weight; inserts without one get 1.
+    """
+
+    name: ClassVar[str]
+    num_edges: int
+
+    def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
+        for n in (n_rows, n_vertices):
+            if not 0 <= n <= MAX_VERTICES:
+                raise CapacityError(f"{n} vertices; 32-bit ids allow 0 to {MAX_VERTICES}")
+        self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
+        self.num_edges = 0
+        self._state = object()  # another one after every change: what a plan was made for
+
+    # --- what each structure does its own way ---
+
+    @abstractmethod
+    def prepare(self, run: Run) -> Plan:
+        """Find out what `run` does and take all memory that doing it needs; changes nothing.
+
+        Raises `CapacityError` where memory does not suffice. Costs one read-back on a GPU.
+        """
+
+    @abstractmethod
+    def commit(self, plan: Plan) -> Counts:
+        """Do what was prepared. Allocates nothing and cannot refuse a valid plan; asynchronous on a GPU."""
+
+    @abstractmethod
+    def add_vertices(self, n: int, rows: int | None = None) -> None:
+        """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty. O(n_rows)."""
+
+    @abstractmethod
+    def view(self) -> View:
+        """What algorithms' kernels read; valid until the next commit or add_vertices."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of device memory that the structure holds."""
+
+    @abstractmethod
+    def check_invariants(self) -> None:
+        """Assert every invariant that the structure's module numbers. O(n), copies to the host; for tests."""
+
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it."""
+        plan.work = None
+
+    def _use(self, plan: Plan) -> Any:
+        """The work of a plan, once: `InvalidOption`, before anything changed, where the plan is not valid."""
+        if plan.work is None or plan.state is not self._state:
+            raise InvalidOption("this plan was used up, made before the structure changed, or made by another one")
+        work, plan.work, self._state = plan.work, None, object()
+        return work
+
+    def _grown(self, n: int, rows: int | None) -> tuple[int, int]:
+        """n_rows and n_vertices after `add_vertices`, checked."""
+        rows = n if rows is None else rows
+        if n < 0 or rows < 0:
+            raise InvalidOption(f"{min(n, rows)} vertices cannot be added; 0 or more can")
+        if max(self.n_vertices + n, self.n_rows + rows) > MAX_VERTICES:
+            raise CapacityError(f"{self.n_vertices} vertices and {n} more; 32-bit ids allow {MAX_VERTICES}")
+        return self.n_rows + rows, self.n_vertices + n
+
+    # --- batches ---
+
+    def apply(self, batch: EdgeBatch) -> Counts:
+        """Apply a batch of inserts and deletes; the last of repeats wins. All of it, or an error and nothing."""
+        check_ids(batch.src, self.n_rows, "src")
+        check_ids(batch.dst, self.n_vertices, "dst")
+        if batch.weight is not None and not self.weighted:
+            raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
+        return self.apply_run(sort_batch(self.device, batch))
+
+    def apply_run(self, run: Run) -> Counts:
+        """`apply` of a sorted run, which is trusted."""
+        return self.commit(self.prepare(run))
+
+    def insert(self, batch: EdgeBatch) -> Counts:
+        """Insert every edge of a batch, whatever its ops; edges that are there get the new weight."""
+        return self.apply(EdgeBatch(batch.src, batch.dst, batch.weight))
+
+    def delete(self, batch: EdgeBatch) -> Counts:
+        """Delete every edge of a batch, whatever its ops; those that are not there count as missing."""
+        return self.apply(EdgeBatch(batch.src, batch.dst, op=-1))
+
+    def build(self, batch: EdgeBatch) -> Counts:
+        """Fill an empty structure in one go."""
+        if self.num_edges:
+            raise InvalidOption(f"build needs an empty structure; this one has {self.num_edges} edges")
+        return self.insert(batch)
+
+    def incident(self, vertices: Array, rows: Array | None = None) -> Run:
+        """A run of deletions of every edge whose dst is among `vertices` or whose row is among `rows`.
+
+        `rows` is `vertices` where it is left out. O(n + m): a scan.
+        """
+        xp, csr = self.device.xp, self.to_csr()
+        dead_dst, dead_row = xp.zeros(self.n_vertices, bool), xp.zeros(self.n_rows, bool)
+        dead_dst[vertices] = True
+        dead_row[vertices if rows is None else rows] = True
+        lengths = xp.diff(csr.offsets)
+        row = xp.repeat(xp.arange(self.n_rows, dtype=np.uint32), Device.to_host(lengths).tolist() if xp is not np else lengths)
+        dead = dead_dst[csr.dst] | dead_row[row]
+        keys = make_keys(self.device, row[dead], csr.dst[dead])
+        return Run(keys if self.sorted_rows else xp.sort(keys), self.device.full(len(keys), -1, np.int8))
+
+    def delete_vertices(self, ids: Any) -> Counts:
+        """Delete every edge to and from `ids`; the ids stay, with degree 0. O(n + m). Needs n_rows == n_vertices."""
+        if self.n_rows != self.n_vertices:
+            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
+        ids = as_ids(ids, "ids")
+        check_ids(ids, self.n_vertices, "ids")
+        return self.apply_run(self.incident(self.device.asarray(ids)))
+
+    # --- reads ---
+
+    sorted_rows: ClassVar[bool]  #: whether neighbours come in ascending order
+
+    def _reads(self) -> tuple[Library, View]:
+        view = self.view()
+        return load(self.device, "read.cuh", view), view
+
+    def _rows(self, vertices: Any, name: str) -> Array:
+        ids = as_ids(vertices, name)
+        check_ids(ids, self.n_rows, name)
+        return self.device.asarray(ids)
+
+    def has_edges(self, src: Any, dst: Any) -> Array:
+        """Whether each edge is there: bool[n] on the device. O(log degree) each, or O(1) expected by hashing."""
+        src, dst = self._rows(src, "src"), self.device.asarray(as_ids(dst, "dst"))
+        if src.shape != dst.shape:
+            raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
+        check_ids(dst, self.n_vertices, "dst")
+        kernels, view = self._reads()
+        found = self.device.empty(len(src), np.uint8)
+        kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)
+        return found.view(bool)
+
+    def degrees(self, vertices: Any = None) -> Array:
+        """Out-degrees, uint32[n] on the device; of all rows where `vertices` is left out. O(1) each."""
+        rows = self.device.xp.arange(self.n_rows, dtype=np.uint32) if vertices is None else self._rows(vertices, "vertices")
+        kernels, view = self._reads()
+        degrees = self.device.empty(len(rows), np.uint32)
+        kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
+        return degrees
+
+    def neighbors(self, vertices: Any) -> Csr:
+        """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back."""
+        return self._gather(self._rows(vertices, "vertices"))
+
+    def to_csr(self) -> Csr:
+        """All rows as CSR. O(n + m)."""
+        return self._gather(self.device.xp.arange(self.n_rows, dtype=np.uint32))
+
+    def _gather(self, rows: Array) -> Csr:
+        xp = self.device.xp
+        kernels, view = self._reads()
+        offsets = self.device.zeros(len(rows) + 1, np.int64)
+        degrees = self.device.empty(len(rows), np.uint32)
+        kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
+        xp.cumsum(degrees, dtype=np.int64, out=offsets[1:])
+        total = int(offsets[-1])
+        dst = self.device.empty(total, np.uint32)
+        weight = self.device.empty(total, np.float32) if self.weighted else None
+        kernels.Neighbors(
+            len(rows), graph=view, vertices=rows, n=len(rows), offsets=offsets, dst=dst, weight=weight
+        )
+        return Csr(offsets, dst, weight)

@@ -1,0 +1,329 @@
+"""gpma+: all rows in one sorted array with gaps, kept within density bounds by rebalancing windows of leaves.
+
+::
+
+    leaf 0                leaf 1                leaf 2            (LEAF slots each; here 4)
+    slots  [ 3  7  9  . | 1  4  .  .          | 2  5  6  8 ]      destinations only, packed to the left of each leaf
+    counts [     3      |     2               |     4      ]
+    start  [0, 4, 4, 8, 12]                                       row 0: 3 7 9, row 1: none, row 2: 1 4, row 3: 2 5 6 8
+
+A batch is counted first and written once (Sha, Li, He, Tan: Accelerating Dynamic Graph Analytics on GPUs, PVLDB 11(1),
+2017, section 5, climbs level by level instead). prepare finds each key's slot, sums up what it moves, and gives each
+changed leaf the smallest ancestor window whose new count is within bounds; commit rewrites those windows by ranks.
+Ranks, not keys, drive the merge, so a slot need not say to which row it belongs.
+
+Invariants
+----------
+1. ``len(slots) == leaves * LEAF``, ``sum(counts) == num_edges == sum(degrees)``.
+2. No leaf is empty, unless it is the only one; no count is above the bound of a leaf.
+3. ``start[r]`` is the slot of the first live item of row r or of a later row, ``leaves * LEAF`` where there is none;
+   start never falls, and ``start[n_rows] == leaves * LEAF``.
+4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
+5. ``groups[g]`` is the sum of the counts of leaves ``1024 g .. 1024 g + 1023``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption
+from mgraph.kernels import Struct, View, load
+from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.run import Run
+
+__all__ = ["GpmaPlus"]
+
+Array = Any
+STATUS = 9  # words; their order is gpma_prepare.cuh's Status
+TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024  # as gpma_window.cuh has them
+WINDOW = 8  # words a window
+
+
+@dataclass
+class _Work:
+    """What a commit needs: the located batch, the windows by width, and the memory that it will write."""
+
+    batch: Struct
+    leaves: Struct
+    num_edges: int
+    leaf_windows: tuple[Array, int]
+    block_windows: tuple[Array, int]
+    chunks: tuple[Array, int]
+    rows: tuple[Array, int]
+    out: Struct | None  # the copy of wide windows, or the new array
+    out_leaves: int  # of the new array; 0 where the array stays
+    bounds: tuple[Array, Array] | None
+
+
+class GpmaPlus(Structure):
+    """A packed memory array updated in batches, counts first.
+
+    Parameters
+    ----------
+    n_rows, n_vertices, device, weighted
+        As in `Structure`.
+    leaf : int
+        Slots a leaf, a power of two from 8 to 128.
+    leaf_density, root_density : (float, float)
+        Least and most share of live slots in a leaf and in the whole array; levels between are interpolated.
+    fill : float
+        Density after the whole array was resized, between the two bounds of the root.
+
+    Notes
+    -----
+    A batch of b operations costs O(b log m) searches and writes the windows around them; about 12 launches and one
+    read-back whatever the height. 4 bytes a slot, 8 with weights, 12 a row. Neighbours are sorted.
+    """
+
+    name: ClassVar[str] = "gpma+"
+    sorted_rows: ClassVar[bool] = True
+    _tile: ClassVar[int] = 4  # lanes that merge one leaf
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_vertices: int,
+        device: Device,
+        weighted: bool,
+        *,
+        leaf: int = 32,
+        leaf_density: tuple[float, float] = (0.08, 0.92),
+        root_density: tuple[float, float] = (0.30, 0.80),
+        fill: float = 0.62,
+    ) -> None:
+        super().__init__(n_rows, n_vertices, device, weighted)
+        if leaf not in (8, 16, 32, 64, 128):
+            raise InvalidOption(f"leaf of {leaf} slots; 8, 16, 32, 64 or 128")
+        if not 0 < leaf_density[0] < root_density[0] < fill < root_density[1] < leaf_density[1] <= 1:
+            raise InvalidOption(
+                f"densities must rise from leaf {leaf_density[0]} to root {root_density[0]}, fill {fill}, "
+                f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
+            )
+        self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
+        defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": min(leaf, self._tile)}
+        self._defines = tuple(defines.items())
+        self._prepare = load(device, "gpma_prepare.cuh", **defines)
+        self._commit = load(device, "gpma_commit.cuh", **defines)
+        self.slots, self.weights, self.counts, self.groups = self._new_array(1).values()
+        self.counts.fill(0)
+        self.groups.fill(0)
+        self.start = device.full(n_rows + 1, leaf, np.int64)
+        self._degrees = device.zeros(n_rows, np.uint32)
+        self._levels = self._level_arrays(1)
+
+    def _new_array(self, leaves: int) -> dict[str, Array]:
+        empty, slots = self.device.empty, leaves * self.leaf
+        return {
+            "slots": empty(slots, np.uint32),
+            "weights": empty(slots, np.float32) if self.weighted else None,
+            "counts": empty(leaves, np.uint8),
+            "groups": empty(-(-leaves // GROUP), np.uint32),
+        }
+
+    # --- bounds ---
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves the array has."""
+        return len(self.counts)
+
+    def bounds(self, leaves: int | None = None) -> tuple[list[int], list[int]]:
+        """Least and most items of a full window of ``1 << level`` leaves, by level, the root last."""
+        leaves = self.leaves if leaves is None else leaves
+        height = (leaves - 1).bit_length()
+        (low_leaf, high_leaf), (low_root, high_root) = self.leaf_density, self.root_density
+        least, most = [], []
+        for level in range(height + 1):
+            share, slots = level / max(height, 1), self.leaf << level
+            most.append(int((high_leaf - (high_leaf - high_root) * share) * slots))
+            least.append(max(1 << level, int((low_leaf + (low_root - low_leaf) * share) * slots)))
+            if level:  # two full children always fit into their parent's bounds
+                most[level] = min(most[level], 2 * most[level - 1])
+                least[level] = max(least[level], 2 * least[level - 1])
+        if leaves == 1:
+            least[0] = 0
+        return least, most
+
+    def _level_arrays(self, leaves: int) -> tuple[Array, Array]:
+        least, most = self.bounds(leaves)
+        return self.device.asarray(np.array(least, np.int64)), self.device.asarray(np.array(most, np.int64))
+
+    # --- a batch ---
+
+    def prepare(self, run: Run) -> Plan:
+        n, device = len(run), self.device
+        if n >= 1 << 31:
+            raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
+        if n == 0:
+            return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
+        slot, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.empty(n + 1, np.uint64)
+        status = device.zeros(STATUS, np.int64)
+        self._prepare.Locate(
+            n, graph=self.view(), keys=run.keys, op=run.op, n=n, slot=slot, outcome=outcome, moves=moves, status=status
+        )
+        device.xp.cumsum(moves, out=moves)
+        group_before = device.zeros(len(self.groups) + 1, np.int64)
+        device.xp.cumsum(self.groups, dtype=np.int64, out=group_before[1:])
+        batch = Struct(keys=run.keys, slot=slot, moves=moves, n=n)
+        leaves = Struct(counts=self.counts, group_before=group_before, before=None, leaves=self.leaves)
+        lists = self._choose_windows(batch, leaves, status)
+        words = device.to_host(status).tolist()  # the one read-back
+        counts = _counts(words)
+        work = _Work(
+            batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
+            leaf_windows=(lists[0], words[3]), block_windows=(lists[1], words[4]),
+            chunks=(lists[2], words[5]), rows=(lists[3], words[6]), out=None, out_leaves=0, bounds=None,
+        )  # fmt: skip
+        if words[2] or words[7]:  # wide windows count with a sum for every leaf
+            before = device.zeros(self.leaves + 1, np.int64)
+            device.xp.cumsum(self.counts, dtype=np.int64, out=before[1:])
+            work.leaves = Struct(**{**leaves.values, "before": before})
+        if words[2]:
+            self._plan_resize(work)
+        elif words[7]:
+            work.out = Struct(**self._new_array(words[7]))
+        return Plan(run, counts, outcome, work, self._state)
+
+    def _choose_windows(self, batch: Struct, leaves: Struct, status: Array) -> list[Array]:
+        device, n = self.device, batch.values["n"]
+        height = (self.leaves - 1).bit_length()
+        bits = device.zeros(2 * max(1, (2 << height) // 32 + 1), np.uint32)
+        levels = Struct(
+            least=self._levels[0], most=self._levels[1], height=height,
+            marked=bits[: len(bits) // 2], claimed=bits[len(bits) // 2 :], used=device.zeros(1, np.uint64),
+        )  # fmt: skip
+        level = device.empty(n, np.uint8)
+        self._prepare.Climb(n, batch=batch, leaves=leaves, levels=levels, level=level, status=status)
+        wide = self.leaves * self.leaf // BLOCK_SLOTS  # how many wide windows there can be
+        most = [
+            min(n, self.leaves),
+            min(n, self.leaves // 2 + 1),
+            self.leaves * self.leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
+            self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
+        ]
+        lists = [device.empty(WINDOW * m, np.uint32) for m in most]
+        self._prepare.Select(
+            n, batch=batch, leaves=leaves, levels=levels, level=level, start=self.start, rows=self.n_rows,
+            leaf_list=lists[0], block_list=lists[1], wide_list=lists[2], row_list=lists[3], status=status,
+        )  # fmt: skip
+        return lists
+
+    def _plan_resize(self, work: _Work) -> None:
+        """The root is out of bounds: one window, all of the array, into a new one."""
+        leaves = max(1, math.ceil(work.num_edges / (self.leaf * self.fill)))
+        if leaves * self.leaf >= 1 << 37:
+            raise CapacityError(f"{work.num_edges} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        work.out_leaves = leaves
+        work.out = Struct(**self._new_array(leaves))
+        work.bounds = self._level_arrays(leaves)
+        n, chunk = work.batch.values["n"], CHUNK_SLOTS // self.leaf
+        window = [0, self.leaves, 0, n, 0, 0, 0, 0]
+        work.chunks = self._tasks(window, -(-self.leaves // chunk) + -(-n // CHUNK_KEYS))
+        work.chunks[0].reshape(-1, WINDOW)[:, 7] = self.device.xp.arange(work.chunks[1])
+        work.rows = self._tasks(window, -(-(self.n_rows + 1) // TASK_ROWS))
+        rows = work.rows[0].reshape(-1, WINDOW)
+        rows[:, 4] = self.device.xp.arange(0, work.rows[1] * TASK_ROWS, TASK_ROWS)
+        rows[:, 5] = self.device.xp.minimum(rows[:, 4] + np.uint32(TASK_ROWS), np.uint32(self.n_rows + 1))
+        work.leaf_windows = work.block_windows = (None, 0)
+
+    def _tasks(self, window: list[int], n: int) -> tuple[Array, int]:
+        tasks = self.device.empty(n * WINDOW, np.uint32)
+        tasks.reshape(n, WINDOW)[:] = self.device.asarray(np.array(window, np.uint32))
+        return tasks, n
+
+    def commit(self, plan: Plan) -> Counts:
+        work: _Work | None = self._use(plan) or None
+        if work is None:  # an empty run
+            return plan.counts
+        run, kernels = plan.run, self._commit
+        both = {"batch": work.batch, "leaves": work.leaves}
+        merge = {**both, "array": self._array(), "weight": run.weight}
+        if self.weighted and plan.counts.updated:
+            kernels.SetWeights(
+                len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
+            )
+        tasks, n = work.rows
+        if n:  # before the merges: it counts in the old leaves
+            kernels.MoveRows(n, **both, tasks=tasks, n=n, out_leaves=work.out_leaves, start=self.start)
+        if work.out:
+            chunks, n = work.chunks
+            kernels.Gather(n, **merge, chunks=chunks, n=n, out=work.out, out_leaves=work.out_leaves)
+            if work.out_leaves:
+                self._replace_array(work)
+            else:
+                kernels.CopyBack(n, **both, array=merge["array"], chunks=chunks, n=n, copy=work.out)
+        for kernel, (windows, n) in ((kernels.MergeLeaves, work.leaf_windows), (kernels.MergeBlocks, work.block_windows)):
+            if n:
+                kernel(n, **merge, windows=windows, n=n, start=self.start)
+        kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
+        self.num_edges = work.num_edges
+        return plan.counts
+
+    def _array(self) -> Struct:
+        return Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
+
+    def _replace_array(self, work: _Work) -> None:
+        assert work.out is not None and work.bounds is not None
+        base, extra = divmod(work.num_edges, work.out_leaves)
+        self.slots, self.weights, self.counts, self.groups = work.out.values.values()
+        self.counts.fill(base)
+        self.counts[:extra] += np.uint8(1)
+        leaves = Struct(counts=self.counts, group_before=None, before=None, leaves=self.leaves)
+        self._commit.GroupSums(len(self.groups), leaves=leaves, n=len(self.groups), groups=self.groups)
+        self._levels = work.bounds
+
+    # --- the rest of the contract ---
+
+    def add_vertices(self, n: int, rows: int | None = None) -> None:
+        n_rows, n_vertices = self._grown(n, rows)
+        start = self.device.full(n_rows + 1, self.leaves * self.leaf, np.int64)
+        degrees = self.device.zeros(n_rows, np.uint32)
+        start[: self.n_rows + 1], degrees[: self.n_rows] = self.start, self._degrees
+        self.start, self._degrees, self._state = start, degrees, object()
+        self.n_rows, self.n_vertices = n_rows, n_vertices
+
+    def view(self) -> View:
+        fields = {
+            "start": self.start,
+            "degrees": self._degrees,
+            "slots": self.slots,
+            "weights": self.weights,
+            "counts": self.counts,
+        }
+        return View("gpma_view.cuh", "GpmaView", fields, self._defines)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
+        return sum(int(a.nbytes) for a in arrays if a is not None)
+
+    def check_invariants(self) -> None:
+        host = self.device.to_host
+        slots, counts, start, degrees = map(host, (self.slots, self.counts, self.start, self._degrees))
+        leaf, leaves = self.leaf, self.leaves
+        assert len(slots) == leaves * leaf, "1"
+        assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
+        groups = np.add.reduceat(counts, np.arange(0, leaves, GROUP), dtype=np.int64)
+        assert (host(self.groups) == groups).all(), "5"
+        assert leaves == 1 or counts.min() >= 1, "2"
+        assert counts.max() <= self.bounds()[1][0], "2"
+        assert start[-1] == leaves * leaf and (np.diff(start) >= 0).all() and start[0] >= 0, "3"
+        live = (np.arange(leaf) < counts[:, None]).ravel()
+        assert live[start[start < leaves * leaf]].all(), "3"
+        before = np.concatenate([[0], np.cumsum(live)])
+        assert (np.diff(before[start]) == degrees).all(), "4"
+        items = slots[live].astype(np.int64)
+        row = np.repeat(np.arange(self.n_rows), degrees)
+        assert (np.diff(row << 32 | items) > 0).all(), "4"
+        assert not len(items) or items.max() < self.n_vertices, "4"
+
+
+def _counts(words: list[int]) -> Counts:
+    """Exact counts from the status words."""
+    moves = words[8]
+    return Counts(moves >> 32, words[0], moves & 0xFFFFFFFF, words[1])

@@ -1,0 +1,123 @@
+"""Sorted runs: what a structure takes. Keys are ``src << 32 | dst``, ascending; of equal keys the last one acts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.kernels import load
+
+__all__ = ["Run", "make_keys", "merge_runs", "sort_batch", "sort_run", "sort_with_places"]
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sorted run of edge operations on one device.
+
+    Parameters
+    ----------
+    keys : uint64[n]
+        ``src << 32 | dst``, ascending; src is local to the structure (its row), dst a global id. Where keys repeat they
+        are in stream order, and the last one acts: dropping the others would cost a read-back.
+    op : int8[n] or None
+        +1 insert, -1 delete; None means that all are inserts.
+    weight : float32[n] or None
+    """
+
+    keys: Array
+    op: Array = None
+    weight: Array = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, part: Any) -> Run:
+        """The run of a slice, a mask or ascending places."""
+        return Run(*(None if a is None else a[part] for a in (self.keys, self.op, self.weight)))
+
+    def split(self, starts: Sequence[int]) -> list[Run]:
+        """Cut at the range boundaries ``starts[0] .. starts[-1]`` of src: part r has starts[r] <= src < starts[r + 1].
+
+        No copy. One small read-back on a GPU.
+        """
+        xp = np if isinstance(self.keys, np.ndarray) else _cupy()
+        bounds = xp.asarray(np.asarray(starts[1:-1], np.uint64) << np.uint64(32))
+        cuts = [0, *Device.to_host(xp.searchsorted(self.keys, bounds)).tolist(), len(self)] if len(starts) > 2 else [0, len(self)]
+        return [self.take(slice(a, b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def _cupy() -> Any:
+    import cupy
+
+    return cupy
+
+
+def make_keys(device: Device, src: Array, dst: Array) -> Array:
+    """``src << 32 | dst`` of two uint32 arrays on `device`, as a new array."""
+    keys = device.empty(len(src), np.uint64)
+    load(device, "sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys)
+    return keys
+
+
+def sort_with_places(device: Device, keys: Array) -> tuple[Array, Array]:
+    """Ascending keys and where each stood, stably: (uint64[n], integer[n])."""
+    if device.kind == "cuda":
+        places = device.xp.argsort(keys)  # CuPy's is stable
+        return keys[places], places
+    kernels, n = load(device, "sort.cuh"), len(keys)
+    chunks = max(1, min(device.threads, n >> 14))
+    counts = np.empty((256, chunks), np.int64)
+    places, spare = None, (np.empty(n, np.uint64), np.empty(n, np.uint32))
+    for shift in range(0, 64, 8):
+        kernels.Digits(chunks, keys=keys, n=n, shift=shift, chunks=chunks, counts=counts)
+        if n == 0 or (counts.sum(axis=1) == n).any():  # every key has the same byte here
+            continue
+        offsets = np.cumsum(counts.ravel()) - counts.ravel()
+        out = spare
+        kernels.Deal(
+            chunks, keys=keys, places=places, n=n, shift=shift, chunks=chunks, offsets=offsets,
+            keys_out=out[0], places_out=out[1],
+        )  # fmt: skip
+        spare = (keys, places) if places is not None else (np.empty(n, np.uint64), np.empty(n, np.uint32))
+        keys, places = out
+    return keys, np.arange(n, dtype=np.uint32) if places is None else places
+
+
+def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight: Array = None) -> Run:
+    """Sort operations in stream order into a run; `op` may be one number for all of them. Takes `keys` over.
+
+    O(n log n); no read-back. Keys alone go through the array library's sort. With a column beside them they take their
+    places along: a stable radix sort, over the bytes that differ on the CPU.
+    """
+    if (op is None or isinstance(op, int)) and weight is None:
+        deletes = device.full(len(keys), op, np.int8) if op == -1 else None
+        keys.sort()
+        return Run(keys, deletes)
+    if isinstance(op, int):
+        op = device.full(len(keys), op, np.int8)
+    ordered, places = sort_with_places(device, keys)
+    return Run(ordered, None if op is None else op[places], None if weight is None else weight[places])
+
+
+def sort_batch(device: Device, batch: EdgeBatch) -> Run:
+    """A batch, copied to `device` where it is elsewhere, as a run."""
+    keys = make_keys(device, device.asarray(batch.src), device.asarray(batch.dst))
+    op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
+    return sort_run(device, keys, op, None if batch.weight is None else device.asarray(batch.weight))
+
+
+def merge_runs(device: Device, runs: Sequence[Run]) -> Run:
+    """One run of several; where they share a key the later run wins. All have the same optional columns."""
+    full = [run for run in runs if len(run)] or list(runs[:1])
+    if len(full) == 1:
+        return full[0]
+    xp = device.xp
+    columns = zip(*((run.keys, run.op, run.weight) for run in full), strict=True)
+    return sort_run(device, *(None if parts[0] is None else xp.concatenate(parts) for parts in columns))
