@@ -1,0 +1,161 @@
+"""The meeting place of one Dask worker: where the comms that other ranks open find the exchange they are meant for.
+
+A hub lives beside the worker's event loop and knows neither the worker nor the graphs. `Hub.accept` is registered with
+the worker's comm handlers under `HANDLER`. The hello of a rank that connects, and the answer:
+
+    {"op": HANDLER, "key": key, "source": rank, "target": rank}
+    {"status": "OK"} | {"status": "error", "message": text}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from distributed.comm import Comm
+from distributed.comm import connect as open_comm
+from distributed.core import Status
+
+from mgraph.exchange.contract import ExchangeError
+
+__all__ = ["HANDLER", "Hub", "Inbox", "Key"]
+
+HANDLER = "mgraph_exchange"  #: the name of `Hub.accept` among a worker's comm handlers
+
+Key = tuple[str, int]  #: a graph's id and the attempt
+
+
+class Inbox:
+    """The comms that the other ranks opened to one exchange; used on the event loop only.
+
+    Attributes
+    ----------
+    comms : dict of rank to comm
+        One for each rank that has said hello.
+    full : asyncio.Event
+        Set once every other rank has.
+    closed : asyncio.Event
+        Set when the exchange is closed; the handlers that hold the comms return then.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.comms: dict[int, Comm] = {}
+        self.full, self.closed = asyncio.Event(), asyncio.Event()
+        if size == 1:
+            self.full.set()
+
+    def add(self, source: int, comm: Comm) -> None:
+        """Keep the comm that rank `source` opened; `ExchangeError` for a rank that there is not, or a second time."""
+        if not 0 <= source < self.size or source == self.rank:
+            raise ExchangeError(f"rank {self.rank} of {self.size} got a hello from rank {source}")
+        if source in self.comms:
+            raise ExchangeError(f"rank {self.rank} got a second hello from rank {source}")
+        self.comms[source] = comm
+        if len(self.comms) == self.size - 1:
+            self.full.set()
+
+    def close(self) -> None:
+        """Abort the comms and let their handlers return."""
+        self.closed.set()
+        for comm in self.comms.values():
+            comm.abort()
+
+
+class Hub:
+    """Hands incoming comms to exchanges and opens outgoing ones, for all graphs of one worker.
+
+    Parameters
+    ----------
+    address : str
+        Where the other workers reach this one: the worker's contact address.
+    loop : asyncio.AbstractEventLoop
+        The running event loop that the comms belong to.
+    connection_args : mapping, optional
+        What `distributed.comm.connect` needs for TLS and interfaces: the worker's ``connection_args``.
+    deserialize : bool
+        Whether comms opened from here unpack what they read, as the worker's own do.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        connection_args: Mapping[str, Any] | None = None,
+        *,
+        deserialize: bool = True,
+    ) -> None:
+        self.address, self.loop, self.deserialize = address, loop, deserialize
+        self.connection_args = dict(connection_args or {})
+        self._inboxes: dict[tuple[Key, int], Inbox] = {}
+
+    def __len__(self) -> int:
+        """How many exchanges are open here."""
+        return len(self._inboxes)
+
+    def open(self, key: Key, rank: int, size: int) -> Inbox:
+        """A new inbox for rank `rank` of `key`; from any thread. `ExchangeError` where there is one already."""
+        inbox = Inbox(rank, size)
+        if self._inboxes.setdefault((key, rank), inbox) is not inbox:
+            raise ExchangeError(
+                f"graph {key[0]}, attempt {key[1]}: rank {rank} has an exchange on {self.address} already"
+            )
+        return inbox
+
+    def release(self, key: Key, rank: int) -> None:
+        """Forget an inbox and close it; on the event loop. Unknown ones are passed over."""
+        inbox = self._inboxes.pop((key, rank), None)
+        if inbox is not None:
+            inbox.close()
+
+    def close(self) -> None:
+        """Release every inbox, so that waiting calls raise `Aborted`; on the event loop."""
+        for key, rank in list(self._inboxes):
+            self.release(key, rank)
+
+    async def accept(self, comm: Comm, key: tuple[Any, ...], source: int, target: int) -> Status:
+        """Take over a comm that rank `source` opened to rank `target`; the comm handler `HANDLER`.
+
+        Returns when the exchange closes, because a Dask server reads on from a comm whose handler has returned.
+        """
+        inbox = self._inboxes.get(((str(key[0]), int(key[1])), target))
+        try:
+            if inbox is None:
+                raise ExchangeError(f"{self.address} has no rank {target} of graph {key[0]}, attempt {key[1]}")
+            inbox.add(source, comm)
+        except ExchangeError as error:
+            await comm.write({"status": "error", "message": str(error)})
+            await comm.close()
+            return Status.dont_reply
+        comm.allow_offload = False  # unpacking makes views; a thread hop would cost more
+        try:
+            await comm.write({"status": "OK"})
+            await inbox.closed.wait()
+        finally:
+            comm.abort()
+        return Status.dont_reply
+
+    async def connect(self, address: str, key: Key, source: int, target: int, timeout: float) -> Comm:
+        """Open a comm from rank `source` here to rank `target` at `address`.
+
+        Raises
+        ------
+        OSError, TimeoutError
+            Nobody answers there, within `timeout` seconds.
+        ExchangeError
+            There is no such exchange there, or the worker does not know `HANDLER`.
+        """
+        comm = await open_comm(address, timeout=timeout, deserialize=self.deserialize, **self.connection_args)
+        try:
+            comm.allow_offload = False
+            await comm.write({"op": HANDLER, "key": key, "source": source, "target": target})
+            answer = await comm.read()
+            if not isinstance(answer, dict) or answer.get("status") != "OK":
+                # a server answers None to a handler that it does not have
+                reason = answer.get("message") if isinstance(answer, dict) else "its worker has no exchange hub"
+                raise ExchangeError(f"rank {target} at {address} refused rank {source}: {reason}")
+        except BaseException:
+            comm.abort()
+            raise
+        return comm

@@ -1,0 +1,62 @@
+"""The exchange of a graph on one worker: nothing leaves the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from mgraph.errors import Aborted, InvalidOption
+from mgraph.exchange.contract import Array, Exchange
+from mgraph.exchange.rules import check_op, check_parts
+
+__all__ = ["Loopback"]
+
+
+class Loopback(Exchange):
+    """The one rank of one: hands arrays back as they are, in O(1).
+
+    It never waits, but looks at `aborted` on every call, so that a loop of supersteps can be ended from outside.
+    """
+
+    name: ClassVar[str] = "loopback"
+
+    def __init__(self, aborted: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(0, 1, aborted)
+        self._closed = False
+
+    @property
+    def address(self) -> bytes:
+        """Empty: nobody needs to reach it."""
+        return b""
+
+    def connect(self, addresses: Sequence[bytes]) -> None:
+        """Only checks that there is no other rank."""
+        if len(addresses) != 1:
+            raise InvalidOption(f"{len(addresses)} addresses were given to a loopback, which has 1 rank")
+
+    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+        """See `Exchange.alltoallv`; copies nothing."""
+        self._check()
+        check_parts(parts, 1)
+        return [parts[0]]
+
+    def allgather(self, part: Array) -> list[Array]:
+        """See `Exchange.allgather`; copies nothing."""
+        self._check()
+        return [part]
+
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
+        """See `Exchange.allreduce`; a new array, as from every exchange."""
+        self._check()
+        check_op(op)
+        return np.array(values)
+
+    def close(self) -> None:
+        """Later calls raise `Aborted`."""
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed or self.aborted():
+            raise Aborted(f"rank 0 of 1: the exchange was {'closed' if self._closed else 'aborted'}")

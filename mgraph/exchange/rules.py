@@ -1,0 +1,42 @@
+"""What every exchange does alike: the check at its door and the reduction in rank order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mgraph.errors import InvalidOption
+from mgraph.exchange.contract import Array, ExchangeError
+
+__all__ = ["POLL", "check_op", "check_parts", "reduce_ranks"]
+
+POLL = 0.05  #: seconds between two looks at the abort flag, at most
+
+_OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def check_op(op: str) -> None:
+    """Raise `InvalidOption` unless `op` is "sum", "min" or "max"."""
+    if op not in _OPS:
+        raise InvalidOption(f"allreduce op {op!r} is none of {', '.join(_OPS)}")
+
+
+def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
+    """The one dtype of `parts`; `ExchangeError` unless there is one part a rank, all of that dtype. O(size)."""
+    if len(parts) != size:
+        raise ExchangeError(f"{len(parts)} parts were given for {size} ranks; each rank gets one, which may be empty")
+    dtype = parts[0].dtype
+    for rank, part in enumerate(parts):
+        if part.dtype != dtype:
+            raise ExchangeError(f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}")
+    return dtype
+
+
+def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:
+    """A new array: `values`, given in rank order, combined from rank 0 upwards, in their own dtype."""
+    combine, total = _OPS[op], None
+    for value in values:
+        total = value.copy() if total is None else combine(total, value, out=total)
+    assert total is not None
+    return total

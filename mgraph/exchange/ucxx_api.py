@@ -1,0 +1,42 @@
+"""The little of UCXX that is used here: its core API, below its asyncio one."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from mgraph.errors import DeviceError
+
+__all__ = ["Ucxx", "ucx_installed"]
+
+
+def ucx_installed() -> bool:
+    """Whether UCXX can be imported here; imports nothing."""
+    return find_spec("ucxx") is not None
+
+
+class Ucxx:
+    """UCXX, imported when the first exchange is made; `DeviceError` where it does not load."""
+
+    def __init__(self) -> None:
+        # UCXX sets this variable for old releases of UCX; newer ones warn about it on standard output
+        os.environ.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
+        try:
+            import ucxx  # loads the libraries of its wheels
+            from ucxx._lib import arr, libucxx
+        except ImportError as error:
+            raise DeviceError(f'UCXX does not load here (pip install "mgraph[cuda13]" brings it): {error}') from error
+        self.version = ucxx.__version__
+        self.array, self.tag, self._lib = arr.Array, libucxx.UCXXTag, libucxx
+
+    def worker(self, config: dict[str, str]) -> Any:
+        """A UCX worker in a context of its own, to be polled by one thread at a time."""
+        # no WAKEUP: polling needs no events, and transports without them stay in play
+        context = self._lib.UCXContext(config, feature_flags=(self._lib.Feature.TAG,))
+        return self._lib.UCXWorker(context, enable_delayed_submission=False, enable_python_future=False)
+
+    def endpoint(self, worker: Any, address: bytes) -> Any:
+        """An endpoint from `worker` to the worker at `address`."""
+        target = self._lib.UCXAddress.create_from_buffer(address)
+        return worker.create_endpoint_from_worker_address(target, endpoint_error_handling=False)
