@@ -1,0 +1,172 @@
+"""Starting and closing a cluster, and what it refuses."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from cluster import start
+from cluster import start as start_function
+from mgraph.device import gpu_count
+from mgraph.errors import DeviceError, InvalidOption
+
+ROOT = Path(__file__).parents[2]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_dead(pids, seconds=15.0):
+    end = time.monotonic() + seconds
+    while any(map(_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return [pid for pid in pids if _alive(pid)]
+
+
+def test_starts_processes_and_closes_them():
+    with start(workers=2, device="cpu") as client:
+        assert isinstance(client, Client)
+        workers = client.scheduler_info()["workers"].values()
+        assert [worker["nthreads"] for worker in workers] == [1, 1]
+        limits = [worker["memory_limit"] for worker in workers]
+        assert limits[0] == limits[1] > 0
+        pids = list(client.run(os.getpid).values())
+        assert len(set(pids)) == 2
+        assert os.getpid() not in pids
+        cluster = client.cluster
+    assert client.status == "closed"
+    assert cluster.status.name == "closed"
+    assert _wait_dead(pids) == []
+    client.close()  # a second close is no error
+
+
+def test_closes_when_the_block_raises():
+    with pytest.raises(ZeroDivisionError), start(workers=1, device="cpu") as client:
+        pids = list(client.run(os.getpid).values())
+        raise ZeroDivisionError
+    assert _wait_dead(pids) == []
+
+
+def test_collecting_a_closed_client_takes_no_lock():
+    """It happens in any thread, such as one that holds the lock of Dask's loops because it starts another cluster."""
+    with start(workers=1, device="cpu") as client:
+        lock = client.cluster._loop_runner._lock
+    collected = threading.Event()
+    worker = threading.Thread(target=lambda: (client.__del__(), collected.set()), daemon=True)
+    with lock:
+        worker.start()
+        assert collected.wait(10)
+    worker.join(10)
+
+
+def test_memory_limit_and_threads_reach_the_worker():
+    with start(workers=1, device="cpu", threads=2, memory_limit=2**30) as client:
+        (worker,) = client.scheduler_info()["workers"].values()
+    assert (worker["nthreads"], worker["memory_limit"]) == (2, 2**30)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"workers": 0}, "workers is 0"),
+        ({"workers": -2}, "workers is -2"),
+        ({"workers": 1.5}, "workers is 1.5"),
+        ({"workers": True}, "workers is True"),
+        ({"workers": 1, "threads": 0}, "threads is 0"),
+        ({"workers": 1, "memory_limit": -1}, "memory_limit is -1"),
+        ({"workers": 1, "timeout": float("nan")}, "timeout is nan"),
+        ({"workers": 1, "device": "tpu"}, "'tpu'"),
+        ({"workers": 1, "device": "cpu", "rmm_pool": "1GB"}, "rmm_pool"),
+    ],
+)
+def test_refuses(options, named):
+    with pytest.raises(InvalidOption, match=named):
+        start(**options)
+
+
+@pytest.mark.skipif(gpu_count() > 0, reason="this machine has a GPU")
+def test_no_gpu_is_a_device_error():
+    with pytest.raises(DeviceError, match="0 GPUs"):
+        start(workers=1, device="gpu")
+
+
+def test_missing_dask_cuda_and_too_many_workers_are_device_errors(monkeypatch):
+    module = sys.modules[start_function.__module__]
+    monkeypatch.setattr(module, "gpu_count", lambda: 2)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match="dask-cuda"):
+        start(workers=1, device="gpu")
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: object())
+    with pytest.raises(DeviceError, match="3 workers were asked for and 2 GPUs"):
+        start(workers=3, device="gpu")
+
+
+def test_ctrl_c_stops_a_script_and_its_workers():
+    script = textwrap.dedent("""
+        import os, time
+        from cluster import start
+        if __name__ == "__main__":
+            try:
+                with start(workers=2, device="cpu") as client:
+                    try:
+                        print(*client.run(os.getpid).values(), flush=True)
+                        time.sleep(60)
+                    except KeyboardInterrupt:
+                        time.sleep(1)  # workers that died of the signal would be gone by now
+                        print(len(client.scheduler_info()["workers"]), flush=True)
+                        raise
+            except KeyboardInterrupt:
+                print("stopped", flush=True)
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", script],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert len(pids) == 2, process.communicate(timeout=20)
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+        out, err = process.communicate(timeout=40)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert out.split() == ["2", "stopped"], (out, err)
+    assert process.returncode == 0
+    assert "Traceback" not in err, err
+    assert _wait_dead(pids) == []
+
+
+def test_ctrl_c_while_closing_takes_effect_after_it(monkeypatch):
+    client = start(workers=1, device="cpu")
+    pids = list(client.run(os.getpid).values())
+    close = client.cluster.close
+
+    def interrupted_close(*args, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        return close(*args, **options)
+
+    monkeypatch.setattr(client.cluster, "close", interrupted_close)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert client.cluster.status.name == "closed"
+    assert _wait_dead(pids) == []
+
+
+@pytest.mark.gpu
+def test_a_gpu_worker_each():
+    with start(device="gpu") as client:
+        visible = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+        assert len({devices.split(",")[0] for devices in visible.values()}) == gpu_count()

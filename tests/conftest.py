@@ -1,0 +1,58 @@
+"""What all tests share: GPU marks, the folder of real graphs, and the count of skipped GPU tests."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SKIPPED_GPU_TESTS = pytest.StashKey[int]()
+
+
+def gpus_needed(item: pytest.Item) -> int:
+    """How many GPUs a test's marks ask for."""
+    needed = 1 if item.get_closest_marker("gpu") else 0
+    mark = item.get_closest_marker("multigpu")
+    return max(needed, int(mark.args[0]) if mark and mark.args else 2) if mark else needed
+
+
+@cache
+def gpus_here() -> int:
+    from mgraph.device import gpu_count
+
+    return gpu_count()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skipped = 0
+    for item in items:
+        needed = gpus_needed(item)
+        if needed and gpus_here() < needed:
+            item.add_marker(pytest.mark.skip(reason=f"needs {needed} GPU(s), {gpus_here()} here"))
+            skipped += 1
+    config.stash[SKIPPED_GPU_TESTS] = skipped
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    skipped = config.stash.get(SKIPPED_GPU_TESTS, 0)
+    if skipped:
+        terminalreporter.write_line(f"{skipped} GPU tests skipped: {gpus_here()} GPUs here", yellow=True)
+
+
+def find_data_dir() -> Path | None:
+    """The folder of real graphs: MGRAPH_DATA, or the checkout's sibling shared/data; None where neither is there."""
+    named = os.environ.get("MGRAPH_DATA")
+    folder = Path(named) if named else ROOT.parent / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real graphs (.npz); skips the test where it is absent."""
+    folder = find_data_dir()
+    if folder is None:
+        pytest.skip("no real graphs here; MGRAPH_DATA names their folder")
+    return folder

@@ -1,0 +1,1 @@
+"""Readers, generators, streams and experiments; ``python -m workloads --help`` lists the commands."""

@@ -1,0 +1,39 @@
+"""``python -m workloads COMMAND``: one module a command, each with HELP, add_arguments(parser) and run(options)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from mgraph.errors import MgraphError
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = ("demo", "stream")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, and return the exit status: 0, 2 for a mistake in what was asked, 130 after an interrupt."""
+    parser = argparse.ArgumentParser(prog="python -m workloads", description="Applications of mgraph.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"workloads.{name}")
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(act=module.run)
+    options = parser.parse_args(arguments)
+    act = vars(options).pop("act")
+    try:
+        return int(act(options))
+    except MgraphError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

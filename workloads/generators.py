@@ -1,0 +1,148 @@
+"""Random graphs of any size, the same whatever the chunk size and whatever the device.
+
+Every random bit is a hash of (seed, edge number): chunks can be made in any order, on any device, and agree to the bit.
+
+References
+----------
+D. Chakrabarti, Y. Zhan, C. Faloutsos, R-MAT: A Recursive Model for Graph Mining, SDM 2004.
+Graph500 benchmark specification (the parameters 0.57, 0.19, 0.19, 0.05).
+S. Vigna's SplitMix64 (the hash).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import InvalidOption
+from workloads.edges import EdgeStream
+
+__all__ = ["Generator", "from_spec"]
+
+GRAPH500 = (0.57, 0.19, 0.19, 0.05)
+UNIFORM = (0.25, 0.25, 0.25, 0.25)
+MAX_SCALE = 31  #: 2**32 ids would not leave one for "no vertex"
+LEVELS = 4  #: quadrants drawn from one 64-bit hash, 16 bits each
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A recursive-matrix graph: each edge picks a quadrant of the adjacency matrix `scale` times over.
+
+    Parameters
+    ----------
+    scale : int
+        2**scale vertices, 1 to `MAX_SCALE`.
+    edge_factor : int
+        edge_factor * 2**scale edges, repeats and self-loops included.
+    seed : int
+    quadrants : four floats that sum to 1
+        Probabilities of (low, low), (low, high), (high, low), (high, high); rounded to 1/65536.
+    shuffled : bool
+        Permute the vertex ids, so that an id tells nothing of its degree.
+    """
+
+    scale: int
+    edge_factor: int
+    seed: int = 0
+    quadrants: tuple[float, float, float, float] = GRAPH500
+    shuffled: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.scale <= MAX_SCALE:
+            raise InvalidOption(f"scale is {self.scale}; it goes from 1 to {MAX_SCALE}")
+        if self.edge_factor < 1:
+            raise InvalidOption(f"edge factor is {self.edge_factor}; at least 1 is needed")
+        if min(self.quadrants) < 0 or abs(sum(self.quadrants) - 1) > 1e-9:
+            raise InvalidOption(f"quadrants {self.quadrants}; four probabilities that sum to 1 are needed")
+
+    @property
+    def n_vertices(self) -> int:
+        """How many vertices."""
+        return 1 << self.scale
+
+    @property
+    def n_edges(self) -> int:
+        """How many edges, repeats included."""
+        return self.edge_factor << self.scale
+
+    def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:
+        """The edges start .. stop - 1.
+
+        Parameters
+        ----------
+        start, stop : int
+            Edge numbers; `stop` is `n_edges` where left out.
+        xp : module
+            numpy or cupy.
+
+        Returns
+        -------
+        src, dst : uint32 arrays of `xp`, shape (stop - start,)
+
+        Notes
+        -----
+        O((stop - start) * scale). Scratch: about 40 bytes an edge.
+        """
+        stop = self.n_edges if stop is None else stop
+        number = xp.arange(start, stop, dtype=np.uint64)
+        src, dst = xp.zeros(len(number), np.uint32), xp.zeros(len(number), np.uint32)
+        cuts = [round(sum(self.quadrants[: k + 1]) * 65536) for k in range(3)]
+        for level in range(self.scale):
+            if level % LEVELS == 0:
+                bits = _splitmix(number * np.uint64(16) + np.uint64(level // LEVELS), self.seed, xp)
+            draw = (bits >> np.uint64(16 * (level % LEVELS))).astype(np.uint16).astype(np.uint32)
+            low, middle, high = (draw >= np.uint32(cut) for cut in cuts)
+            src = (src << np.uint32(1)) | middle.astype(np.uint32)
+            dst = (dst << np.uint32(1)) | (low ^ middle ^ high).astype(np.uint32)
+        return (self._shuffle(src), self._shuffle(dst)) if self.shuffled else (src, dst)
+
+    def chunks(self, size: int, xp: Any = np) -> Iterator[tuple[Any, Any]]:
+        """All edges in order, `size` at a time."""
+        if size < 1:
+            raise InvalidOption(f"chunk size is {size}; at least 1 is needed")
+        for start in range(0, self.n_edges, size):
+            yield self.edges(start, min(start + size, self.n_edges), xp)
+
+    def stream(self, chunk: int = 1 << 22) -> EdgeStream:
+        """All edges in host memory, 8 bytes each."""
+        src, dst = np.empty(self.n_edges, np.uint32), np.empty(self.n_edges, np.uint32)
+        for at, (s, d) in enumerate(self.chunks(chunk)):
+            src[at * chunk : at * chunk + len(s)], dst[at * chunk : at * chunk + len(d)] = s, d
+        return EdgeStream(src, dst, self.n_vertices)
+
+    def _shuffle(self, ids: Any) -> Any:
+        """A permutation of 0 .. 2**scale - 1: odd multiplications and xor-shifts, each of them invertible."""
+        mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
+        for turn in range(4):
+            key = int(_splitmix(np.array([turn], np.uint64), self.seed ^ 0x5EED, np)[0])
+            ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
+            ids = ids ^ (ids >> half)
+        return ids
+
+
+def _splitmix(counter: Any, seed: int, xp: Any) -> Any:
+    """SplitMix64's output for each counter, uint64; the seed moves the start of the sequence."""
+    z = counter * np.uint64(0x9E3779B97F4A7C15) + np.uint64((seed * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) % 2**64)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def from_spec(spec: str, seed: int = 0) -> Generator:
+    """The generator that ``rmat:SCALE:EDGEFACTOR`` or ``uniform:SCALE:EDGEFACTOR`` stands for.
+
+    Examples
+    --------
+    >>> from_spec("rmat:18:16").n_edges
+    4194304
+    """
+    match = re.fullmatch(r"(rmat|uniform):(\d+):(\d+)", spec)
+    if not match:
+        raise InvalidOption(f"{spec!r} is neither rmat:SCALE:EDGEFACTOR nor uniform:SCALE:EDGEFACTOR")
+    quadrants = GRAPH500 if match[1] == "rmat" else UNIFORM
+    return Generator(int(match[2]), int(match[3]), seed, quadrants)
