@@ -111,6 +111,16 @@ class Device:
         except self.xp.cuda.memory.OutOfMemoryError as error:
             raise CapacityError(f"GPU {self.index}: {error}") from None
 
+    def carve(self, *shapes: tuple[int, Any]) -> list[Array]:
+        """Undefined arrays of (n, dtype) each, in one allocation: it lives as long as any of them does."""
+        ends = np.cumsum([-(-int(n) * np.dtype(dtype).itemsize // 256) * 256 for n, dtype in shapes]).tolist()
+        whole = self.empty(ends[-1], np.uint8)
+        parts = []
+        for (n, dtype), first in zip(shapes, [0, *ends], strict=False):
+            where = {"buffer": whole, "offset": first} if self.kind == "cpu" else {"memptr": whole.data + first}
+            parts.append(self.xp.ndarray((int(n),), dtype, **where))
+        return parts
+
     def full(self, n: int, value: Any, dtype: Any) -> Array:
         """An array of n elements, all `value`."""
         array = self.empty(n, dtype)

@@ -16,7 +16,7 @@ constexpr i64 group_leaves = 1024;  // leaves whose live items are summed up in 
 
 struct Leaves {  // live items by leaf and by group; before[leaf], where it is given, those of the leaves before it
     const u8* counts;
-    const i64* group_before;
+    const u32* groups;
     const i64* before;
     i64 leaves;
     DEVICE i64 leaf(i64 slot) const { return lesser(leaf_of(slot), leaves - 1); }
@@ -33,7 +33,9 @@ struct Leaves {  // live items by leaf and by group; before[leaf], where it is g
     DEVICE i64 sum(i64 from, i64 to) const {  // of a window: it lies in one group, or begins and ends with groups
         if (before) return before[to] - before[from];
         if (to - from <= group_leaves) return small_sum(from, to);
-        return group_before[(to + group_leaves - 1) / group_leaves] - group_before[from / group_leaves];
+        i64 sum = 0;
+        for (i64 g = from / group_leaves; g * group_leaves < to; ++g) sum += groups[g];
+        return sum;
     }
     DEVICE i64 rank(i64 slot, i64 first) const {  // of the item at `slot`, or of what follows the last, from leaf `first` on
         i64 leaf = leaf_of(slot), at = slot - leaf * LEAF;

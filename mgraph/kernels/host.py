@@ -18,7 +18,10 @@ from mgraph.kernels.source import Program
 
 __all__ = ["compile_host", "host_platform"]
 
-COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-pthread"]
+# Hidden, but for the entries: g++ shares an inline function's static buffers among all libraries that export it (as
+# STB_GNU_UNIQUE), and two programs of one file, compiled with other constants, have buffers of other sizes.
+COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
+WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
 BUILDS = {  # MGRAPH_HOST_BUILD: how the tests look for what the plain build hides
     "plain": ["-O3", "-fopenmp"],
     "lanes": ["-O1", "-g", "-DMGRAPH_LANES"],  # 32-lane tiles as fibers
@@ -44,7 +47,8 @@ def _entries(program: Program) -> str:
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
         lines.append(
-            f'extern "C" void mgraph_{kernel.name}(const void* fields, i64 items, int threads) '
+            f'extern "C" __attribute__((visibility("default"))) '
+            f"void mgraph_{kernel.name}(const void* fields, i64 items, int threads) "
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes}); "
             f"launch(*(const {kind}*)fields, items, threads); }}\n"
         )
@@ -94,7 +98,7 @@ def _compile(text: str, flags: list[str], target: Path) -> None:
         source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
         source.write_text(text)
         try:
-            command = [*_compiler(), *COMMON, *flags, "-o", str(partial), str(source)]
+            command = [*_compiler(), *COMMON, *WARNINGS, *flags, "-o", str(partial), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         except subprocess.TimeoutExpired:
             raise DeviceError(f"the compiler did not finish {source} within 600 s") from None
@@ -109,7 +113,7 @@ def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None
     flags = BUILDS[_build()]
     text = program.text + _entries(program)
     key = hashlib.sha256("\0".join([text, *COMMON, *flags, _machine()]).encode()).hexdigest()[:24]
-    target = _cache_dir() / f"{program.name.removesuffix('.cuh')}-{key}.so"
+    target = _cache_dir() / f"{Path(program.name).stem}-{key}.so"
     if not target.exists():
         _compile(text, flags, target)
     library = ctypes.CDLL(str(target))

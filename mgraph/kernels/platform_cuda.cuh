@@ -32,6 +32,10 @@ template <int W> struct Tile {
         for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);
         return v;
     }
+    template <class T> DEVICE T most(T v) const {
+        for (int step = W / 2; step; step /= 2) v = greater(v, __shfl_xor_sync(mask(), v, step, W));
+        return v;
+    }
     template <class T> DEVICE T scan(T v) const {  // inclusive
         for (int step = 1; step < W; step *= 2) {
             T below = __shfl_up_sync(mask(), v, step, W);

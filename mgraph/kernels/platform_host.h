@@ -19,6 +19,7 @@ template <int W> struct Tile {
     bool any(bool p) const { return p; }
     template <class T> T shfl(T v, int) const { return v; }
     template <class T> T sum(T v) const { return v; }
+    template <class T> T most(T v) const { return v; }
     template <class T> T scan(T v) const { return v; }
     void sync() const {}
 };

@@ -56,6 +56,9 @@ template <int W> struct Tile {
     template <class T> T sum(T v) const {
         return gather(v, [](auto at) { T s = at(0); for (int l = 1; l < W; ++l) s += at(l); return s; });
     }
+    template <class T> T most(T v) const {
+        return gather(v, [](auto at) { T m = at(0); for (int l = 1; l < W; ++l) m = greater(m, at(l)); return m; });
+    }
     template <class T> T scan(T v) const {
         int r = rank();
         return gather(v, [=](auto at) { T s = at(0); for (int l = 1; l <= r; ++l) s += at(l); return s; });

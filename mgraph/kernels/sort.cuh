@@ -2,14 +2,24 @@
 // (On a GPU the array library's sort serves.) counts[digit][chunk], so that one scan gives every chunk its offsets.
 #pragma once
 
-struct MakeKeys {  // one lane an edge
+struct MakeKeys {  // one lane an edge; the largest ids are found on the way
     static constexpr int lanes = 1;
     const u32* src;
     const u32* dst;
     i64 n;
     u64* keys;
+    u64* largest;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) keys[i] = (u64)src[i] << 32 | dst[i];
+        u64 most_src = 0, most_dst = 0;
+        for (i64 i : grid.items(n)) {
+            keys[i] = (u64)src[i] << 32 | dst[i];
+            most_src = greater(most_src, (u64)src[i]), most_dst = greater(most_dst, (u64)dst[i]);
+        }
+        if (!largest) return;
+        Tile<32> tile;
+        most_src = tile.most(most_src), most_dst = tile.most(most_dst);
+        if (tile.rank() == 0 && most_src > load(largest)) atomic_max(largest, most_src);
+        if (tile.rank() == 0 && most_dst > load(largest + 1)) atomic_max(largest + 1, most_dst);
     }
 };
 

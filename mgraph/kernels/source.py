@@ -90,12 +90,18 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
     for kind, star, name in _FIELD.findall(body.split("operator()")[0]):
         inner = view if kind == "View" else kind
         if inner in structs and not star:
-            fields.append(Field(name, "struct", inner=_fields(structs[inner], structs, None)))
+            fields.append(Field(name, "struct", inner=_inner(structs[inner])))
         elif kind in DTYPES and (star or kind in ("i64", "u64", "f64")):
             fields.append(Field(name, DTYPES[kind], bool(star)))
         else:
             raise ValueError(f"kernel field `{kind}{star} {name}` is not 8 bytes wide or of no known type")
     return tuple(fields)
+
+
+@cache
+def _inner(body: str) -> tuple[Field, ...]:
+    """The fields of a struct inside a kernel, which holds no other; one object for each text, so that it can be a key."""
+    return _fields(body, {}, None)
 
 
 @cache

@@ -151,11 +151,9 @@ class Structure(ABC):
 
     def apply(self, batch: EdgeBatch) -> Counts:
         """Apply a batch of inserts and deletes; the last of repeats wins. All of it, or an error and nothing."""
-        check_ids(batch.src, self.n_rows, "src")
-        check_ids(batch.dst, self.n_vertices, "dst")
         if batch.weight is not None and not self.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-        return self.apply_run(sort_batch(self.device, batch))
+        return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices))
 
     def apply_run(self, run: Run) -> Counts:
         """`apply` of a sorted run, which is trusted."""

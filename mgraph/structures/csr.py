@@ -7,9 +7,9 @@
     dst      3  7  |  0  4  9  |  (room)    uint32[room], the first num_edges in use
     weights  1. .5    2. 1. 1.              float32[room], where weighted
 
-A batch locates its keys by binary search, scans what they add and remove, and merges old slots and keys into new arrays by
-rank: a survivor at slot q goes to q plus the inserts less the deletes before it. Every slot moves, so a batch costs
-O(n_rows + m) however small it is; there is no cheaper way to keep rows packed.
+A batch locates its keys by binary search, scans what they add and remove, and merges old slots and keys into new arrays
+by rank: a survivor at slot q goes to q plus the inserts less the deletes before it. Every slot moves, so a batch that
+changes an edge costs O(n_rows + m) however small it is.
 
 Invariants, asserted by `CsrStructure.check_invariants`:
 
@@ -163,7 +163,8 @@ class CsrStructure(Structure):
         """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""
         offsets = Device.to_host(self._offsets)
         assert len(offsets) == self.n_rows + 1, "1: length of offsets"
-        assert offsets[0] == 0 and (np.diff(offsets) >= 0).all(), "1: offsets fall"
+        assert offsets[0] == 0, "1: first offset"
+        assert (np.diff(offsets) >= 0).all(), "1: offsets fall"
         assert offsets[-1] == self.num_edges <= len(self._dst), "1 or 4: last offset, edges, room"
         dst = Device.to_host(self._dst[: self.num_edges])
         falls = np.flatnonzero(dst[1:] <= dst[:-1]) + 1

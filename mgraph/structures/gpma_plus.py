@@ -161,17 +161,22 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        slot, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.empty(n + 1, np.uint64)
-        status = device.zeros(STATUS, np.int64)
+        slot, moves, outcome, level = device.carve((n, np.int64), (n + 1, np.uint64), (n, np.uint8), (n, np.uint8))
+        height = (self.leaves - 1).bit_length()
+        nodes = (2 << height) // 32 + 1
+        zeros = device.zeros(STATUS + 1 + nodes, np.int64)  # both bit maps are `nodes` words of 32 bits
+        status, used, bits = zeros[:STATUS], zeros[STATUS : STATUS + 1], zeros[STATUS + 1 :].view(np.uint32)
+        levels = Struct(
+            least=self._levels[0], most=self._levels[1], height=height,
+            marked=bits[:nodes], claimed=bits[nodes:], used=used.view(np.uint64),
+        )  # fmt: skip
         self._prepare.Locate(
             n, graph=self.view(), keys=run.keys, op=run.op, n=n, slot=slot, outcome=outcome, moves=moves, status=status
         )
         device.xp.cumsum(moves, out=moves)
-        group_before = device.zeros(len(self.groups) + 1, np.int64)
-        device.xp.cumsum(self.groups, dtype=np.int64, out=group_before[1:])
         batch = Struct(keys=run.keys, slot=slot, moves=moves, n=n)
-        leaves = Struct(counts=self.counts, group_before=group_before, before=None, leaves=self.leaves)
-        lists = self._choose_windows(batch, leaves, status)
+        leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
+        lists = self._choose_windows(batch, leaves, levels, level, status)
         words = device.to_host(status).tolist()  # the one read-back
         counts = _counts(words)
         work = _Work(
@@ -189,15 +194,10 @@ class GpmaPlus(Structure):
             work.out = Struct(**self._new_array(words[7]))
         return Plan(run, counts, outcome, work, self._state)
 
-    def _choose_windows(self, batch: Struct, leaves: Struct, status: Array) -> list[Array]:
-        device, n = self.device, batch.values["n"]
-        height = (self.leaves - 1).bit_length()
-        bits = device.zeros(2 * max(1, (2 << height) // 32 + 1), np.uint32)
-        levels = Struct(
-            least=self._levels[0], most=self._levels[1], height=height,
-            marked=bits[: len(bits) // 2], claimed=bits[len(bits) // 2 :], used=device.zeros(1, np.uint64),
-        )  # fmt: skip
-        level = device.empty(n, np.uint8)
+    def _choose_windows(
+        self, batch: Struct, leaves: Struct, levels: Struct, level: Array, status: Array
+    ) -> list[Array]:
+        n = batch.values["n"]
         self._prepare.Climb(n, batch=batch, leaves=leaves, levels=levels, level=level, status=status)
         wide = self.leaves * self.leaf // BLOCK_SLOTS  # how many wide windows there can be
         most = [
@@ -206,7 +206,7 @@ class GpmaPlus(Structure):
             self.leaves * self.leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
             self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
         ]
-        lists = [device.empty(WINDOW * m, np.uint32) for m in most]
+        lists = self.device.carve(*((WINDOW * m, np.uint32) for m in most))
         self._prepare.Select(
             n, batch=batch, leaves=leaves, levels=levels, level=level, start=self.start, rows=self.n_rows,
             leaf_list=lists[0], block_list=lists[1], wide_list=lists[2], row_list=lists[3], status=status,
@@ -273,7 +273,7 @@ class GpmaPlus(Structure):
         self.slots, self.weights, self.counts, self.groups = work.out.values.values()
         self.counts.fill(base)
         self.counts[:extra] += np.uint8(1)
-        leaves = Struct(counts=self.counts, group_before=None, before=None, leaves=self.leaves)
+        leaves = Struct(counts=self.counts, groups=None, before=None, leaves=self.leaves)
         self._commit.GroupSums(len(self.groups), leaves=leaves, n=len(self.groups), groups=self.groups)
         self._levels = work.bounds
 

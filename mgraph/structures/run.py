@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch
+from mgraph.batch import EdgeBatch, check_ids
 from mgraph.device import Device
 from mgraph.kernels import load
 
@@ -59,10 +59,10 @@ def _cupy() -> Any:
     return cupy
 
 
-def make_keys(device: Device, src: Array, dst: Array) -> Array:
-    """``src << 32 | dst`` of two uint32 arrays on `device`, as a new array."""
+def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:
+    """``src << 32 | dst`` of two uint32 arrays on `device`, as a new array; the largest of each into uint64[2]."""
     keys = device.empty(len(src), np.uint64)
-    load(device, "sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys)
+    load(device, "sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys, largest=largest)
     return keys
 
 
@@ -106,9 +106,17 @@ def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight:
     return Run(ordered, None if op is None else op[places], None if weight is None else weight[places])
 
 
-def sort_batch(device: Device, batch: EdgeBatch) -> Run:
-    """A batch, copied to `device` where it is elsewhere, as a run."""
-    keys = make_keys(device, device.asarray(batch.src), device.asarray(batch.dst))
+def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int) -> Run:
+    """A batch, copied to `device` where it is elsewhere, as a run; one read-back on a GPU.
+
+    Raises `UnknownVertex` where a source is not below `n_rows` or a destination not below `n_vertices`.
+    """
+    src, dst, largest = device.asarray(batch.src), device.asarray(batch.dst), device.zeros(2, np.uint64)
+    keys = make_keys(device, src, dst, largest)
+    most_src, most_dst = device.to_host(largest).tolist()
+    if most_src >= n_rows or most_dst >= n_vertices:  # name the first one
+        check_ids(src, n_rows, "src")
+        check_ids(dst, n_vertices, "dst")
     op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
     return sort_run(device, keys, op, None if batch.weight is None else device.asarray(batch.weight))
 

@@ -1,0 +1,61 @@
+"""mgraph: distributed dynamic graphs on the GPUs, or the CPUs, of a Dask cluster."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mgraph.batch import MAX_VERTICES, EdgeBatch
+from mgraph.errors import (
+    CapacityError,
+    DeviceError,
+    GraphClosed,
+    GraphLost,
+    InvalidBatch,
+    InvalidOption,
+    MgraphError,
+    ReadError,
+    UnknownVertex,
+    WorkerLost,
+)
+
+if TYPE_CHECKING:
+    from mgraph.graph import DynamicGraph, UpdateReport
+    from mgraph.runtime.result import VertexValues
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MAX_VERTICES",
+    "CapacityError",
+    "DeviceError",
+    "DynamicGraph",
+    "EdgeBatch",
+    "GraphClosed",
+    "GraphLost",
+    "InvalidBatch",
+    "InvalidOption",
+    "MgraphError",
+    "ReadError",
+    "UnknownVertex",
+    "UpdateReport",
+    "VertexValues",
+    "WorkerLost",
+]
+
+# These import Dask, which a structure on one device does without.
+_LATE = {
+    "DynamicGraph": "mgraph.graph",
+    "UpdateReport": "mgraph.graph",
+    "VertexValues": "mgraph.runtime.result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

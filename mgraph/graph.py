@@ -1,0 +1,397 @@
+"""`DynamicGraph`: a changing graph, partitioned over the workers of a Dask cluster, as its user sees it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from distributed import Client
+
+from mgraph.algorithms import PROGRAMS, warm
+from mgraph.algorithms.contract import check_vertex
+from mgraph.batch import EdgeBatch, as_ids, check_ids
+from mgraph.device import Device
+from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.runtime import display, placement, plugin, reads
+from mgraph.runtime.bridge import Bridge
+from mgraph.runtime.checks import check_count
+from mgraph.runtime.coordinator import Coordinator
+from mgraph.runtime.door import Door
+from mgraph.runtime.result import VertexValues
+from mgraph.structures import Csr, names
+
+__all__ = ["DynamicGraph", "UpdateReport"]
+
+COUNTS = ("inserted", "updated", "deleted", "missing")
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What a batch did, exactly, and how long the call took.
+
+    inserted + updated are the batch's inserts and deleted + missing its deletions, after repeats within it were
+    dropped; an undirected edge counts once.
+    """
+
+    inserted: int
+    updated: int
+    deleted: int
+    missing: int
+    epoch: int
+    seconds: float
+
+
+class DynamicGraph:
+    """A simple graph, unique edges with optional float32 weights, that changes by batches and is analysed as it stands.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A synchronous client of any Dask cluster; this process must reach the workers.
+    n_vertices : int
+        Vertices 0 .. n_vertices - 1; `add_vertices` adds more.
+    structure : str
+        The local structure on each worker: one of `mgraph.structures.names()`.
+    weighted : bool
+        Whether edges have a weight; inserts without one get 1.
+    directed : bool
+        Else each edge goes both ways and counts once.
+    reverse : bool
+        Keep the in-edges of a directed graph too, for pull, bottom-up BFS and ``bfs(direction="in")``; doubles memory.
+    order : array of ints, shape (n_vertices,), optional
+        A permutation: the internal id of each vertex. Internal ids are split into the workers' ranges.
+    balance : None, "vertices" or array of ints, shape (n_vertices,)
+        Ranges of equally many vertices, or of about equal work by these degrees.
+    workers : list of str, optional
+        Addresses of the workers that hold the graph; all of the cluster where it is left out.
+    exchange : "auto" | "loopback" | "tcp" | "ucx"
+        How the workers speak to each other.
+    device : "auto" | "cpu" | "cuda"
+        "auto" takes GPUs where every worker has one.
+
+    Raises
+    ------
+    TypeError
+        The client is asynchronous, or no client.
+    InvalidOption
+        An unknown name, no workers, or an `order` that is no permutation.
+    CapacityError
+        More vertices than 32-bit ids allow, or than memory.
+    DeviceError
+        GPUs where a worker has none, or no compiler.
+    WorkerLost
+        A worker cannot be reached.
+
+    Notes
+    -----
+    Use it as a context manager, or `close` it: the workers hold its memory until then, or until this process ends.
+    Calls may come from several threads; each waits for its turn. A worker that dies takes the graph with it: calls
+    raise `WorkerLost` or `GraphLost` from then on, and `close` still works. Adaptive scaling and the retirement of
+    workers count as that.
+
+    Examples
+    --------
+    >>> with Client() as client, DynamicGraph(client, n_vertices=4) as g:  # doctest: +SKIP
+    ...     g.insert([0, 1, 2], [1, 2, 3]).inserted
+    ...     g.bfs(0).to_numpy()
+    3
+    array([0, 1, 2, 3], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        n_vertices: int,
+        *,
+        structure: str = "gpma+",
+        weighted: bool = False,
+        directed: bool = True,
+        reverse: bool = False,
+        order: Any = None,
+        balance: Any = None,
+        workers: Sequence[str] | None = None,
+        exchange: str = "auto",
+        device: str = "auto",
+    ) -> None:
+        placement.check_client(client)
+        n_vertices = check_count(n_vertices, "n_vertices")
+        if structure not in names():
+            raise InvalidOption(f"structure {structure!r} is none of {', '.join(map(repr, names()))}")
+        addresses = placement.choose_workers(client, workers)
+        placement.check_names(device, exchange, len(addresses))
+        self._door = Door.make(n_vertices, len(addresses), order, balance)
+        self.structure, self.weighted, self.directed = structure, bool(weighted), bool(directed)
+        self.reverse = bool(reverse) or not self.directed
+        plugin.ensure(client, PROGRAMS, warm)
+        bridge = Bridge(client.loop.asyncio_loop)
+        self._coordinator = Coordinator(uuid.uuid4().hex[:12], bridge, addresses, client.connection_args)
+        self._coordinator.open()
+        try:
+            self._create(device, exchange, addresses)
+        except BaseException:
+            self._coordinator.close()
+            raise
+
+    def _create(self, device: str, exchange: str, addresses: Sequence[str]) -> None:
+        found = self._coordinator.call("inspect")
+        self.device = placement.choose_device(device, addresses, found)
+        self.exchange = placement.choose_exchange(exchange, self.device, addresses, found)
+        self._coordinator.call(
+            "create",
+            {
+                "device": self.device,
+                "exchange": self.exchange,
+                "starts": self._door.partition.starts,
+                "order": self._door.order,
+                "structure": self.structure,
+                "directed": self.directed,
+                "weighted": self.weighted,
+                "reverse": self.reverse and self.directed,
+            },
+        )
+
+    # ---- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The graph's id, which errors name."""
+        return self._coordinator.graph
+
+    @property
+    def num_vertices(self) -> int:
+        """How many vertices there are, deleted ones included: their ids stay."""
+        return self._door.n_vertices
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are; an undirected edge counts once. O(1), asks no worker."""
+        return sum(state["edges"] for state in self._coordinator.states)
+
+    @property
+    def epoch(self) -> int:
+        """How many batches were committed."""
+        return self._coordinator.epoch
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that all workers hold for this graph, as of its last call."""
+        return sum(state["nbytes"] for state in self._coordinator.states)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The addresses of the workers that hold it, in rank order."""
+        return self._coordinator.addresses
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def update(self, batch: EdgeBatch) -> UpdateReport:
+        """Apply a batch of insertions and deletions: all of it, on all workers, or none.
+
+        Of repeats in the batch, the last wins. Inserting an edge that is there updates its weight; deleting one that is
+        not there counts as missing. O(n log n) in all for n operations, divided over the workers.
+
+        Raises
+        ------
+        UnknownVertex
+            An id past `num_vertices`.
+        InvalidBatch
+            Weights for an unweighted graph.
+        CapacityError
+            A worker has no room for it. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+        """
+        if not isinstance(batch, EdgeBatch):
+            raise TypeError(
+                f"update takes an EdgeBatch, got {type(batch).__name__}; see insert() and delete() for arrays"
+            )
+        self._coordinator.check()
+        check_ids(batch.src, self.num_vertices, "src")
+        check_ids(batch.dst, self.num_vertices, "dst")
+        if batch.weight is not None and not self.weighted:
+            raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
+        began = time.perf_counter()
+        return self._report(
+            self._coordinator.call("update", shares=self._shares(batch), connect=True, commits=True), began
+        )
+
+    def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
+        """Insert edges; see `update`, and `EdgeBatch` for what the arrays may be."""
+        return self.update(EdgeBatch(src, dst, weight))
+
+    def delete(self, src: Any, dst: Any) -> UpdateReport:
+        """Delete edges; see `update`."""
+        batch = EdgeBatch(src, dst)
+        return self.update(EdgeBatch(batch.src, batch.dst, op=np.full(len(batch), -1, np.int8)))
+
+    def add_vertices(self, n: int) -> range:
+        """Add `n` vertices without edges; their ids. The last worker owns them. Not a batch: the epoch stays.
+
+        Raises
+        ------
+        CapacityError
+            More vertices than 32-bit ids allow, or than the last worker has room for.
+        """
+        n = check_count(n, "n")
+        self._coordinator.check()
+        first = self.num_vertices
+        total = check_count(first + n, "n_vertices")
+        try:
+            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
+        except KeyboardInterrupt:  # some ranks may have them: finish, which changes nothing on those
+            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
+            self._door = self._door.grown(n)
+            raise
+        self._door = self._door.grown(n)
+        return range(first, total)
+
+    def delete_vertices(self, ids: Any) -> UpdateReport:
+        """Delete every edge to and from `ids`, as one batch; the ids stay, with degree 0. O(n + m), a scan."""
+        ids = self._ids(ids, "ids")
+        began = time.perf_counter()
+        return self._report(self._coordinator.call("delete_vertices", {"ids": ids}, connect=True, commits=True), began)
+
+    def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
+        """Contiguous shares, one a worker, so that rank order is stream order."""
+        n, size = len(batch), len(self.workers)
+        parts = [batch[n * rank // size : n * (rank + 1) // size] for rank in range(size)]
+        fields = ("src", "dst", "weight", "op")
+        values = [{name: getattr(part, name) for name in fields} for part in parts]
+        return [{k: None if v is None else Device.to_host(v) for k, v in share.items()} for share in values]
+
+    def _report(self, answers: list[dict[str, Any]], began: float) -> UpdateReport:
+        counts = {name: sum(answer[name] for answer in answers) for name in COUNTS}
+        return UpdateReport(**counts, epoch=answers[0]["epoch"], seconds=time.perf_counter() - began)
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    def _ids(self, values: Any, name: str) -> np.ndarray:
+        self._coordinator.check()
+        ids = as_ids(values, name)
+        check_ids(ids, self.num_vertices, name)
+        return Device.to_host(ids)
+
+    def has_edges(self, src: Any, dst: Any) -> np.ndarray:
+        """Whether each edge is there: bool[n]. Ids as in `EdgeBatch`; `UnknownVertex` past `num_vertices`."""
+        src, dst = self._ids(src, "src"), self._ids(dst, "dst")
+        if src.shape != dst.shape:
+            raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}; an edge is one of each")
+        return reads.has_edges(self._coordinator, self._door, src, dst)
+
+    def degrees(self, ids: Any = None) -> np.ndarray:
+        """Out-degrees, uint32[n], of `ids` or of all vertices; a self-loop counts once."""
+        ids = np.arange(self.num_vertices, dtype=np.uint32) if ids is None else self._ids(ids, "ids")
+        return reads.degrees(self._coordinator, self._door, ids)
+
+    def neighbors(self, ids: Any) -> Csr:
+        """The rows of `ids`, in their order.
+
+        Row i of the answer is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure holds it;
+        offsets is int64[n + 1], dst uint32[m], and weight float32[m], or None in an unweighted graph.
+        """
+        return reads.neighbors(self._coordinator, self._door, self._ids(ids, "ids"))
+
+    def to_csr(self) -> Csr:
+        """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
+        self._coordinator.check()
+        return reads.all_rows(self._coordinator, self._door)
+
+    def to_scipy(self) -> Any:
+        """`to_csr` as a ``scipy.sparse.csr_array``, with weights or ones; needs SciPy."""
+        from scipy.sparse import csr_array
+
+        csr = self.to_csr()
+        data = np.ones(len(csr.dst), np.float32) if csr.weight is None else csr.weight
+        return csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(self.num_vertices,) * 2)
+
+    # ---- algorithms --------------------------------------------------------------------------------------------------
+
+    def bfs(self, source: int, direction: str = "out") -> VertexValues:
+        """Distances from `source` in edges: int32, -1 where unreachable; they stay on the workers.
+
+        Parameters
+        ----------
+        source : int
+        direction : "out" | "in"
+            Along the edges, or against them: from which vertices `source` is reached. "in" needs ``reverse=True`` or an
+            undirected graph.
+        """
+        if direction not in ("out", "in"):
+            raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
+        if direction == "in" and not self.reverse:
+            raise InvalidOption('direction "in" needs the in-edges; create the graph with reverse=True')
+        self._coordinator.check()
+        vertex = check_vertex(source, self.num_vertices, "source")
+        return self._run(
+            "bfs", {"source": int(self._door.inside(np.array([vertex], np.uint32))[0]), "direction": direction}
+        )
+
+    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100) -> VertexValues:
+        """PageRank: float32 values that sum to 1; they stay on the workers. Weights do not count.
+
+        Parameters
+        ----------
+        alpha : float
+            The probability of following an edge, above 0 and below 1.
+        tol : float
+            Ends when the values change by less than this in all (L1).
+        max_iter : int
+            Ends after as many iterations at the latest; ``.iterations`` says how many it took.
+        """
+        if not 0 < alpha < 1:
+            raise InvalidOption(f"alpha is {alpha}; it lies above 0 and below 1")
+        if not tol > 0:
+            raise InvalidOption(f"tol is {tol}; it is above 0")
+        if check_count(max_iter, "max_iter") < 1:
+            raise InvalidOption(f"max_iter is {max_iter}; at least 1 iteration is needed")
+        return self._run("pagerank", {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)})
+
+    def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
+        """Run an algorithm by its name: ``run("bfs", source=0)`` is ``bfs(0)``."""
+        if algorithm not in PROGRAMS:
+            raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(PROGRAMS)))}")
+        return getattr(self, algorithm)(**arguments)
+
+    def _run(self, name: str, args: dict[str, Any]) -> VertexValues:
+        self._coordinator.check()
+        result = uuid.uuid4().hex
+        try:
+            answers = self._coordinator.call("run", {"name": name, "result": result, "args": args}, connect=True)
+        except BaseException:
+            self._coordinator.forget(result)  # some ranks may have finished
+            raise
+        first = answers[0]
+        return VertexValues(self._coordinator, self._door, name, result, first["epoch"], first["dtype"], first["info"])
+
+    # ---- the end, and how it looks -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free the graph on the workers, and its results; also twice, also after a loss. Takes seconds at most."""
+        self._coordinator.close()
+
+    def __enter__(self) -> DynamicGraph:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a DynamicGraph is bound to the sessions of one process and does not pickle")
+
+    def _title(self) -> str:
+        kind = f"{'' if self.directed else 'un'}directed{', weighted' if self.weighted else ''}"
+        state = ", closed" if self._coordinator.closed else ""
+        return (
+            f"DynamicGraph {self.id}: epoch {self.epoch}, {self.num_vertices:,} vertices, {self.num_edges:,} edges, "
+            f"{kind}, {self.structure} on {self.device}, exchange {self.exchange}{state}"
+        )
+
+    def __repr__(self) -> str:
+        return display.as_text(self._title(), self.workers, self._coordinator.states)
+
+    def _repr_html_(self) -> str:
+        return display.as_html(self._title(), self.workers, self._coordinator.states)

@@ -1,0 +1,1 @@
+"""The control path: the coordinator beside the user, the sessions and shards on the workers."""

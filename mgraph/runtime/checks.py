@@ -1,0 +1,24 @@
+"""What is checked at the user's handle, before a worker is asked."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from mgraph.batch import MAX_VERTICES
+from mgraph.errors import CapacityError, InvalidOption
+
+__all__ = ["check_count"]
+
+
+def check_count(value: Any, name: str) -> int:
+    """`value` as a number of things; `InvalidOption` for less than 0, `CapacityError` for more than there are ids."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise InvalidOption(f"{name} is {value!r}; it is a whole number") from None
+    if isinstance(value, bool) or n < 0:
+        raise InvalidOption(f"{name} is {value!r}; it is 0 or more")
+    if n > MAX_VERTICES:
+        raise CapacityError(f"{name} is {n}; 32-bit ids allow {MAX_VERTICES}")
+    return n

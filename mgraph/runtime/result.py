@@ -1,0 +1,102 @@
+"""What an algorithm leaves on the workers, and the user's handle to it."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mgraph.errors import GraphClosed, InvalidOption
+from mgraph.runtime.coordinator import Coordinator
+from mgraph.runtime.door import Door
+
+__all__ = ["VertexValues"]
+
+
+class VertexValues:
+    """One value for each vertex, as an algorithm computed it at one epoch; it stays on the workers until gathered.
+
+    Freed by `close`, or with the graph's next call after the last reference is gone. What the algorithm says besides,
+    such as ``iterations``, is an attribute.
+
+    Attributes
+    ----------
+    name : str
+        The algorithm.
+    epoch : int
+        The graph's epoch that the values belong to; later batches do not change them.
+    dtype : numpy.dtype
+    info : dict
+        What the algorithm says besides.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, door: Door, name: str, result: str, epoch: int, dtype: str, info: dict[str, Any]
+    ) -> None:
+        self.name, self.epoch, self.dtype, self.info = name, epoch, np.dtype(dtype), dict(info)
+        self._coordinator, self._door, self._result = coordinator, door, result
+        self._free = weakref.finalize(self, coordinator.forget, result)
+        self._free.atexit = False  # at exit the sessions end, and the results with them
+
+    def to_numpy(self) -> np.ndarray:
+        """The values by user's vertex id: an array of `len(self)`; O(n), moves them to this process.
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or this result, was closed.
+        """
+        self._check()
+        answers = self._coordinator.call("fetch", {"result": self._result})
+        return self._door.by_user(np.concatenate([answer["values"] for answer in answers]))
+
+    def top(self, k: int = 10) -> list[tuple[int, Any]]:
+        """The `k` vertices with the largest values, as (vertex, value), largest first; O(n), moves k a worker."""
+        try:
+            k = operator.index(k)
+        except TypeError:
+            raise InvalidOption(f"top({k!r}): how many is a whole number") from None
+        if k < 0:
+            raise InvalidOption(f"top({k}): how many is 0 or more")
+        self._check()
+        answers = self._coordinator.call("top", {"result": self._result, "k": min(k, len(self))})
+        ids = self._door.outside(np.concatenate([answer["ids"] for answer in answers]))
+        values = np.concatenate([answer["values"] for answer in answers])
+        best = np.lexsort((ids, -values.astype(np.float64)))[:k]
+        return [(int(ids[place]), values[place].item()) for place in best]
+
+    def close(self) -> None:
+        """Free the values on the workers, with the graph's next call; also twice."""
+        self._free()
+
+    def _check(self) -> None:
+        if not self._free.alive:
+            raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
+
+    def __len__(self) -> int:
+        return self._door.n_vertices
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("the values lie on the workers: an array of them is a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getattr__(self, name: str) -> Any:
+        info = self.__dict__.get("info", {})
+        if name in info:
+            return info[name]
+        raise AttributeError(f"a result of {self.__dict__.get('name')} has no {name!r}; it says {sorted(info)}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.info]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a result's values lie on the workers of one session and do not pickle; pickle to_numpy()")
+
+    def __repr__(self) -> str:
+        info = "".join(f", {key} {value}" for key, value in self.info.items())
+        state = "" if self._free.alive else ", closed"
+        return f"<{self.name}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"

@@ -1,0 +1,280 @@
+"""The calls that a coordinator can make on a shard, by name; everything here runs in the shard's thread."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array, Device, gpu_count
+from mgraph.errors import InvalidOption, MgraphError
+from mgraph.exchange import Exchange
+from mgraph.partition import Partition
+from mgraph.runtime import update
+from mgraph.runtime.memory import WorkerDevice
+from mgraph.runtime.shard import Shard, ShardSpec
+from mgraph.structures import Run
+
+__all__ = ["ExchangeMaker", "Program", "ShardServant"]
+
+Answer = dict[str, Any]
+Program = Callable[..., tuple[Array, dict[str, Any]]]
+
+#: ``make(name, rank, size, attempt, device, aborted)`` opens an exchange
+ExchangeMaker = Callable[[str, int, int, int, Device, Callable[[], bool]], Exchange]
+
+
+class ShardServant:
+    """Serves one session: makes the shard, runs calls on it, and replaces its exchange when an attempt was aborted.
+
+    Parameters
+    ----------
+    graph, rank, size
+        Who this is.
+    aborted : callable
+        Polled by the exchange's waits.
+    open_exchange : callable
+        Makes exchanges; what it needs of the worker is bound in it.
+    threads : int
+        Host threads that kernels may use.
+    memory_left : callable
+        Bytes that the worker's process may still take.
+    programs : mapping of str to callable
+        The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, and a dict.
+    warm : callable
+        Compiles what the programs run on a shard.
+    """
+
+    def __init__(
+        self,
+        graph: str,
+        rank: int,
+        size: int,
+        aborted: Callable[[], bool],
+        open_exchange: ExchangeMaker,
+        threads: int,
+        memory_left: Callable[[], int],
+        programs: Mapping[str, Program],
+        warm: Callable[[Shard], None],
+    ) -> None:
+        self.graph, self.rank, self.size = graph, rank, size
+        self._aborted, self._open, self._threads, self._memory_left = aborted, open_exchange, threads, memory_left
+        self._programs, self._warm = programs, warm
+        self._exchange: Exchange | None = None
+        self._exchange_name = ""
+        self._device: WorkerDevice | None = None
+        self._shard: Shard | None = None
+        self._in_doubt: update.Prepared | None = None
+        self._broken: str | None = None
+
+    # ---- what the shard's thread drives ------------------------------------------------------------------------------
+
+    def call(self, method: str, attempt: int, args: Answer) -> Answer:
+        """Run the call `method`; its answer, and the shard's state with it."""
+        function = getattr(self, f"do_{method}", None)
+        if function is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.rank}: no call {method!r}")
+        if method == "open_exchange":
+            args = {**args, "attempt": attempt}
+        value = function(**args)
+        return {**self._state(), **(value or {})}
+
+    def free(self, results: Iterable[str]) -> None:
+        """Forget results."""
+        if self._shard is not None:
+            for name in results:
+                self._shard.results.pop(name, None)
+
+    def settle(self) -> Answer:
+        """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
+        self._close_exchange()
+        return self._state()
+
+    def close(self) -> None:
+        """Free everything: exchange first, then the shard."""
+        self._close_exchange()
+        update.discard(self._in_doubt)
+        self._in_doubt = self._shard = None
+        if self._device is not None and self._device.kind == "cuda":
+            self._device.xp.get_default_memory_pool().free_all_blocks()
+
+    def _close_exchange(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
+
+    def _state(self) -> Answer:
+        shard = self._shard
+        state: Answer = {"in_doubt": self._in_doubt is not None, "broken": self._broken}
+        if shard is None:
+            return {**state, "epoch": 0}
+        state.update(epoch=shard.epoch, edges=shard.num_edges, nbytes=shard.nbytes, lo=shard.lo, hi=shard.hi)
+        return state
+
+    @property
+    def _ready(self) -> Shard:
+        if self._shard is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.rank}: no shard was made")
+        return self._shard
+
+    # ---- making and connecting ---------------------------------------------------------------------------------------
+
+    def do_inspect(self) -> Answer:
+        """What this worker has: GPUs, UCX, and who it is."""
+        return {"gpus": gpu_count(), "ucx": importlib.util.find_spec("ucxx") is not None, "pid": os.getpid()}
+
+    def do_create(
+        self, device: str, exchange: str, starts: list[int], order: np.ndarray | None = None, **spec: Any
+    ) -> Answer | None:
+        """Make the shard, empty, on `device`; the exchange is opened later."""
+        self._exchange_name = exchange
+        made = Device.of(device)
+        self._device = WorkerDevice(made.kind, made.index, self._threads, memory_left=self._memory_left)
+        self._device.use()
+        shape = ShardSpec(self.graph, self.rank, Partition(tuple(starts)), order=order, **spec)
+        self._shard = Shard(shape, _Unconnected(), self._device)
+        self._warm(self._shard)
+        return None
+
+    def do_open_exchange(self, attempt: int) -> Answer:
+        """Open the exchange of an attempt; its address."""
+        self._close_exchange()
+        assert self._device is not None
+        self._exchange = self._open(self._exchange_name, self.rank, self.size, attempt, self._device, self._aborted)
+        return {"address": self._exchange.address}
+
+    def do_connect_exchange(self, addresses: list[bytes]) -> None:
+        """Reach the other ranks."""
+        assert self._exchange is not None
+        self._exchange.connect([bytes(address) for address in addresses])
+        self._ready.exchange = self._exchange
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def do_update(self, epoch: int, **share: Any) -> Answer:
+        """Take a share of a batch, which all ranks commit as `epoch`, or none."""
+        shard = self._ready
+        self._check_epoch(epoch)
+        runs = update.share_runs(shard, **share)
+        share.clear()
+        return self._apply([update.route(shard, runs.pop(0)) for _ in range(len(runs))])
+
+    def do_delete_vertices(self, epoch: int, ids: np.ndarray) -> Answer:
+        """Delete every edge to or from users' ids, as `epoch`."""
+        self._check_epoch(epoch)
+        return self._apply(update.incident_runs(self._ready, ids))
+
+    def do_add_vertices(self, n_vertices: int) -> None:
+        """Have `n_vertices` in all, on every rank or on none; a rank that has them already does nothing."""
+        shard, problem = self._ready, None
+        try:
+            shard.reserve_vertices(n_vertices)
+        except Exception as error:  # told to the other ranks by the vote, then raised
+            problem = error
+            if any(s.n_vertices == n_vertices for s in shard.structures):
+                self._broken = f"rank {self.rank}: one of two structures could not take {n_vertices} vertices: {error}"
+        agreed = update.vote(shard, problem is None)
+        if problem is not None:
+            raise problem
+        if not agreed:
+            raise update.refused(shard)
+        shard.add_vertices(n_vertices)
+
+    def do_resolve(self, commit: bool) -> None:
+        """The outcome of a vote that this rank did not hear."""
+        prepared, self._in_doubt = self._in_doubt, None
+        if prepared is None:
+            return
+        if commit:
+            self._commit(prepared)
+        else:
+            update.discard(prepared)
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch != self._ready.epoch + 1:
+            raise MgraphError(f"{self._ready}: a batch came as epoch {epoch}")
+
+    def _apply(self, runs: list[Run]) -> Answer:
+        shard, prepared, problem = self._ready, None, None
+        try:
+            prepared = update.prepare(shard, runs)
+        except Exception as error:  # told to the other ranks by the vote, then raised
+            problem = error
+        try:
+            agreed = update.vote(shard, prepared is not None)
+        except BaseException:
+            self._in_doubt = prepared  # others may have heard that all agree: the coordinator finds out
+            raise
+        if problem is not None:
+            raise problem
+        assert prepared is not None
+        if not agreed:
+            update.discard(prepared)
+            raise update.refused(shard)
+        self._commit(prepared)
+        counts = prepared.counts
+        return {name: getattr(counts, name) for name in ("inserted", "updated", "deleted", "missing")}
+
+    def _commit(self, prepared: update.Prepared) -> None:
+        try:
+            update.commit(self._ready, prepared)
+        except BaseException as error:
+            self._broken = f"rank {self.rank}: the commit failed: {type(error).__name__}: {error}"
+            raise
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    def do_has_edges(self, src: np.ndarray, dst: np.ndarray) -> Answer:
+        """Internal ids whose sources this rank owns."""
+        return {"found": self._ready.has_edges(src, dst)}
+
+    def do_degrees(self, ids: np.ndarray) -> Answer:
+        """Internal ids that this rank owns."""
+        return {"degrees": self._ready.degrees(ids)}
+
+    def do_neighbors(self, ids: np.ndarray | None) -> Answer:
+        """Internal ids that this rank owns; all of them for None."""
+        offsets, dst, weight = self._ready.neighbors(ids)
+        return {"offsets": offsets, "dst": dst, "weight": weight}
+
+    # ---- algorithms --------------------------------------------------------------------------------------------------
+
+    def do_run(self, name: str, result: str, args: Answer) -> Answer:
+        """Run a program; its array stays here under the id `result`."""
+        if name not in self._programs:
+            raise InvalidOption(f"algorithm {name!r} is none of {', '.join(sorted(self._programs))}")
+        shard = self._ready
+        values, info = self._programs[name](shard, **args)
+        shard.device.synchronize()
+        shard.results[result] = values
+        return {"info": info, "dtype": str(values.dtype)}
+
+    def do_fetch(self, result: str) -> Answer:
+        """The values of a result here."""
+        return {"values": self._ready.device.to_host(self._ready.result(result))}
+
+    def do_top(self, result: str, k: int) -> Answer:
+        """The largest values of a result here."""
+        ids, values = self._ready.top(result, k)
+        return {"ids": ids, "values": values}
+
+
+class _Unconnected(Exchange):
+    """Stands where a shard has no exchange yet."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        super().__init__(0, 0, lambda: True)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise MgraphError("this shard is not connected to the other ranks")
+
+    address = property(_refuse)
+    connect = alltoallv = allgather = allreduce = _refuse
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,218 @@
+"""One worker's part of one graph: a range of rows in a local structure, and what algorithms see of it.
+
+A shard knows nothing of Dask: its exchange, its device and its limits come in by the constructor. One thread uses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array
+from mgraph.errors import GraphClosed
+from mgraph.exchange import Exchange
+from mgraph.partition import Partition
+from mgraph.runtime.memory import WorkerDevice
+from mgraph.structures import Run, Structure, create
+from mgraph.structures.run import sort_with_places
+
+__all__ = ["Shard", "ShardSpec", "aligned"]
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """`array` as kernels need it: what a comm delivers may lie at any address."""
+    return np.require(array, requirements=["C", "A"])
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What a shard is to be; the same on every rank but for `rank`.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id, for messages.
+    rank : int
+    partition : Partition
+        The ranges of internal ids of all ranks.
+    structure : str
+        A name of `mgraph.structures.names()`.
+    directed, weighted, reverse : bool
+        `reverse` keeps the in-edges of a directed graph too; an undirected graph is its own reverse.
+    order : uint32[n] or None
+        The internal id of each user's id; None for the identity.
+    """
+
+    graph: str
+    rank: int
+    partition: Partition
+    structure: str = "gpma+"
+    directed: bool = True
+    weighted: bool = False
+    reverse: bool = False
+    order: Array = None
+
+
+class Shard:
+    """The rows ``lo .. hi - 1`` of a graph.
+
+    Parameters
+    ----------
+    spec : ShardSpec
+    exchange : Exchange
+        To the other ranks; replaced after an aborted call.
+    device : WorkerDevice
+        Where everything lives, and how much of it may be taken.
+
+    Attributes
+    ----------
+    partition : Partition
+        The ranges of all ranks, as they are now.
+    out_edges : Structure
+        Rows are local sources ``src - lo``, slots hold global destinations.
+    in_edges : Structure or None
+        Rows are local destinations, slots hold global sources; the same object as `out_edges` for undirected graphs,
+        None for directed ones without `reverse`.
+    epoch : int
+        Batches committed.
+    num_edges : int
+        Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
+    results : dict of str to array
+        What algorithms left here, by id.
+    """
+
+    def __init__(self, spec: ShardSpec, exchange: Exchange, device: WorkerDevice) -> None:
+        self.spec, self.exchange, self.device = spec, exchange, device
+        self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
+        self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
+        self.epoch = self.num_edges = 0
+        self.results: dict[str, Array] = {}
+        device.use()
+        self.out_edges = self._structure()
+        self.in_edges = self._in_structure()
+        self._warm()
+
+    def _structure(self) -> Structure:
+        spec = self.spec
+        return create(
+            spec.structure,
+            self.n_vertices,
+            device=self.device,
+            weighted=spec.weighted,
+            n_rows=self.hi - self.lo,
+        )
+
+    def _in_structure(self) -> Structure | None:
+        if not self.directed:
+            return self.out_edges
+        return self._structure() if self.spec.reverse else None
+
+    def _warm(self) -> None:
+        """Compile what batches and reads run, so that the first batch is as fast as the others."""
+        none = self.device.empty(0, np.uint64)
+        sort_with_places(self.device, none)
+        self.out_edges.discard(self.out_edges.prepare(Run(none)))
+        self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many ranks."""
+        return self.partition.size
+
+    @property
+    def n_vertices(self) -> int:
+        """Vertices of the whole graph."""
+        return self.partition.n_vertices
+
+    @property
+    def lo(self) -> int:
+        """The first internal id that this shard owns."""
+        return self.partition.range(self.rank)[0]
+
+    @property
+    def hi(self) -> int:
+        """One past the last."""
+        return self.partition.range(self.rank)[1]
+
+    @property
+    def structures(self) -> list[Structure]:
+        """The one or two structures that hold edges, each once."""
+        return [self.out_edges] if self.in_edges in (None, self.out_edges) else [self.out_edges, self.in_edges]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that structures and results hold."""
+        return sum(s.nbytes for s in self.structures) + sum(int(r.nbytes) for r in self.results.values())
+
+    def __str__(self) -> str:
+        return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
+
+    # ---- vertices ----------------------------------------------------------------------------------------------------
+
+    def internal(self, ids: np.ndarray) -> Array:
+        """Users' ids as internal ids on the device; O(n)."""
+        here = self.device.asarray(aligned(ids))
+        return here if self.order is None else self.order[here]
+
+    def reserve_vertices(self, n_vertices: int) -> None:
+        """Have the structures hold `n_vertices` in all, the new ones at the end of the last range; not yet visible.
+
+        Raises `CapacityError` where memory does not suffice. A second call with the same number does nothing.
+        """
+        lo, hi = self.partition.grown(n_vertices - self.n_vertices).range(self.rank)
+        for structure in self.structures:
+            more, rows = n_vertices - structure.n_vertices, hi - lo - structure.n_rows
+            if more > 0:
+                structure.add_vertices(more, rows)
+
+    def add_vertices(self, n_vertices: int) -> None:
+        """Make what was reserved visible; on every rank alike."""
+        new = self.device.xp.arange(self.n_vertices, n_vertices, dtype=np.uint32)
+        if self.order is not None:
+            self.order = self.device.xp.concatenate([self.order, new])
+        self.partition = self.partition.grown(len(new))
+
+    # ---- reads of rows that this shard owns --------------------------------------------------------------------------
+
+    def _rows(self, ids: Any) -> Array:
+        return self.device.asarray(aligned(ids)) - np.uint32(self.lo)
+
+    def has_edges(self, src: Any, dst: Any) -> np.ndarray:
+        """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
+        found = self.out_edges.has_edges(self._rows(src), self.device.asarray(aligned(dst)))
+        return self.device.to_host(found)
+
+    def degrees(self, ids: Any) -> np.ndarray:
+        """Out-degrees, uint32[n], of internal ids that this shard owns."""
+        return self.device.to_host(self.out_edges.degrees(self._rows(ids)))
+
+    def neighbors(self, ids: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Offsets, destinations and weights of the rows of internal ids that this shard owns, or of all its rows."""
+        csr = self.out_edges.to_csr() if ids is None else self.out_edges.neighbors(self._rows(ids))
+        weight = None if csr.weight is None else self.device.to_host(csr.weight)
+        return self.device.to_host(csr.offsets), self.device.to_host(csr.dst), weight
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def result(self, name: str) -> Array:
+        """A result by its id; `GraphClosed` where it was freed."""
+        if name not in self.results:
+            raise GraphClosed(f"{self}: result {name} was freed")
+        return self.results[name]
+
+    def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
+        values, xp = self.result(name), self.device.xp
+        k = min(k, len(values))
+        if k == 0:
+            return np.empty(0, np.int64), np.empty(0, values.dtype)
+        least = xp.partition(values, len(values) - k)[len(values) - k]
+        above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
+        places = xp.concatenate([above, equal[: k - len(above)]])
+        host, best = self.device.to_host(places), self.device.to_host(values[places])
+        ranked = np.lexsort((host, -best.astype(np.float64)))
+        return host[ranked].astype(np.int64) + self.lo, best[ranked]

@@ -1,0 +1,30 @@
+"""Clusters of CPU processes for the tests of whole graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from dask.distributed import Client
+from graph_clusters import processes
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Two worker processes, shared by a module."""
+    with processes(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client3() -> Iterator[Client]:
+    """Three worker processes, shared by a module."""
+    with processes(3) as client:
+        yield client
+
+
+@pytest.fixture
+def own_client() -> Iterator[Client]:
+    """Two worker processes for one test, which may do away with them."""
+    with processes(2) as client:
+        yield client

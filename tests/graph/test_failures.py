@@ -1,0 +1,298 @@
+"""Who fails during what: the call raises in under ten seconds, nothing hangs, and the survivors are clean."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_clusters import assert_clean
+from graph_model import random_batch
+
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
+
+N = 50
+SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
+
+
+def fail_in(step: str, number: int) -> None:
+    """Have this worker process get a signal when it comes to a step of the batch path; runs there."""
+    from mgraph.runtime import update
+
+    setattr(update, step, lambda *args, **kwargs: (os.kill(os.getpid(), number), time.sleep(30)))
+
+
+def slow_in(step: str, seconds: float) -> None:
+    """Have this worker process take its time over a step; runs there."""
+    from mgraph.runtime import update
+
+    quick = getattr(update, step)
+    setattr(update, step, lambda *args: (time.sleep(seconds), quick(*args))[1])
+
+
+def register_fatal_program(dask_worker) -> None:
+    """Add a program in which rank 1 dies while the others wait for it; runs in a worker."""
+
+    def fatal(shard):
+        if shard.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        shard.exchange.barrier()
+        shard.exchange.barrier()
+
+    dask_worker.plugins["mgraph"].programs["fatal"] = fatal
+
+
+def refuse_in_prepare(times: int) -> None:
+    """Have this worker process fail its next prepares; runs there."""
+    from mgraph.runtime import update
+
+    quick, left = update.prepare, [times]
+
+    def prepare(shard, runs):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise CapacityError(f"{shard}: no room for {len(runs[0])} edges")
+        return quick(shard, runs)
+
+    update.prepare = prepare
+
+
+@contextmanager
+def raises_in_time(error: type[BaseException], match: str | None = None, limit: float = 10.0) -> Iterator[None]:
+    began = time.monotonic()
+    with pytest.raises(error, match=match):
+        yield
+    assert time.monotonic() - began < limit
+
+
+def batch(seed: int = 0) -> EdgeBatch:
+    return random_batch(np.random.default_rng(seed), N, 200, False, 0)
+
+
+@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("step", ["route", "prepare"])
+def test_worker_is_lost_during_a_batch_before_its_vote(own_client, how, step):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        survivor, victim = graph.workers
+        own_client.run(fail_in, step, SIGNALS[how], workers=[victim])
+        with raises_in_time(WorkerLost, f"rank 1, the worker at {victim}"):
+            graph.update(batch(1))
+        assert graph.epoch == 1
+        with raises_in_time(WorkerLost, "rank 1", limit=0.5):
+            graph.degrees([1])
+    assert_clean(own_client, [survivor])
+
+
+@pytest.mark.parametrize("how", SIGNALS)
+def test_worker_is_lost_during_the_commit(own_client, how):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        survivor, victim = graph.workers
+        own_client.run(fail_in, "commit", SIGNALS[how], workers=[victim])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.update(batch(1))
+        for _ in range(2):
+            with raises_in_time(GraphLost, "the last epoch acknowledged by all is 1", limit=0.5):
+                graph.update(batch(2))
+    assert_clean(own_client, [survivor])
+
+
+@pytest.mark.parametrize("how", SIGNALS)
+def test_worker_is_lost_between_calls(own_client, how):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        survivor, victim = graph.workers
+        pid = own_client.run(os.getpid, workers=[victim])[victim]
+        os.kill(pid, SIGNALS[how])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.update(batch(1))
+        with raises_in_time(WorkerLost, "rank 1", limit=0.5):
+            graph.has_edges([1], [2])
+    assert_clean(own_client, [survivor])
+
+
+def test_worker_is_killed_during_an_algorithm(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        own_client.run(register_fatal_program)
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph._run("fatal", {})
+    assert_clean(own_client, [graph.workers[0]])
+
+
+def test_worker_is_lost_while_the_other_polls_nothing(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        survivor, victim = graph.workers
+        own_client.run(slow_in, "prepare", 4.0, workers=[survivor])
+        own_client.run(fail_in, "prepare", signal.SIGKILL, workers=[victim])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.update(batch())
+    assert_clean(own_client, [survivor])
+
+
+def test_a_stopped_worker_frees_its_shard_when_it_goes_on(own_client):
+    graph = DynamicGraph(own_client, N)
+    victim = graph.workers[1]
+    pid = own_client.run(os.getpid, workers=[victim])[victim]
+    os.kill(pid, signal.SIGSTOP)
+    with raises_in_time(WorkerLost):
+        graph.update(batch())
+    graph.close()
+    os.kill(pid, signal.SIGCONT)
+    assert_clean(own_client)
+    with DynamicGraph(own_client, N) as another:
+        assert another.update(batch()).epoch == 1
+
+
+def test_worker_is_retired(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        own_client.retire_workers([graph.workers[1]], close_workers=True)
+        with raises_in_time(WorkerLost, "rank 1"):
+            for seed in range(100):  # it is closed in the background
+                graph.update(batch(seed))
+                time.sleep(0.1)
+    assert_clean(own_client)
+
+
+def test_prepare_fails_on_one_rank_and_the_graph_goes_on(own_client):
+    with DynamicGraph(own_client, N, directed=False) as graph:
+        graph.update(batch())
+        before = graph.to_csr()
+        own_client.run(refuse_in_prepare, 2, workers=[graph.workers[1]])
+        for _ in range(2):
+            with raises_in_time(CapacityError, f"graph {graph.id}, epoch 1, rank 1: no room"):
+                graph.update(batch(1))
+            after = graph.to_csr()
+            np.testing.assert_array_equal(after.offsets, before.offsets)
+            np.testing.assert_array_equal(after.dst, before.dst)
+            assert graph.epoch == 1
+        assert graph.update(batch(1)).epoch == 2
+    assert_clean(own_client)
+
+
+@pytest.mark.parametrize("step", ["route", "prepare"])
+def test_keyboard_interrupt_during_a_batch(own_client, step):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        own_client.run(slow_in, step, 1.5, workers=[graph.workers[1]])
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        with raises_in_time(KeyboardInterrupt, limit=5):
+            graph.update(batch(1))
+        assert graph.epoch == 1
+        assert graph.num_edges == graph.to_csr().offsets[-1]
+        assert graph.update(batch(1)).epoch == 2
+    assert_clean(own_client)
+
+
+def test_keyboard_interrupt_while_one_rank_commits(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        own_client.run(slow_in, "commit", 1.5, workers=[graph.workers[1]])
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        with raises_in_time(KeyboardInterrupt, limit=5):
+            graph.update(batch())
+        assert graph.epoch == 1  # the vote was over: it is committed everywhere
+        assert graph.num_edges == graph.to_csr().offsets[-1] > 0
+        assert graph.update(batch()).inserted == 0
+    assert_clean(own_client)
+
+
+TERMINAL = """
+import sys
+from dask.distributed import Client, LocalCluster
+from mgraph import DynamicGraph
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        with DynamicGraph(client, 50) as graph:
+            try:
+                graph.insert([1], [2])
+                print("ready", flush=True)
+                while True:
+                    graph.insert(range(50), range(50))
+            except KeyboardInterrupt:
+                report = graph.delete(range(50), range(50))
+                print(report.deleted >= 0, report.epoch == graph.epoch, graph.num_edges, flush=True)
+"""
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_workers_too_and_the_graph_goes_on(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(TERMINAL)
+    process = subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "ready"
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert out.split() == ["True", "True", "1"], err
+    assert process.returncode == 0
+
+
+CLIENT = """
+import sys, time
+from dask.distributed import Client
+from mgraph import DynamicGraph
+client = Client(sys.argv[1])
+graph = DynamicGraph(client, 50)
+graph.insert([1], [2])
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_client_is_killed_and_the_workers_free_its_graph(own_client):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, own_client.scheduler.address],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "ready"
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
+    assert_clean(own_client)
+
+
+def test_client_is_closed_before_the_graph(own_client):
+    from dask.distributed import Client
+
+    from mgraph import GraphClosed
+
+    with Client(own_client.scheduler.address) as other:
+        graph = DynamicGraph(other, N)
+        graph.update(batch())
+    with raises_in_time(GraphClosed, limit=2):
+        graph.degrees([1])
+    graph.close()
+    assert_clean(own_client)
+
+
+def test_cluster_closes_under_an_open_graph():
+    from graph_clusters import processes
+
+    with processes(2) as client:
+        graph = DynamicGraph(client, N)
+        graph.update(batch())
+        began = time.monotonic()
+    assert time.monotonic() - began < 20
+    with raises_in_time((WorkerLost, RuntimeError), limit=10):  # type: ignore[arg-type]
+        graph.degrees([1])
+    graph.close()

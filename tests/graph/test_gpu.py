@@ -1,0 +1,85 @@
+"""The whole path on GPUs: one worker with one GPU, and two that exchange over UCX."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from dask.distributed import Client, LocalCluster
+from graph_clusters import assert_clean, check_graph
+from graph_model import GraphModel, random_batch
+
+from mgraph import DynamicGraph, EdgeBatch
+
+N = 200
+
+
+@contextmanager
+def gpu_workers(n: int) -> Iterator[Client]:
+    """Worker processes, each with a GPU of its own."""
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster:
+        for index in range(n):  # CUDA reads its variable once, at the first use in a process
+            cluster.new_spec["options"]["env"] = {"CUDA_VISIBLE_DEVICES": str(index)}
+            cluster.scale(index + 1)
+            cluster.sync(cluster._correct_state)
+        with Client(cluster) as client:
+            client.wait_for_workers(n, timeout=60)
+            visible = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+            assert sorted(visible.values()) == [str(index) for index in range(n)]
+            yield client
+
+
+def stream(client: Client, seed: int, **options) -> None:
+    """Batches in device memory, reads and algorithms, against the model and the same graph on the CPU."""
+    import cupy
+
+    rng = np.random.default_rng(seed)
+    kinds = {"directed": True, "weighted": False, **options}
+    with DynamicGraph(client, N, device="cuda", **options) as graph:
+        assert graph.device == "cuda"
+        model = GraphModel(N, kinds["directed"], kinds["weighted"])
+        for _ in range(4):
+            batch = random_batch(rng, N, 1000, model.weighted)
+            columns = (batch.src, batch.dst, batch.weight, batch.op)
+            report = graph.update(EdgeBatch(*(None if c is None else cupy.asarray(c) for c in columns)))
+            assert (report.inserted, report.updated, report.deleted, report.missing) == model.update(batch)
+            check_graph(graph, model, rng)
+        dead = rng.integers(0, N, 4)
+        assert graph.delete_vertices(dead).deleted == model.delete_vertices(dead.tolist())
+        graph.add_vertices(7)
+        model.n_vertices += 7
+        check_graph(graph, model, rng)
+        distances, ranks = graph.bfs(1).to_numpy(), graph.pagerank().to_numpy()
+        host = graph.to_csr()
+    with DynamicGraph(client, N + 7, device="cpu", **options) as same:
+        same.insert(np.repeat(np.arange(N + 7), np.diff(host.offsets)), host.dst, host.weight)
+        np.testing.assert_array_equal(same.bfs(1).to_numpy(), distances)
+        assert np.abs(same.pagerank().to_numpy() - ranks).sum() < 1e-5
+    assert_clean(client)
+
+
+KINDS = [{}, {"directed": False}, {"reverse": True, "weighted": True}, {"structure": "csr"}]
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_one_gpu():
+    with gpu_workers(1) as client:
+        for seed, options in enumerate(KINDS):
+            stream(client, seed, **options)
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("exchange", ["ucx", "tcp"])
+def test_two_gpus(exchange):
+    if exchange == "ucx":
+        pytest.importorskip("ucxx")
+    with gpu_workers(2) as client:
+        for seed, options in enumerate(KINDS):
+            with DynamicGraph(client, N, device="cuda") as graph:
+                assert graph.exchange == "ucx" or exchange == "tcp"
+            stream(client, seed, exchange=exchange, **options)

@@ -1,0 +1,132 @@
+"""What algorithms leave on the workers, and how they fail; with a program of the test's own, registered there."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+from graph_clusters import assert_clean
+
+from mgraph import DynamicGraph, GraphClosed, InvalidOption
+from mgraph.errors import CapacityError
+
+N = 20
+
+
+def register(dask_worker) -> None:
+    """Add the test's program, which gives each vertex a value by its internal id; runs in a worker."""
+    import numpy as np
+
+    from mgraph.errors import CapacityError
+
+    def squares(shard, bits=32, fails=-1):
+        shard.exchange.barrier()
+        if shard.rank == fails:
+            raise CapacityError(f"{shard}: no room")
+        shard.exchange.barrier()
+        values = (np.arange(shard.lo, shard.hi) % 7).astype(f"float{bits}")
+        return values, {"iterations": 3}
+
+    dask_worker.plugins["mgraph"].programs["squares"] = squares
+
+
+def held(dask_worker) -> list[int]:
+    """How many results each shard of a worker holds; runs there."""
+    found = []
+    for session in dask_worker.plugins["mgraph"].table.sessions.values():
+        found.append(len(session.thread.servant._shard.results))
+    return found
+
+
+@pytest.fixture(scope="module")
+def order():
+    return np.random.default_rng(4).permutation(N)
+
+
+@pytest.fixture
+def graph(client, order):
+    with DynamicGraph(client, N, order=order) as graph:
+        client.run(register)
+        graph.insert([0], [1])
+        yield graph
+
+
+def test_values_come_by_users_ids(graph, order):
+    result = graph._run("squares", {})
+    want = (order % 7).astype(np.float32)
+    graph.insert([1], [2])
+    assert (result.epoch, graph.epoch) == (1, 2)
+    assert (len(result), result.dtype, result.iterations) == (N, np.float32, 3)
+    np.testing.assert_array_equal(result.to_numpy(), want)
+    np.testing.assert_array_equal(np.asarray(result), want)
+    assert np.asarray(result, np.float64).dtype == np.float64
+    assert repr(result) == "<squares: 20 float32 values at epoch 1, iterations 3>"
+    assert "iterations" in dir(result)
+    for k in (0, 1, 5, N, N + 5):
+        best = np.lexsort((np.arange(N), -want))[:k]
+        assert [value for _, value in result.top(k)] == want[best].tolist()
+        assert all(want[vertex] == value for vertex, value in result.top(k))
+    assert len(set(result.top(N))) == N
+
+
+def test_values_belong_to_the_vertices_there_were(graph):
+    result = graph._run("squares", {})
+    graph.add_vertices(5)
+    assert len(result) == len(result.to_numpy()) == N
+    assert len(graph._run("squares", {}).to_numpy()) == N + 5
+
+
+def test_bad_questions(graph):
+    result = graph._run("squares", {})
+    with pytest.raises(InvalidOption, match="-1"):
+        result.top(-1)
+    with pytest.raises(InvalidOption, match="whole number"):
+        result.top(1.5)
+    with pytest.raises(AttributeError, match=r"has no 'residual'; it says \['iterations'\]"):
+        result.residual  # noqa: B018
+    with pytest.raises(TypeError, match="do not pickle"):
+        pickle.dumps(result)
+    with pytest.raises(InvalidOption, match="algorithm 'colour' is none of"):
+        graph._run("colour", {})
+
+
+def test_a_program_fails_on_one_rank_and_the_graph_goes_on(graph):
+    for rank in (0, 1):
+        with pytest.raises(CapacityError, match=f"rank {rank}: no room"):
+            graph._run("squares", {"fails": rank})
+    assert len(graph._run("squares", {}).to_numpy()) == N
+
+
+def test_results_are_freed_when_closed_or_forgotten(client, graph):
+    results = [graph._run("squares", {}) for _ in range(3)]
+    assert list(client.run(held).values()) == [[3], [3]]
+    results[0].close()
+    results[0].close()
+    with pytest.raises(GraphClosed, match="this result of squares .epoch 1. was closed"):
+        results[0].to_numpy()
+    del results[1]
+    gc.collect()
+    graph.degrees([0])
+    assert list(client.run(held).values()) == [[1], [1]]
+
+
+def test_results_of_a_closed_graph(client, graph):
+    result = graph._run("squares", {})
+    graph.close()
+    with pytest.raises(GraphClosed, match="is closed"):
+        result.to_numpy()
+    assert_clean(client)
+
+
+def test_a_result_keeps_its_graph(client):
+    graph = DynamicGraph(client, N)
+    client.run(register)
+    result = graph._run("squares", {})
+    del graph
+    gc.collect()
+    assert len(result.to_numpy()) == N
+    del result
+    gc.collect()
+    assert_clean(client)

@@ -1,0 +1,188 @@
+"""A cluster of fakes: bare Dask servers with mgraph's sessions on them, each in its own thread, and a fake shard."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from distributed.core import Server
+
+from mgraph.errors import Aborted, CapacityError
+from mgraph.runtime.bridge import Bridge
+from mgraph.runtime.coordinator import Coordinator
+from mgraph.runtime.session import SessionTable
+
+
+class FakeServant:
+    """Answers calls by name, and notes what was done to it in `log`."""
+
+    def __init__(self, hello: dict[str, Any], aborted: Callable[[], bool], log: list[str]) -> None:
+        self.rank, self.aborted, self.log = hello["rank"], aborted, log
+        self.epoch, self.in_doubt, self.broken = 0, False, None
+        self.exchanges: list[int] = []
+
+    def call(self, method: str, attempt: int, args: dict[str, Any]) -> dict[str, Any]:
+        self.log.append(method)
+        return getattr(self, method)(attempt=attempt, **args)
+
+    def free(self, results: Iterable[str]) -> None:
+        self.log.extend(f"free {result}" for result in results)
+
+    def settle(self) -> dict[str, Any]:
+        self.log.append("settle")
+        return self.state()
+
+    def close(self) -> None:
+        self.log.append("close")
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "in_doubt": self.in_doubt, "broken": self.broken}
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def open_exchange(self, attempt: int) -> dict[str, Any]:
+        self.exchanges.append(attempt)
+        return {"address": b"%d" % self.rank}
+
+    def connect_exchange(self, attempt: int, addresses: list[bytes]) -> dict[str, Any]:
+        return {}
+
+    def echo(self, attempt: int, **args: Any) -> dict[str, Any]:
+        return {**args, "rank": self.rank, "attempt": attempt}
+
+    def flags(self, attempt: int, array: np.ndarray) -> dict[str, Any]:
+        return {"sum": float(array.sum()), "dtype": str(array.dtype)}
+
+    def big(self, attempt: int, n: int) -> dict[str, Any]:
+        return {"array": np.arange(n, dtype=np.int64) + self.rank, "n": n}
+
+    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0) -> dict[str, Any]:
+        """What waiting in an exchange looks like: until aborted."""
+        end = time.monotonic() + seconds
+        while self.rank in ranks and time.monotonic() < end:
+            if self.aborted():
+                raise Aborted(f"rank {self.rank} was told to")
+            time.sleep(0.02)
+        return {}
+
+    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True) -> dict[str, Any]:
+        if self.rank in ranks:
+            raise CapacityError(f"rank {self.rank} has no room")
+        return self.wait(attempt, [self.rank]) if others_wait else {}
+
+    def deaf(self, attempt: int, ranks: Iterable[int], seconds: float) -> dict[str, Any]:
+        """A kernel that polls nothing."""
+        if self.rank in ranks:
+            time.sleep(seconds)
+        return {}
+
+    def odd(self, attempt: int) -> dict[str, Any]:
+        class Local(Exception):
+            pass
+
+        raise Local(f"rank {self.rank}")
+
+    def vote(self, attempt: int, committed: Iterable[int], doubting: Iterable[int]) -> dict[str, Any]:
+        """The moment after the vote: some ranks have committed, some wait for its outcome."""
+        if self.rank in committed:
+            self.epoch += 1
+            return self.state()
+        self.in_doubt = self.rank in doubting
+        return self.wait(attempt, [self.rank])
+
+    def commit_fails(self, attempt: int, ranks: Iterable[int]) -> dict[str, Any]:
+        if self.rank in ranks:
+            self.broken = f"rank {self.rank}: the commit failed"
+            raise RuntimeError(self.broken)
+        self.epoch += 1
+        return self.state()
+
+    def fail_commit_alike(self, attempt: int) -> dict[str, Any]:
+        self.broken = "the commit failed"
+        raise CapacityError(self.broken)
+
+    def resolve(self, attempt: int, commit: bool) -> dict[str, Any]:
+        if self.in_doubt:
+            self.epoch += int(commit)
+        self.in_doubt = False
+        return self.state()
+
+
+class LoopThread:
+    """An asyncio event loop in a thread."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Any, timeout: float = 20) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+
+class FakeWorker:
+    """A server with a session table, as a worker has one."""
+
+    def __init__(self, number: int, handler: str = "mgraph_session") -> None:
+        self.log: list[str] = []
+        self.thread = LoopThread(f"fake-worker-{number}")
+        self.table = SessionTable(lambda hello, aborted: FakeServant(hello, aborted, self.log))
+        self.server: Server = self.thread.run(self._start(handler))
+        self.address = self.server.address
+
+    async def _start(self, handler: str) -> Server:
+        server = Server({handler: self.table.accept})
+        await server.listen("tcp://127.0.0.1:0")
+        return server
+
+    async def _stop(self) -> None:
+        await self.table.close(5)
+        await self.server.close()
+
+    def stop(self) -> None:
+        self.thread.run(self._stop())
+        self.thread.stop()
+
+    def freeze(self, seconds: float) -> None:
+        """Hold the event loop up: what a stopped process looks like from outside."""
+        self.thread.loop.call_soon_threadsafe(time.sleep, seconds)
+
+
+@contextmanager
+def fake_cluster(size: int) -> Iterator[tuple[Coordinator, list[FakeWorker]]]:
+    """An open coordinator on `size` fake workers; asserts that nothing is left of it afterwards."""
+    workers = [FakeWorker(number) for number in range(size)]
+    client = LoopThread("fake-client")
+    coordinator = Coordinator("g", Bridge(client.loop), [worker.address for worker in workers], {})
+    try:
+        coordinator.open()
+        yield coordinator, workers
+    finally:
+        coordinator.close()
+        assert_clean(workers)
+        for worker in workers:
+            worker.stop()
+        client.stop()
+
+
+def assert_clean(workers: Iterable[FakeWorker], timeout: float = 5.0) -> None:
+    """No sessions, no shard threads."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end and (any(w.table.sessions for w in workers) or shard_threads()):
+        time.sleep(0.02)
+    assert not any(worker.table.sessions for worker in workers)
+    assert shard_threads() == []
+
+
+def shard_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("mgraph-")]
