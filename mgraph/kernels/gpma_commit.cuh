@@ -80,9 +80,9 @@ struct MergeLeaves {  // one tile a window of one leaf
                 if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
             }
         tile.sync();
-        for (int j = tile.rank(); j < merge.n; j += tile.size()) {
-            array.slots[first + j] = item[j];
-            if (WEIGHTED) array.weights[first + j] = item_weight[j];
+        for (int j = tile.rank(); j < greater((int)merge.n, count); j += tile.size()) {
+            array.slots[first + j] = j < merge.n ? item[j] : nobody;
+            if (WEIGHTED && j < merge.n) array.weights[first + j] = item_weight[j];
         }
         tile.sync();
     }
@@ -144,6 +144,8 @@ struct MergeBlocks {  // one block a window of up to block_leaves
                 array.slots[slot] = items[to];
                 if (WEIGHTED) array.weights[slot] = weights[to];
             }
+            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size())
+                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) array.slots[first + s] = nobody;
             for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
             if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
             block.sync();
@@ -209,9 +211,9 @@ struct CopyBack {  // one block a chunk of a wide window: from the copy into pla
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
             i64 from = w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
-                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) continue;
-                array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
-                if (WEIGHTED) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
+                bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
+                array.slots[(i64)w.leaf * LEAF + s] = live ? copy.slots[(i64)w.scratch * LEAF + s] : nobody;
+                if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
             }
             for (i64 j = from + block.rank(); j < to; j += block.size()) {
                 i64 old = leaves.before[w.leaf + j + 1] - leaves.before[w.leaf + j];

@@ -1,7 +1,11 @@
-// gpma+ as algorithms see it. A row is the live slots of [start[v], start[v + 1]); a unit is the part of it in one leaf.
-// LEAF slots a leaf, the live ones packed to its left, counts[leaf] of them.
+// gpma+ as algorithms see it. A row is the live slots of [start[v], start[v + 1]); a unit is the part of it in one stretch of
+// unit_slots slots. LEAF slots a leaf, the live ones packed to its left, counts[leaf] of them, the others `nobody`: a reader
+// sees from the slot itself whether it is live, so that its loads need not wait for a count.
 #pragma once
 #include "search.cuh"
+
+constexpr u32 nobody = 0xffffffffu;  // above every id, so that a leaf is sorted to its end
+constexpr i64 unit_slots = 256;
 
 DEVICE i64 leaf_of(i64 slot) { return (i64)((u64)slot / LEAF); }
 
@@ -10,24 +14,29 @@ struct GpmaView {
     const u32* degrees;
     const u32* slots;
     const f32* weights;
-    const u8* counts;
     static constexpr bool sorted = true;
 
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     DEVICE i64 units(i64 v) const {
         i64 a = start[v], b = start[v + 1];
-        return a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1;
+        return a == b ? 0 : (i64)((u64)(b - 1) / unit_slots - (u64)a / unit_slots) + 1;
     }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        i64 a = start[v], leaf = leaf_of(a) + unit, first = leaf * LEAF;
-        i64 end = lesser(start[v + 1], first + (i64)counts[leaf]);
-        for (i64 s = greater(a, first); s < end; s += tile.size()) {
-            i64 slot = s + tile.rank();
-            bool live = slot < end;
-            if (f(live ? load_once(slots + slot) : 0u, slot, live)) return;
+        i64 a = start[v], stretch = (i64)((u64)a / unit_slots) + unit;
+        i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
+        for (i64 s = first; s < end; s += ahead * tile.size()) {
+            u32 ids[ahead];
+            for (int j = 0; j < ahead; ++j) {
+                i64 slot = s + j * tile.size() + tile.rank();
+                ids[j] = slot < end ? load_once(slots + slot) : nobody;
+            }
+            for (int j = 0; j < ahead && s + j * tile.size() < end; ++j)
+                if (f(ids[j], s + j * tile.size() + tile.rank(), ids[j] != nobody)) return;
         }
     }
+    static constexpr int ahead = 4;  // loads that a lane has under way
+
     DEVICE void prefetch_row(i64 v) const {  // of a row in one leaf, all that seek reads
         const u32* leaf = slots + leaf_of(start[v]) * LEAF;
         for (int s = 0; s < LEAF; s += 16) prefetch(leaf + s);
@@ -42,9 +51,9 @@ struct GpmaView {
             i64 middle = (low + high + 1) >> 1;
             if (slots[middle * LEAF] <= dst) low = middle; else high = middle - 1;
         }
-        i64 end = lesser(b, low * LEAF + (i64)counts[low]);
+        i64 end = lesser(b, (low + 1) * LEAF);
         i64 slot = lower_bound(slots, greater(a, low * LEAF), end, dst);
-        if (slot == end) return low == last ? b : (low + 1) * LEAF;
+        if (slot == end || slots[slot] == nobody) return low == last ? b : (low + 1) * LEAF;
         hit = slots[slot] == dst;
         return slot;
     }

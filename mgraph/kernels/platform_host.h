@@ -2,7 +2,6 @@
 // Under ThreadSanitizer the ranks are std::threads: libgomp's own synchronisation looks like races to it.
 #pragma once
 #include <algorithm>
-#include <atomic>
 #include <thread>
 #include <vector>
 #define DEVICE inline __attribute__((always_inline))
@@ -40,16 +39,16 @@ struct Grid {
 };
 
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
+#ifdef MGRAPH_STD_THREADS  // ranks that are neighbours, however short, run on different threads: a race is found every time
+    i64 ranks = lesser(items, (i64)threads * 8);
+    std::vector<std::thread> team;
+    for (int t = 0; t < lesser(ranks, (i64)threads); ++t)
+        team.emplace_back([&, t] { for (i64 r = t; r < ranks; r += threads) kernel(Grid{r, ranks}); });
+    for (auto& member : team) member.join();
+#else
     i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
     if (ranks == 1 || threads == 1) return kernel(Grid{0, 1});
-#ifdef MGRAPH_STD_THREADS
-    std::atomic<i64> next{0};
-    std::vector<std::thread> team;
-    for (int t = 0; t < threads; ++t)
-        team.emplace_back([&] { for (i64 r; (r = next.fetch_add(1)) < ranks;) kernel(Grid{r, ranks}); });
-    for (auto& member : team) member.join();
-#else
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (i64 r = 0; r < ranks; ++r) kernel(Grid{r, ranks});
 #endif

@@ -15,7 +15,7 @@ Ranks, not keys, drive the merge, so a slot need not say to which row it belongs
 Invariants
 ----------
 1. ``len(slots) == leaves * LEAF``, ``sum(counts) == num_edges == sum(degrees)``.
-2. No leaf is empty, unless it is the only one; no count is above the bound of a leaf.
+2. Slots past their leaf's count hold 2**32 - 1, which is no id. No leaf is empty, unless it is the only one; no count is above the bound of a leaf.
 3. ``start[r]`` is the slot of the first live item of row r or of a later row, ``leaves * LEAF`` where there is none;
    start never falls, and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
@@ -42,6 +42,7 @@ Array = Any
 STATUS = 9  # words; their order is gpma_prepare.cuh's Status
 TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
+NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
 @dataclass
@@ -119,7 +120,7 @@ class GpmaPlus(Structure):
     def _new_array(self, leaves: int) -> dict[str, Array]:
         empty, slots = self.device.empty, leaves * self.leaf
         return {
-            "slots": empty(slots, np.uint32),
+            "slots": self.device.full(slots, NOBODY, np.uint32),
             "weights": empty(slots, np.float32) if self.weighted else None,
             "counts": empty(leaves, np.uint8),
             "groups": empty(-(-leaves // GROUP), np.uint32),
@@ -293,7 +294,6 @@ class GpmaPlus(Structure):
             "degrees": self._degrees,
             "slots": self.slots,
             "weights": self.weights,
-            "counts": self.counts,
         }
         return View("gpma_view.cuh", "GpmaView", fields, self._defines)
 
@@ -317,6 +317,7 @@ class GpmaPlus(Structure):
         assert live[start[start < leaves * leaf]].all(), "3"
         before = np.concatenate([[0], np.cumsum(live)])
         assert (np.diff(before[start]) == degrees).all(), "4"
+        assert (slots[~live] == NOBODY).all(), "2"
         items = slots[live].astype(np.int64)
         row = np.repeat(np.arange(self.n_rows), degrees)
         assert (np.diff(row << 32 | items) > 0).all(), "4"
