@@ -2,6 +2,7 @@
 #pragma once
 
 template <class T> DEVICE T load(const T* p) { T v; __atomic_load(p, &v, __ATOMIC_RELAXED); return v; }
+template <class T> DEVICE T glance(const T* p) { return load(p); }  // on a GPU it may be stale
 template <class T> DEVICE void store(T* p, T v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T load_once(const T* p) { return *p; }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) {

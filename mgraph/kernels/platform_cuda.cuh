@@ -5,6 +5,7 @@
 #include "platform.cuh"
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
+template <class T> DEVICE T glance(const T* p) { return *p; }  // may be stale: from L1
 template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }

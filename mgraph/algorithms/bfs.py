@@ -1,0 +1,187 @@
+"""Breadth-first search: level-synchronous, top-down and, where in-edges are known, direction-optimising.
+
+Top-down supersteps set a bit for every neighbour of the frontier; new vertices of other ranges travel to their owners
+in one alltoallv. Bottom-up supersteps look from every unvisited vertex for a visited in-neighbour and stop at the
+first. They need the visited vertices of all ranks, of which each rank tells the others in one allgather, and nothing
+else: after a complete superstep every neighbour of an older level is visited, so "visited" and "in the frontier" find
+the same vertices, and one bitmap serves both ways.
+
+A superstep costs, in launches of kernels and read-backs of the counters, p being the number of ranks:
+
+================== ========================================= ========== ================================================
+superstep          launches                                  read-backs exchange
+================== ========================================= ========== ================================================
+top-down, p = 1    2, 3 where there may be hubs              1          allreduce that copies 48 bytes
+top-down, p > 1    4, 5 where there may be hubs; up to p - 1 1          allreduce, alltoallv; nothing to send anywhere:
+                   merges                                               no alltoallv and a launch less
+bottom-up, p = 1   2, 3 where there may be hubs              1          allreduce that copies 48 bytes
+bottom-up, p > 1   the same, up to p - 1 merges; 1 more      1          allreduce, allgather
+                   where the one before was top-down
+================== ========================================= ========== ================================================
+
+References
+----------
+.. [1] S. Beamer, K. Asanović, D. Patterson, "Direction-optimizing breadth-first search", SC 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgraph.algorithms.contract import LANES, Result, Shard, check_vertex, incoming, kernels, task_room
+from mgraph.algorithms.frontier import COUNT, NEW_EDGES, SENT, TASKS, Frontier, words_of
+from mgraph.errors import InvalidOption
+from mgraph.structures import Structure
+
+__all__ = ["bfs"]
+
+ALPHA = 14  # bottom-up while the frontier grows and has more than 1 / ALPHA of the unvisited vertices' edges
+BETA = 24  # top-down again once it shrinks and has fewer than 1 / BETA of the vertices; both from [1]_, section 5
+
+
+@dataclass
+class _Progress:
+    """What every rank knows alike after a superstep; the loop and its direction follow from it.
+
+    Attributes
+    ----------
+    new : int
+        Vertices found in the superstep. In a top-down one on several ranks a vertex counts once for each rank that
+        found it, also where its owner had settled it before.
+    sent : int
+        Those that their owners do not know yet.
+    new_edges : int
+        The edges of the new ones; for those in `sent`, the mean degree of the others stands in.
+    reached, explored : int
+        Vertices settled, and their edges.
+    edges : int
+        Edges of the graph.
+    """
+
+    new: int
+    sent: int = 0
+    new_edges: int = 0
+    reached: int = 0
+    explored: int = 0
+    edges: int = 0
+
+    @property
+    def settled(self) -> int:
+        """Vertices of the levels before that of the superstep."""
+        return self.reached - (self.new - self.sent)
+
+    def next_way(self, before: _Progress, pulled: bool, n_vertices: int) -> bool:
+        """Whether the next superstep is better done bottom-up, after one that was (`pulled`) or was not."""
+        if pulled:
+            return self.new >= before.new or self.new * BETA >= n_vertices
+        return self.new > before.new and self.new_edges * ALPHA > self.edges - self.explored
+
+
+class _Search:
+    """One rank's part of one search."""
+
+    def __init__(self, shard: Shard, forward: Structure, backward: Structure | None) -> None:
+        self.shard, self.edges = shard, forward.num_edges
+        self.forward, self.backward = forward.view(), None if backward is None else backward.view()
+        self.push_kernels = kernels(shard, "bfs.cuh", self.forward)
+        self.pull_kernels = self.push_kernels if self.backward is None else kernels(shard, "bfs.cuh", self.backward)
+        self.room = max(task_room(s) for s in (forward, backward) if s is not None)
+        self.tasks = shard.device.empty(self.room, np.uint64)
+        self.frontier = Frontier(shard, self.push_kernels, self.forward)
+        self.bound = self.frontier.n and 1  # the newest own level has at most so many vertices
+
+    def superstep(self, level: int, pull: bool) -> _Progress:
+        """Find level `level`. On several ranks the others do not know of the new vertices yet: see `hand_over`."""
+        frontier = self.frontier
+        (self._pull if pull else self._push)(level)
+        frontier.absorb(level)
+        if self.shard.size > 1 and not pull:
+            frontier.pack(level)
+        reached, explored, self.counts = frontier.read(level)
+        own, edges, sent = int(self.counts[COUNT]), int(self.counts[NEW_EDGES]), int(self.counts[SENT:].sum())
+        mean = edges / own if own else self.edges / max(frontier.n, 1)
+        self.bound = own
+        mine = np.array([own + sent, sent, edges + int(sent * mean), reached, explored, self.edges], np.int64)
+        return _Progress(*(int(value) for value in self.shard.exchange.allreduce(mine)))
+
+    def hand_over(self, level: int, progress: _Progress, pulled: bool, pull: bool) -> None:
+        """Bring level `level` to where the next superstep needs it: to the owners, and for bottom-up to every rank."""
+        if self.shard.size == 1:
+            return
+        if progress.sent:
+            self.bound += self.frontier.deliver(self.counts[SENT:])
+            self.frontier.absorb(level)
+        if pull:
+            self.frontier.share_new(self.bound) if pulled else self.frontier.share_all()
+
+    def _push(self, level: int) -> None:
+        frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
+        self.push_kernels.Expand(
+            -(-self.bound // LANES), graph=self.forward, frontier=frontier.vertices, count=frontier.row(level - 1),
+            found=frontier.found, tasks=self.tasks, n_tasks=tasks,
+        )  # fmt: skip
+        self.push_kernels.ExpandHubs(
+            self.room, graph=self.forward, tasks=self.tasks, n_tasks=tasks, found=frontier.found
+        )
+
+    def _pull(self, level: int) -> None:
+        frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
+        common = {"graph": self.backward, "first": self.shard.lo, "seen": frontier.seen, "found": frontier.found}
+        self.pull_kernels.Pull(words_of(frontier.n), n=frontier.n, tasks=self.tasks, n_tasks=tasks, **common)
+        self.pull_kernels.PullHubs(self.room, tasks=self.tasks, n_tasks=tasks, **common)
+
+
+def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
+    if direction == "out":
+        return shard.out_edges, shard.in_edges
+    if direction == "in":
+        return incoming(shard, 'direction "in"'), shard.out_edges
+    raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
+
+
+def bfs(shard: Shard, source: int, direction: str = "out") -> Result:
+    """Distances from `source` in edges, along them or against them.
+
+    Parameters
+    ----------
+    shard : Shard
+    source : int
+        An internal id; the same on every rank.
+    direction : "out" | "in"
+        "in" follows edges backwards: distances to `source`. Needs in-edges.
+
+    Returns
+    -------
+    distance : int32[hi - lo] on the shard's device
+        -1 where there is no path.
+    info : dict
+        ``levels``, the largest distance plus one; ``reached``, how many vertices have one; ``bottom_up``, how many of
+        the supersteps were.
+
+    Raises
+    ------
+    UnknownVertex, InvalidOption
+        On every rank alike, before anything is exchanged.
+    CapacityError
+        The bitmaps and lists do not fit, see `Frontier`; hubs' tasks take 1 / 64 byte an edge more.
+
+    Notes
+    -----
+    O(n + m) work, O(n / 32) a superstep beside the edges; the module says what is launched and exchanged. The distances
+    are exact and do not depend on timing.
+    """
+    source = check_vertex(source, shard.n_vertices, "source")
+    search = _Search(shard, *_edges(shard, direction))
+    search.frontier.begin(source)
+    before, pull, level, info = _Progress(new=1), False, 1, {"bottom_up": 0}
+    while True:
+        info["bottom_up"] += pull
+        progress = search.superstep(level, pull)
+        if progress.new == 0:
+            levels = level if progress.reached > before.settled else level - 1  # the last one may have been old news
+            return search.frontier.distance, {"levels": levels, "reached": progress.reached, **info}
+        pulled, pull = pull, search.backward is not None and progress.next_way(before, pull, shard.n_vertices)
+        search.hand_over(level, progress, pulled, pull)
+        before, level = progress, level + 1

@@ -1,0 +1,68 @@
+// From a batch's columns to keys of arcs, from rows back to keys, and what became of each edge of an undirected graph.
+// One lane an item; only the largest ids and the counts are shared, by atomics.
+#pragma once
+#include "search.cuh"
+
+struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the arc back follows each arc
+    static constexpr int lanes = 1;
+    const u32* src;
+    const u32* dst;
+    const u32* order;  // the internal id of each user's id; null for the identity
+    i64 n;
+    i64 vertices;  // ids past it are not looked up: `largest` tells of them
+    i64 stride;
+    u64* keys;
+    u64* largest;  // of src and of dst, in users' ids; may be null
+    DEVICE void operator()(Grid grid) const {
+        u64 most_src = 0, most_dst = 0;
+        for (i64 i : grid.items(n)) {
+            u64 a = src[i], b = dst[i];
+            most_src = greater(most_src, a), most_dst = greater(most_dst, b);
+            a = inside(a), b = inside(b);
+            keys[i * stride] = a << 32 | b;
+            if (stride == 2) keys[2 * i + 1] = b << 32 | a;
+        }
+        if (!largest) return;
+        Tile<32> tile;
+        most_src = tile.most(most_src), most_dst = tile.most(most_dst);
+        if (tile.rank() == 0 && most_src > load(largest)) atomic_max(largest, most_src);
+        if (tile.rank() == 0 && most_dst > load(largest + 1)) atomic_max(largest + 1, most_dst);
+    }
+    DEVICE u64 inside(u64 id) const { return order && id < (u64)vertices ? order[id] : id; }
+};
+
+struct CountForward {  // of the arcs whose source `lo` + row is not above their destination: how many have each outcome
+    static constexpr int lanes = 1;
+    const u64* keys;
+    const u8* outcome;
+    i64 n;
+    i64 lo;
+    i64* counts;
+    DEVICE void operator()(Grid grid) const {
+        i64 found[5] = {};
+        for (i64 k : grid.items(n))
+            if ((keys[k] >> 32) + (u64)lo <= (keys[k] & 0xffffffffu)) ++found[outcome[k]];
+        Tile<32> tile;
+        for (int c = 0; c < 5; ++c) {
+            i64 sum = tile.sum(found[c]);
+            if (tile.rank() == 0 && sum) atomic_add(counts + c, sum);
+        }
+    }
+};
+
+struct RowKeys {  // keys of the edges of all rows, the rows numbered from `lo`
+    static constexpr int lanes = 1;
+    const i64* offsets;
+    const u32* dst;
+    i64 n;
+    i64 rows;
+    i64 lo;
+    u64* keys;
+    DEVICE void operator()(Grid grid) const {
+        i64 next = 0;  // the row after the last edge's: a lane's edges ascend
+        for (i64 e : grid.items(n)) {
+            next = lower_bound_near(offsets, rows + 1, next, e + 1);
+            keys[e] = (u64)(lo + next - 1) << 32 | dst[e];
+        }
+    }
+};

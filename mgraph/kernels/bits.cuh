@@ -1,0 +1,58 @@
+// Bitmaps of vertices, in words of 32 bits, bit v % 32 of word v / 32. Whole words may be read and set at any bit, because
+// vertex ranges need not begin at a word: a bitmap of n bits therefore has one word more than n bits need.
+// Lanes set bits of one word at the same time, and read words in which others set bits: every access is relaxed.
+#pragma once
+
+constexpr i64 word_bits = 8 * sizeof(u32);
+
+DEVICE i64 words_of(i64 n) { return (n + word_bits - 1) / word_bits; }
+DEVICE u32 bit_of(i64 v) { return 1u << (u32)((u64)v % word_bits); }
+DEVICE bool get_bit(const u32* bits, i64 v) { return load(bits + (u64)v / word_bits) & bit_of(v); }
+DEVICE bool saw_bit(const u32* bits, i64 v) { return glance(bits + (u64)v / word_bits) & bit_of(v); }  // maybe not yet
+DEVICE void set_bit(u32* bits, i64 v) {
+    if (!saw_bit(bits, v)) atomic_or(bits + (u64)v / word_bits, bit_of(v));
+}
+
+// The word that begins at bit `at`.
+DEVICE u32 get_word(const u32* bits, i64 at) {
+    const u32* word = bits + (u64)at / word_bits;
+    u32 shift = (u32)((u64)at % word_bits);
+    return shift ? load(word) >> shift | load(word + 1) << (word_bits - shift) : load(word);
+}
+DEVICE void set_word(u32* bits, i64 at, u32 value) {
+    u32* word = bits + (u64)at / word_bits;
+    u32 shift = (u32)((u64)at % word_bits);
+    if (value << shift) atomic_or(word, value << shift);
+    if (shift && value >> (word_bits - shift)) atomic_or(word + 1, value >> (word_bits - shift));
+}
+
+// The bits of word `w` that a range of n vertices has.
+DEVICE u32 word_mask(i64 n, i64 w) {
+    i64 left = n - w * word_bits;
+    return left >= word_bits ? ~0u : (1u << left) - 1;
+}
+
+constexpr i64 chunk_words = CHUNK_WORDS;  // words that a tile compacts with one atomic
+
+DEVICE i64 chunks_of(i64 words) { return (words + chunk_words - 1) / chunk_words; }
+
+// A tile turns the set bits of words[from] .. words[to - 1] into a list: `mine` of them are in the words from + rank,
+// from + rank + size ... that this lane wrote. emit(bit, place), in ascending order within the tile, the places taken
+// from `counter`. Returns how many.
+template <class Tile, class Emit>
+DEVICE i64 compact(Tile tile, const u32* words, i64 from, i64 to, i64 mine, i64* counter, Emit emit) {
+    i64 total = tile.sum(mine);
+    if (total == 0) return 0;
+    i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(counter, total) : (i64)0, 0);
+    for (i64 base = from; base < to; base += tile.size()) {
+        u32 own = base + tile.rank() < to ? words[base + tile.rank()] : 0u;
+        for (u32 full = tile.ballot(own != 0); full; full &= full - 1) {
+            int lane = lowest_bit(full);
+            u32 bits = tile.shfl(own, lane);
+            for (i64 b = tile.rank(); b < word_bits; b += tile.size())
+                if (bits & bit_of(b)) emit((base + lane) * word_bits + b, place + popcount(bits & (bit_of(b) - 1)));
+            place += popcount(bits);
+        }
+    }
+    return total;
+}

@@ -1,0 +1,196 @@
+// SlabGraph, prepare: find the keys, choose the rows that get another table, and count what all of it may need.
+// Nothing of the structure is written.
+#pragma once
+#include "outcome.cuh"
+#include "search.cuh"
+#include "slabgraph_table.cuh"
+
+struct Found {
+    i64 place;  // slot, or -1
+    i32 room;   // of the bucket
+};
+
+// Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes load
+// one slab at a time, 16 bytes each, but the tile's slabs all at once, so that their latencies overlap.
+template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab, u32 id) {
+    Found found = {-1, 0};
+    bool first = true;
+    while (tile.any(slab != no_slab)) {
+        Quad held[T::size()];
+        for (int j = 0; j < T::size(); ++j) {
+            u32 theirs = tile.shfl(slab, j);
+            held[j] = theirs != no_slab ? quads(graph.slabs, theirs)[tile.rank()] : Quad{no_slab, 0, no_edge, no_edge};
+        }
+        u32 next = no_slab;
+        for (int j = 0; j < T::size(); ++j) {
+            int at = held[j].find(tile.shfl(id, j), tile.rank() == 0);
+            u32 hits = tile.ballot(at >= 0);
+            int lane = hits ? lowest_bit(hits) : 0;
+            at = tile.shfl(at, lane);
+            u32 after = tile.shfl(held[j].a, 0), room = tile.shfl(held[j].b, 0);
+            if (j != tile.rank() || slab == no_slab) continue;
+            if (first) found.room = free_slots(room);
+            if (hits) found.place = (i64)slab * SLAB + 4 * lane + at;
+            else next = after;
+        }
+        slab = next, first = false;
+    }
+    return found;
+}
+DEVICE Found look_up_alone(const SlabView& graph, u32 slab, u32 id) {
+    if (slab == no_slab) return {-1, 0};
+    i32 room = free_slots(graph.slabs[(i64)slab * SLAB + 1]);
+    for (; slab != no_slab; slab = graph.slabs[(i64)slab * SLAB]) {
+        int at = graph.find_in(slab, id);
+        if (at >= 0) return {(i64)slab * SLAB + at, room};
+    }
+    return {-1, room};
+}
+
+struct Locate {  // one lane a key, a tile in step: its slot, what becomes of it, what it moves (to be summed up)
+    static constexpr int lanes = 1;
+    SlabView graph;
+    const u64* keys;
+    const i8* op;
+    i64 n;
+    i64* place;
+    u8* outcome;
+    u64* moves;
+    i64* status;
+    DEVICE void operator()(Grid grid) const {
+        Tile<TILE> tile;
+        i64 sums[3] = {};  // updated, missing, chain_slabs
+        for (i64 t : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
+            i64 k = t * tile.size() + tile.rank();
+            fetch_ahead(k);
+            Table own = {no_slab, 0};
+            u64 key = k < n ? keys[k] : 0;
+            bool last = k < n && (k + 1 == n || keys[k + 1] != key);  // of equal keys the last acts
+            if (last) own = table_of(graph.table[key >> 32]);
+            u32 slab = own.buckets ? own.slab((u32)key) : no_slab;
+            Found found;
+            if constexpr (Tile<TILE>::size() == 1) found = look_up_alone(graph, slab, (u32)key);
+            else found = look_up(tile, graph, slab, (u32)key);
+            if (k < n) note(k, last, found, own.buckets > 1, sums);
+        }
+        add_by_block(sums, status + updates);
+    }
+    DEVICE void fetch_ahead(i64 k) const {
+        if (k + 24 < n) prefetch(graph.table + (keys[k + 24] >> 32));
+        if (k + 12 < n) graph.prefetch_row((i64)(keys[k + 12] >> 32), (u32)keys[k + 12]);
+    }
+    // c inserts into a bucket with f free slots chain at most c / (f + 1) slabs to it, f counting up to those of a slab.
+    // A row of one bucket chains none: it has room, or gets a larger table.
+    DEVICE void note(i64 k, bool last, Found found, bool chains, i64 (&sums)[3]) const {
+        bool there = found.place >= 0, insert = !op || op[k] > 0;
+        u8 is = !last ? overridden : insert ? (there ? updated : inserted) : (there ? deleted : missing);
+        place[k] = found.place;
+        outcome[k] = is;
+        moves[k + 1] = is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
+        if (k == 0) moves[0] = 0;
+        sums[0] += is == updated;
+        sums[1] += is == missing;
+        if (is == inserted && chains) {
+            i32 parts = lesser(found.room, slots_of_slab - 1) + 1;
+            sums[2] += (u32)(chain_unit + parts - 1) / (u32)parts;
+        }
+    }
+};
+
+struct Choose {  // one lane a key, a block in step: the first key of a row decides whether the row gets another table
+    static constexpr int lanes = 256;
+    SlabView graph;
+    const u64* keys;
+    const u64* moves;
+    i64 n;
+    const i64* state;
+    u32* tasks;
+    u64* pieces;
+    i64* status;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        i64 sums[4] = {};
+        for (i64 c : grid.items(block, (n + block.size() - 1) / block.size())) {
+            i64 k = c * block.size() + block.rank();
+            Task task = {};
+            i64 at[4] = {};  // tasks, pieces, singles, runs
+            if (k < n && is_task(k, task, sums)) {
+                at[0] = 1, at[1] = task.bucket_pieces() + task.key_pieces();
+                at[2] = task.new_buckets == 1, at[3] = task.new_buckets > 1 ? task.new_buckets : 0;
+            }
+            bool chosen = at[0], single = at[2];
+            append_by_block(at, status + n_tasks);
+            if (chosen) emit(task, at[0], at[1], single ? at[2] : at[3]);
+        }
+        add_by_block(sums, status + task_slabs);
+        for (i64 i : grid.items((i64)2)) {
+            status[free_slabs + i] = state[i];
+            if (i == 0) status[all_moves] = (i64)moves[n];
+        }
+    }
+    DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[4]) const {
+        u64 row = keys[k] >> 32;
+        if (k > 0 && keys[k - 1] >> 32 == row) return false;
+        i64 last = lower_bound_near(keys, n, k + 1, (row + 1) << 32);
+        i64 inserts = (i64)(moves[last] >> 32) - (i64)(moves[k] >> 32);
+        i64 degree = (i64)graph.degrees[row] + inserts - (i64)(u32)moves[last] + (i64)(u32)moves[k];
+        Table own = table_of(graph.table[row]);
+        i64 buckets = next_buckets((i64)row, degree, own.buckets);
+        if (buckets == own.buckets) return false;
+        task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)(inserts ? last : k), 0};
+        if (buckets > 1) sums[0] += degree / slots_of_slab, sums[1] += degree;  // slabs to chain, edges to go there
+        sums[2] += inserts, sums[3] += own.buckets;
+        return true;
+    }
+    DEVICE void emit(Task task, i64 at, i64 piece, i64 place) const {
+        task.place = (u32)place;
+        task_at(tasks, at) = task;
+        i64 n_pieces = task.bucket_pieces() + task.key_pieces();
+        for (i64 p = 0; p < n_pieces; ++p) pieces[piece + p] = (u64)at << 32 | (u64)p;
+    }
+};
+
+struct CountBuckets {  // one tile a piece: how many edges each bucket of a new table gets, those to be deleted included
+    static constexpr int lanes = TILE;
+    SlabView graph;
+    Tasks tasks;
+    Keys keys;
+    u32* counts;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, tasks.n)) {
+            const Task& task = tasks.task(i);
+            if (task.new_buckets < 2) continue;
+            Table to = {task.place, task.new_buckets};
+            i64 number = tasks.number(i), of_keys = number - task.bucket_pieces();
+            if (of_keys < 0) count_buckets(tile, task, to, number * piece_buckets);
+            else count_keys(tile, to, task.first_key + of_keys * piece_keys, task.last_key);
+        }
+    }
+    template <class T> DEVICE void count_buckets(T tile, const Task& task, Table to, i64 from) const {
+        for (i64 b = from; b < lesser(from + piece_buckets, (i64)task.buckets); ++b)
+            graph.visit(tile, task.row, b, [&](u32 id, i64, bool live) {
+                if (live) atomic_add(counts + to.slab(id), 1u);
+                return false;
+            });
+    }
+    template <class T> DEVICE void count_keys(T tile, Table to, i64 from, i64 end) const {
+        for (i64 k = from + tile.rank(); k < lesser(from + piece_keys, end); k += tile.size())
+            if (keys.outcome[k] == inserted) atomic_add(counts + to.slab((u32)keys.keys[k]), 1u);
+    }
+};
+
+struct SumChains {  // one lane a bucket of a new table: sums[0], the slabs to be chained; sums[1], the edges to go there
+    static constexpr int lanes = 1;
+    const u32* counts;
+    i64 n;
+    i64* sums;
+    DEVICE void operator()(Grid grid) const {
+        i64 mine[2] = {};
+        for (i64 b : grid.items(n)) {
+            i64 over = greater((i64)counts[b] - slots_of_slab, (i64)0);
+            mine[0] += (over + slots_of_slab - 1) / slots_of_slab, mine[1] += over;
+        }
+        add_by_block(mine, sums);
+    }
+};

@@ -1,0 +1,99 @@
+// What preparing and committing a batch share: the sizes of tables, rows that get a new one, their pieces, and counting.
+#pragma once
+#include "slabgraph_view.cuh"
+
+// status: what prepare counts for the host, and where commit counts on; slabgraph.py has the same order.
+enum Status {
+    all_moves, updates, misses, chain_slabs,           // chain_slabs: in 1 / chain_unit, see Locate
+    n_tasks, n_pieces, singles, runs,                  // singles and runs: slabs for new tables, of one and of several buckets
+    task_slabs, task_edges, task_inserts, released,    // sums over the tasks: see Choose
+    free_slabs, tail_slab,                             // copied from the supply's state
+    freed, n_late                                      // commit's
+};
+constexpr i64 chain_unit = 1 << 20;
+constexpr i64 piece_buckets = 8, piece_keys = 256;
+constexpr i64 filled = -2;  // in a key's place: its row's new table has it already
+
+DEVICE i64 buckets_for(i64 degree) {
+    return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);
+}
+// Rows differ a little, so that rows which were built together do not all outgrow their tables in one batch.
+DEVICE i64 most_edges(i64 row, i64 buckets) {
+    return buckets == 1 ? slots_of_slab : buckets * slots_of_slab * (LIMIT - 8 + (mix((u32)row) & 15)) / 100;
+}
+DEVICE i64 next_buckets(i64 row, i64 degree, i64 buckets) {
+    bool few = buckets > 1 && degree * 300 < buckets * slots_of_slab * LOAD;
+    return degree == 0 || degree > most_edges(row, buckets) || few ? buckets_for(degree) : buckets;
+}
+
+struct Task {  // a row that gets another table: from which, how many buckets, which slab of its kind, and the batch's keys
+    u32 row, first, buckets, new_buckets, place, first_key, last_key, unused;
+    DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
+    DEVICE i64 key_pieces() const { return ((i64)last_key - first_key + piece_keys - 1) / piece_keys; }
+};
+DEVICE Task& task_at(u32* tasks, i64 i) { return ((Task*)tasks)[i]; }
+DEVICE const Task& task_at(const u32* tasks, i64 i) { return ((const Task*)tasks)[i]; }
+
+struct Tasks {  // a piece is task << 32 | number: first those of the old buckets, then those of the keys
+    const u32* tasks;
+    const u64* pieces;
+    i64 n;
+    DEVICE const Task& task(i64 i) const { return task_at(tasks, (i64)(pieces[i] >> 32)); }
+    DEVICE i64 number(i64 i) const { return (i64)(u32)pieces[i]; }
+};
+
+struct Keys {  // a run and what prepare found; moves[k] = inserts before key k << 32 | deletes before it
+    const u64* keys;
+    const f32* weight;
+    const u8* outcome;
+    const u64* moves;
+    i64* place;
+    i64 n;
+    DEVICE u32 inserts(i64 k) const { return (u32)(moves[k] >> 32); }
+    DEVICE u32 deletes(i64 k) const { return (u32)moves[k]; }
+    DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
+    DEVICE bool first_of_row(i64 k) const { return k == 0 || row(k - 1) != row(k); }
+    DEVICE bool last_of_row(i64 k) const { return k + 1 == n || row(k + 1) != row(k); }
+    DEVICE f32 weight_of(i64 k) const { return weight ? weight[k] : 1.0f; }
+};
+
+// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic a block.
+template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
+    SHARED(i64, sums, N);
+    Block block;
+    Tile<32> tile;
+    for (int j = block.rank(); j < N; j += block.size()) sums[j] = 0;
+    block.sync();
+    for (int j = 0; j < N; ++j) {
+        i64 sum = tile.sum(mine[j]);
+        if (tile.rank() == 0 && sum) atomic_add(sums + j, sum);
+    }
+    block.sync();
+    for (int j = block.rank(); j < N; j += block.size())
+        if (sums[j]) atomic_add(to + j, sums[j]);
+}
+
+// Places: mine[j], how many this thread wants of counter j, becomes its first place there.
+template <int N> DEVICE void append_by_block(i64 (&mine)[N], i64* counters) {
+    SHARED(i64, before, N * 8);
+    Block block;
+    Tile<32> tile;
+    int tiles = block.size() / tile.size();
+    i64 wanted[N];
+    bool any = tile.any(mine[0] != 0);  // who wants anything wants of the first
+    for (int j = 0; j < N; ++j) {
+        wanted[j] = mine[j];
+        if (any) mine[j] = tile.scan(mine[j]);
+        if (tile.rank() == tile.size() - 1) before[j * 8 + tile.index()] = mine[j];
+    }
+    block.sync();
+    for (int j = block.rank(); j < N; j += block.size()) {
+        i64 sum = 0;
+        for (int t = 0; t < tiles; ++t) sum += before[j * 8 + t];
+        i64 place = sum ? atomic_add(counters + j, sum) : 0;
+        for (int t = 0; t < tiles; ++t) sum = before[j * 8 + t], before[j * 8 + t] = place, place += sum;
+    }
+    block.sync();
+    for (int j = 0; j < N; ++j) mine[j] += before[j * 8 + tile.index()] - wanted[j];
+    block.sync();
+}

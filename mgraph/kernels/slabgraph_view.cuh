@@ -1,0 +1,85 @@
+// SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a bucket.
+// A slab is SLAB words: the next slab of its chain, the chain's room (in its first slab), and the slots. The first slabs
+// of a row's buckets are neighbours. All ones stand for no slab, no edge, and a chain of one slab with all its room.
+#pragma once
+
+constexpr u32 no_slab = ~0u, no_edge = ~0u;
+constexpr int header = 2, slots_of_slab = SLAB - header, quads_of_slab = SLAB / 4;
+
+DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
+    x ^= x >> 16, x *= 0x7feb352du;
+    x ^= x >> 15, x *= 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+struct Table {  // of one row: where its buckets begin, and how many there are; packed into a word of 8 bytes
+    u32 first, buckets;
+    DEVICE u32 slab(u32 id) const { return first + (u32)((u64)mix(id) * buckets >> 32); }
+    DEVICE u64 word() const { return (u64)first << 32 | buckets; }
+};
+DEVICE Table table_of(u64 word) { return {(u32)(word >> 32), (u32)word}; }
+
+DEVICE i32 free_slots(u32 room) { return (i32)room + slots_of_slab + 1; }  // of a chain, from its first slab's second word
+
+struct alignas(16) Quad {
+    u32 a, b, c, d;
+    DEVICE int find(u32 id, bool head) const {  // 0 to 3, or -1; the first quad of a slab begins with the header
+        int at = c == id ? 2 : d == id ? 3 : -1;
+        return head ? at : a == id ? 0 : b == id ? 1 : at;
+    }
+};
+DEVICE const Quad* quads(const u32* slabs, u32 slab) { return (const Quad*)(slabs + (i64)slab * SLAB); }
+
+struct SlabView {
+    const u64* table;
+    const u32* degrees;
+    const u32* slabs;
+    const f32* weights;
+    static constexpr bool sorted = false;
+
+    DEVICE u32 degree(i64 v) const { return degrees[v]; }
+    DEVICE i64 units(i64 v) const { return table_of(table[v]).buckets; }
+    DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
+    template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
+        u32 first = table_of(table[v]).first + (u32)unit;
+        for (u32 slab = first; slab != no_slab;) {
+            const u32* words = slabs + (i64)slab * SLAB;
+            u32 next = words[0];
+            int left = slots_of_slab;  // live ones at most
+            if (slab == first && next == no_slab) left -= free_slots(words[1]);
+            for (int s = header; s < SLAB && left > 0; s += tile.size()) {
+                int at = s + tile.rank();
+                u32 id = at < SLAB ? load_once(words + at) : no_edge;
+                bool live = id != no_edge;
+                if (f(live ? id : 0u, (i64)slab * SLAB + at, live)) return;
+                left -= tile.size() == 1 ? live : SLAB > tile.size() ? popcount(tile.ballot(live)) : slots_of_slab;
+            }
+            slab = next;
+        }
+    }
+    DEVICE void prefetch_row(i64 v, u32 id) const {
+        Table own = table_of(table[v]);
+        if (own.buckets == 0) return;
+        const u32* words = slabs + (i64)own.slab(id) * SLAB;
+        for (int s = 0; s < SLAB; s += 16) prefetch(words + s);
+    }
+    DEVICE int find_in(u32 slab, u32 id) const {  // its word in one slab, or -1: all the loads first
+        const Quad* quad = quads(slabs, slab);
+        int at = -1;
+#pragma unroll
+        for (int q = 0; q < quads_of_slab; ++q) {
+            int found = quad[q].find(id, q == 0);
+            at = found < 0 ? at : 4 * q + found;
+        }
+        return at;
+    }
+    DEVICE i64 find(i64 v, u32 id) const {
+        Table own = table_of(table[v]);
+        if (own.buckets == 0) return -1;
+        for (u32 slab = own.slab(id); slab != no_slab; slab = slabs[(i64)slab * SLAB]) {
+            int at = find_in(slab, id);
+            if (at >= 0) return (i64)slab * SLAB + at;
+        }
+        return -1;
+    }
+};

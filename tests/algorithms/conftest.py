@@ -1,0 +1,51 @@
+"""What the algorithms' tests share: devices, structures, small constants, and a count of launches and read-backs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mgraph.algorithms import contract
+from mgraph.device import Device
+from mgraph.kernels import Kernel
+from mgraph.structures import names
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=names())
+def structure(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["as-is", "small-pieces"])
+def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Also with rows of more than 16 edges cut into tasks and bitmaps compacted 2 words at a time."""
+    if request.param == "small-pieces":
+        monkeypatch.setattr(contract, "HUB_DEGREE", 16)
+        monkeypatch.setattr(contract, "CHUNK", 2)
+    return request.param
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Launches by kernel, and read-backs."""
+    counts: Counter[str] = Counter()
+    launch, to_host = Kernel.__call__, Device.to_host
+
+    def counting_launch(kernel: Kernel, items: int, **fields: Any) -> Any:
+        counts[kernel.source.name] += items > 0
+        return launch(kernel, items, **fields)
+
+    def counting_to_host(array: Any) -> Any:
+        counts["read-back"] += 1
+        return to_host(array)
+
+    monkeypatch.setattr(Kernel, "__call__", counting_launch)
+    monkeypatch.setattr(Device, "to_host", staticmethod(counting_to_host))
+    return counts

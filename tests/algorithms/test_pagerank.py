@@ -1,0 +1,224 @@
+"""PageRank against NetworkX, and against its iteration in float64 on the real graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs import random_graph, real_graph, shapes, slow_build
+from spmd import Graph, cut, run, shards
+
+from mgraph.algorithms import PROGRAMS, pagerank
+from mgraph.errors import Aborted, InvalidOption
+from mgraph.partition import Partition
+
+CUTS = [(1, True), (2, True), (3, True), (3, False)]
+
+
+def with_networkx(graph: Graph, **options: Any) -> np.ndarray:
+    oracle = (nx.DiGraph if graph.directed else nx.Graph)()
+    oracle.add_nodes_from(range(graph.n))
+    oracle.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    ranks = nx.pagerank(oracle, weight=None, **options)
+    return np.array([ranks[v] for v in range(graph.n)])
+
+
+def iterate(graph: Graph, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100) -> tuple[np.ndarray, int]:
+    """NetworkX's iteration in float64, for graphs that would take it minutes to hold; and its number of steps."""
+    matrix = graph.matrix()
+    degree = matrix.sum(axis=1)
+    flow = (matrix.T @ _diagonal(1 / np.where(degree, degree, 1))).tocsr()
+    x = np.full(graph.n, 1 / graph.n)
+    for step in range(1, max_iter + 1):
+        new = alpha * (flow @ x) + (alpha * x[degree == 0].sum() + 1 - alpha) / graph.n
+        change, x = np.abs(new - x).sum(), new
+        if change < graph.n * tol:
+            return x, step
+    return x, max_iter
+
+
+def _diagonal(values: np.ndarray) -> Any:
+    import scipy.sparse as sp
+
+    return sp.diags_array(values)
+
+
+def check(graph: Graph, partition: Partition, reverse: bool, **kind: Any) -> dict:
+    tol = max(1e-9, 1e-6 / graph.n)  # float32 ranks may swing by 5e-7
+    ranks, info = run(shards(graph, partition, reverse=reverse, **kind), pagerank, tol=tol)
+    assert ranks.dtype == np.float32
+    assert info["converged"]
+    assert np.abs(ranks - with_networkx(graph, tol=tol)).sum() < 2e-6
+    return info
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool, reverse: bool) -> None:
+    for graph in shapes():
+        check(graph, cut(graph.n, size, even), reverse, structure=structure, device=device)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_random(structure: str, device: str, pieces: str, size: int, even: bool, directed: bool, reverse: bool) -> None:
+    for seed in range(2):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 700 + 31 * seed, 2500, directed, skew=seed % 2 == 1)
+        check(graph, cut(graph.n, size, even), reverse, structure=structure, device=device)
+
+
+def test_the_float64_iteration_is_networkx() -> None:
+    for graph in (random_graph(2, 300, 900, skew=True), random_graph(3, 300, 900, directed=False)):
+        for tol in (1e-4, 1e-8):
+            np.testing.assert_allclose(iterate(graph, tol=tol)[0], with_networkx(graph, tol=tol), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["web-NotreDame", "cit-HepPh", "ego-twitter", "luxembourg_osm"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
+def test_real_graphs(data_dir: Path, structure: str, device: str, name: str, size: int) -> None:
+    graph = real_graph(data_dir, name)
+    if graph is None:
+        pytest.skip(f"no {name} here")
+    for reverse, tol in ((True, 1e-6), (True, 1e-11), (False, 1e-11)):
+        want, steps = iterate(graph, tol=tol)
+        made = shards(graph, cut(graph.n, size, even=reverse), structure, reverse, device)
+        ranks, info = run(made, pagerank, tol=tol)
+        print(name, size, info, np.abs(ranks - want).sum())
+        assert info["iterations"] == steps
+        assert np.abs(ranks - want).sum() < 1e-5
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("alpha", [0, 0.5, 1.0])
+def test_alpha(alpha: float, reverse: bool) -> None:
+    graph = random_graph(4, 200, 800)
+    ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, alpha=alpha, tol=1e-8, max_iter=500)
+    want, steps = iterate(graph, alpha, 1e-8, 500)
+    assert info["iterations"] == steps
+    assert np.abs(ranks - want).sum() < 2e-6
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_not_converged_says_so(reverse: bool) -> None:
+    graph = random_graph(5, 300, 900)
+    ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, tol=1e-12, max_iter=3)
+    assert info["iterations"] == 3
+    assert not info["converged"]
+    assert info["error"] > 300 * 1e-12
+    assert np.abs(ranks - iterate(graph, tol=1e-12, max_iter=3)[0]).sum() < 1e-6
+    ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, max_iter=0)
+    assert info["iterations"] == 0
+    np.testing.assert_allclose(ranks, 1 / 300, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_same_bit_for_bit_whatever_the_threads(size: int, reverse: bool, pieces: str) -> None:
+    graph = random_graph(6, 5000, 60000, skew=True)
+    made = shards(graph, cut(graph.n, size), reverse=reverse)
+    first, info = run(made, pagerank, tol=1e-9)
+    for threads in (1, 7):
+        for shard in made:
+            shard.device = replace(shard.device, threads=threads)
+        again, other = run(made, pagerank, tol=1e-9)
+        np.testing.assert_array_equal(first, again)
+        assert info == other
+
+
+def warm(shard: Any, starts: dict[int, Any], **options: Any) -> Any:
+    return pagerank(shard, start=starts[shard.rank], **options)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("size", [1, 2])
+def test_warm_start(device: str, size: int, reverse: bool) -> None:
+    graph = random_graph(7, 2000, 9000)
+    partition = cut(graph.n, size)
+    ranks, cold = run(shards(graph, partition, reverse=reverse, device=device), pagerank, tol=1e-9)
+    more = random_graph(8, 2000, 20)
+    grown = Graph(graph.n, np.concatenate([graph.src, more.src]), np.concatenate([graph.dst, more.dst]))
+    made = shards(grown, partition, reverse=reverse, device=device)
+    starts = {s.rank: s.device.asarray(3 * ranks[s.lo : s.hi]) for s in made}  # scaled back to 1
+    again, info = run(made, warm, starts, tol=1e-9)
+    assert info["converged"]
+    assert info["iterations"] < cold["iterations"]
+    assert np.abs(again - with_networkx(grown, tol=1e-12)).sum() < 1e-5
+
+
+def test_warm_start_after_vertices_were_added() -> None:
+    graph, partition = random_graph(9, 2050, 9000), Partition((0, 1000, 2050))
+    made = shards(graph, partition, reverse=True)
+    starts = {0: np.full(1000, 1 / 2000, np.float32), 1: np.full(1000, 1 / 2000, np.float32)}
+    ranks, info = run(made, warm, starts, tol=1e-10)
+    assert np.abs(ranks - with_networkx(graph, tol=1e-12)).sum() < 1e-5
+    _, info = run(made, warm, starts, max_iter=0)
+    assert info["iterations"] == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf, 0.0])
+def test_bad_start(value: float) -> None:
+    graph = random_graph(9, 50, 100)
+    starts = {0: np.full(25, 0.0 if value == 0 else 0.02, np.float32), 1: np.full(25, value, np.float32)}
+    with pytest.raises(InvalidOption, match="start"):
+        run(shards(graph, cut(50, 2)), warm, starts)
+
+
+def test_launches_and_read_backs(counted: Counter[str]) -> None:  # `+`: a kernel without an item was not launched
+    graph = random_graph(10, 3000, 30000)
+    for reverse, step in ((True, ["PullRanks"]), (False, ["PushRanks", "FinishRanks"])):
+        made = shards(graph, cut(graph.n, 1), reverse=reverse)
+        counted.clear()
+        _, info = pagerank(made[0], tol=1e-9)
+        steps = info["iterations"]
+        assert +counted == Counter(
+            {"ListHubs": 1, "StartRanks": 1, "read-back": steps + 2} | dict.fromkeys(step, steps)
+        )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_one_collective_and_one_allreduce_an_iteration(reverse: bool) -> None:
+    graph = random_graph(10, 3000, 30000)
+    made = shards(graph, cut(graph.n, 2), reverse=reverse)
+    _, info = run(made, pagerank)
+    sent = ("allgather" if reverse else "alltoallv", 4 * 1500)
+    assert Counter(made[0].exchange.calls) == {sent: info["iterations"], ("allreduce", 16): info["iterations"] + 2}
+
+
+def test_no_vertices() -> None:
+    none = np.empty(0, np.uint32)
+    ranks, info = run(shards(Graph(0, none, none), cut(0, 2)), pagerank)
+    assert len(ranks) == 0
+    assert info == {"iterations": 0, "error": 0.0, "converged": True}
+
+
+def test_named() -> None:
+    assert PROGRAMS["pagerank"] is pagerank
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("alpha", 1.5), ("alpha", -0.1), ("alpha", float("nan")), ("alpha", "0.85"),
+        ("tol", -1e-9), ("tol", float("nan")), ("max_iter", -1), ("max_iter", 2.5),
+    ],
+)  # fmt: skip
+def test_bad_options(option: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=option):
+        run(shards(shapes()[3], cut(67, 2)), pagerank, **{option: value})
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_an_iteration(size: int) -> None:
+    calls = iter(range(1000))
+    made = shards(random_graph(1, 100, 300), cut(100, size), aborted=lambda: next(calls) >= 6 * size)
+    with pytest.raises(Aborted):
+        run(made, pagerank, tol=0.0)
+    assert next(calls) < 12 * size
