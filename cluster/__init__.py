@@ -1,5 +1,7 @@
 """Starting a cluster for mgraph; the library itself takes any `dask.distributed.Client`."""
 
+from cluster.choice import Choice, Machine, choose
+from cluster.scheduler_file import ClusterNotReady, connect
 from cluster.start import ClusterClient, start
 
-__all__ = ["ClusterClient", "start"]
+__all__ = ["Choice", "ClusterClient", "ClusterNotReady", "Machine", "choose", "connect", "start"]

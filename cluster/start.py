@@ -9,24 +9,20 @@ Guard the script that calls it, because workers are fresh processes that import 
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import dask
 from distributed import Client, LocalCluster
-from distributed.system import MEMORY_LIMIT
 
-from mgraph.device import gpu_count
-from mgraph.errors import DeviceError, InvalidOption
+from cluster.choice import Choice, Machine, choose
+from mgraph.errors import InvalidOption
 
 __all__ = ["ClusterClient", "start"]
-
-DEVICES = ("auto", "cpu", "gpu")
 
 # A terminal sends Ctrl-C to every process of the job. The client's process answers it and closes the rest in order;
 # workers that died of it first would turn a clean stop into a lost graph.
@@ -86,7 +82,9 @@ def start(
     workers: int | None = None,
     *,
     device: str = "auto",
+    gpus: Sequence[int] | None = None,
     threads: int | None = None,
+    protocol: str = "tcp",
     dashboard: str | None = None,
     memory_limit: int | None = None,
     rmm_pool: int | str | None = None,
@@ -94,20 +92,28 @@ def start(
 ) -> ClusterClient:
     """Start a cluster on this machine and return a client of it.
 
+    ``python -m cluster probe`` prints what it would make of this machine, and why.
+
     Parameters
     ----------
     workers : int, optional
         How many worker processes. Left out: one a GPU, or one a core.
     device : "auto" | "cpu" | "gpu"
         "auto" takes GPUs where CuPy sees one and dask-cuda is installed, else the CPU.
+    gpus : sequence of int, optional
+        Which of the GPUs that CuPy sees, from 0; all of them where left out.
     threads : int, optional
-        Dask threads a worker, 1 where left out. mgraph's kernels run in a thread of their own beside them.
+        Dask threads a worker; the kernels of a CPU worker use as many. Left out: an equal share of the cores on the CPU,
+        1 on GPUs. A graph's calls run in a thread of their own beside them.
+    protocol : "tcp" | "ucxx"
+        Of Dask's own messages. Graphs do not depend on it: their data take UCX endpoints of mgraph's own.
     dashboard : str, optional
         Address of Dask's dashboard, such as ":8787"; none where left out.
     memory_limit : int, optional
         Bytes of host memory a worker; left out, the workers share this machine's memory equally. CPU workers only.
     rmm_pool : int or str, optional
-        Size of an RMM pool on each GPU, such as "100GB"; none where left out. GPU workers only.
+        Size of an RMM pool on each GPU, such as "10GB"; none where left out. GPU workers only. It serves cuDF and other
+        users of RMM; mgraph's arrays come from CuPy's own pool, and a pool leaves them that much less.
     timeout : float
         Seconds that workers have to start.
 
@@ -119,9 +125,9 @@ def start(
     Raises
     ------
     InvalidOption
-        Zero or negative workers, threads or memory; an unknown device; an option of the other device.
+        Zero or negative workers, threads or memory; an unknown device, protocol or GPU; an option of the other device.
     DeviceError
-        ``device="gpu"`` without a GPU or without dask-cuda, or with more workers than GPUs.
+        GPUs without a GPU or without dask-cuda; more workers than GPUs; "ucxx" without distributed-ucxx.
 
     Examples
     --------
@@ -129,20 +135,20 @@ def start(
     ...     len(client.scheduler_info()["workers"])
     2
     """
-    _check(device, workers=workers, threads=threads, memory_limit=memory_limit, timeout=timeout)
-    use_gpus = _use_gpus(device, workers)
-    if use_gpus and memory_limit is not None:
-        raise InvalidOption(f"memory_limit={memory_limit} is for CPU workers; these run on GPUs")
-    if not use_gpus and rmm_pool is not None:
-        raise InvalidOption(f"rmm_pool={rmm_pool!r} is for GPU workers; these run on the CPU")
-    options: dict[str, Any] = {
-        "threads_per_worker": threads or 1,
-        "dashboard_address": dashboard,
-        "protocol": "tcp",  # GPU data takes UCX endpoints of mgraph's own; Dask itself is faster on tcp
-        "death_timeout": timeout,
-    }
+    if not (isinstance(timeout, int | float) and math.isfinite(timeout) and timeout > 0):
+        raise InvalidOption(f"timeout is {timeout!r}; seconds above 0 are needed")
+    choice = choose(
+        Machine.here(),
+        workers,
+        device=device,
+        gpus=gpus,
+        threads=threads,
+        protocol=protocol,
+        memory_limit=memory_limit,
+        rmm_pool=rmm_pool,
+    )
     with dask.config.set({"distributed.worker.preload": _preloads()}):
-        cluster = _gpu_cluster(workers, rmm_pool, options) if use_gpus else _cpu_cluster(workers, memory_limit, options)
+        cluster = _cluster(choice, dashboard_address=dashboard, death_timeout=timeout)
     try:
         return ClusterClient(cluster, timeout=timeout)
     except BaseException:
@@ -156,43 +162,13 @@ def _preloads() -> list[str]:
     return [*([configured] if isinstance(configured, str) else configured), IGNORE_INTERRUPT]
 
 
-def _check(device: str, **counts: float | None) -> None:
-    if device not in DEVICES:
-        raise InvalidOption(f"device {device!r} is none of {', '.join(DEVICES)}")
-    for name, value in counts.items():
-        whole = name == "timeout" or (isinstance(value, int) and not isinstance(value, bool))
-        if value is not None and not (whole and value > 0):
-            raise InvalidOption(f"{name} is {value!r}; a number above 0, and whole unless it is a time, is needed")
-
-
-def _use_gpus(device: str, workers: int | None) -> bool:
-    """Whether to start GPU workers; `DeviceError` where they were asked for and cannot be had."""
-    if device == "cpu":
-        return False
-    gpus, has_dask_cuda = gpu_count(), importlib.util.find_spec("dask_cuda") is not None
-    if device == "auto" and not (gpus and has_dask_cuda):
-        return False
-    if not gpus:
-        raise DeviceError(
-            'device="gpu" was asked for and CuPy sees 0 GPUs here; it takes the NVIDIA driver and CuPy '
-            '(pip install "mgraph[cuda13]"); device="cpu" needs neither'
-        )
-    if not has_dask_cuda:
-        raise DeviceError('GPU workers need dask-cuda, which is not installed: pip install "mgraph[cuda13]"')
-    if workers is not None and workers > gpus:
-        raise DeviceError(f"{workers} workers were asked for and {gpus} GPUs are here; a GPU serves one worker")
-    return True
-
-
-def _cpu_cluster(workers: int | None, memory_limit: int | None, options: dict[str, Any]) -> Any:
-    count = workers or len(os.sched_getaffinity(0))
-    limit = memory_limit or MEMORY_LIMIT // count
-    return LocalCluster(n_workers=count, processes=True, memory_limit=limit, **options)
-
-
-def _gpu_cluster(workers: int | None, rmm_pool: int | str | None, options: dict[str, Any]) -> Any:
+def _cluster(choice: Choice, **options: Any) -> Any:
+    options |= {"n_workers": choice.workers, "threads_per_worker": choice.threads, "protocol": choice.protocol}
+    if choice.device == "cpu":
+        return LocalCluster(processes=True, memory_limit=choice.memory_limit, **options)
     from dask_cuda import LocalCUDACluster
 
+    if choice.rmm_pool is not None:
+        options["rmm_pool_size"] = choice.rmm_pool
     # Shards are no Dask data: nothing on the device may be spilled behind their back.
-    pool = {} if rmm_pool is None else {"rmm_pool_size": rmm_pool}
-    return LocalCUDACluster(n_workers=workers or gpu_count(), device_memory_limit=0, **pool, **options)
+    return LocalCUDACluster(CUDA_VISIBLE_DEVICES=list(choice.gpus), device_memory_limit=0, **options)

@@ -338,7 +338,8 @@ class DynamicGraph:
         alpha : float
             The probability of following an edge, above 0 and below 1.
         tol : float
-            Ends when the values change by less than this in all (L1).
+            Ends when the values change by less than this in all (L1): not NetworkX's rule, which multiplies it by the
+            number of vertices. Float32 may swing by 5e-7; ``.converged`` says whether the end was reached.
         max_iter : int
             Ends after as many iterations at the latest; ``.iterations`` says how many it took.
         """

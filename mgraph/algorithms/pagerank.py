@@ -181,8 +181,10 @@ def pagerank(shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int
     alpha : float
         The damping factor, 0 to 1.
     tol : float
-        Stop once the ranks' L1 change over an iteration is below ``n_vertices * tol``, NetworkX's rule. Ranks are
-        float32, and on a few graphs (stars) they go on swinging by up to 5e-7: a lower limit may never be met.
+        Stop once the ranks' L1 change over an iteration is below it: they are then within ``alpha / (1 - alpha) * tol``
+        of the limit. (NetworkX's own tol is multiplied by the number of vertices, which on 100,000 of them stops after 4
+        iterations, 0.07 from the limit.) Ranks are float32, and on a few graphs (stars) they go on swinging by up to
+        5e-7: a lower tol may never be met.
     max_iter : int
         Iterations at most.
     start : float32[k], or None
@@ -219,8 +221,8 @@ def pagerank(shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int
     iteration.begin(start, _scale(shard, start, 1 / n), 1 / n)
     error, dangling = iteration.read(0)
     error, steps = math.inf, 0
-    while steps < max_iter and not error < n * tol:
+    while steps < max_iter and not error < tol:
         steps += 1
         iteration.step(steps, ((1 - alpha) + alpha * dangling) / n, alpha)
         error, dangling = iteration.read(steps)
-    return iteration.ranks, {"iterations": steps, "error": error, "converged": error < n * tol}
+    return iteration.ranks, {"iterations": steps, "error": error, "converged": error < tol}

@@ -1,4 +1,4 @@
-"""What every exchange does alike: the check at its door and the reduction in rank order."""
+"""What every exchange does alike: the check at its door, the code of a call, and the reduction in rank order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from mgraph.errors import InvalidOption
 from mgraph.exchange.contract import Array, ExchangeError
 
-__all__ = ["POLL", "check_op", "check_parts", "reduce_ranks"]
+__all__ = ["CODE_BITS", "call_code", "check_op", "check_parts", "reduce_ranks", "said"]
 
-POLL = 0.05  #: seconds between two looks at the abort flag, at most
+CODE_BITS = 16  #: bits of a call's code
 
+_CALLS = ("alltoallv", "allgather", "sum", "min", "max")
 _OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -31,6 +32,20 @@ def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
         if part.dtype != dtype:
             raise ExchangeError(f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}")
     return dtype
+
+
+def call_code(call: str, dtype: np.dtype) -> int:
+    """A call and its dtype as a number of `CODE_BITS` bits, by which ranks find out whether they do the same."""
+    return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
+
+
+def said(code: int) -> str:
+    """A code in words: "alltoallv of uint32"."""
+    call, items, kind = code >> 13, code >> 7 & 63, chr(code & 127)
+    try:
+        return f"{_CALLS[call]} of {np.dtype(f'{kind}{items}')}"
+    except (IndexError, TypeError):
+        return f"call {code:#x}"
 
 
 def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:

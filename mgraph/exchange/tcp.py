@@ -23,7 +23,8 @@ from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.hub import Hub, Key
 from mgraph.exchange.messages import Head
-from mgraph.exchange.rules import POLL, check_op, check_parts, reduce_ranks
+from mgraph.exchange.rules import check_op, check_parts, reduce_ranks
+from mgraph.exchange.waiting import POLL
 
 __all__ = ["TcpExchange"]
 

@@ -1,21 +1,21 @@
 """The exchange over UCX, through UCXX's core API: GPU buffers by NVLink or InfiniBand, host buffers by shared memory.
 
 A shard has a UCX context and a worker of its own and polls the worker in its own thread while it waits, beside no event
-loop. Each step, every rank sends every other a head, a host message of at most `SLOT` bytes:
+loop. Each step, every rank sends every other one message, its part, of any length, zero included. Nothing is sent ahead:
+the receiver probes for the message, which tells its length and its tag, takes memory and receives. A tag is
 
-    call and dtype (uint64) | items of the part (int64) | 1 where the part follows in this message (int64) | the part
+    step (32 bits) | call and dtype (16 bits) | source (16 bits)
 
-Host arrays that fit travel inside it. Longer ones, and device arrays of any length but 0, follow as a message of their
-own that the receiver can post once it knows the length. A tag is the step, the sender and which of the two it is.
+and is probed for without the middle, so that a rank that makes another call is found out. Device arrays of up to
+`staged` bytes travel as host messages; the length tells the receiver which of the two a message is.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,19 +23,21 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange.contract import Array, Exchange, ExchangeError
-from mgraph.exchange.rules import POLL, check_op, check_parts, reduce_ranks
+from mgraph.exchange.rules import CODE_BITS, call_code, check_op, check_parts, reduce_ranks, said
+from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucxx_api import Ucxx
+from mgraph.exchange.waiting import wait_until
 
 __all__ = ["UcxExchange"]
 
-SLOT = 2048  #: bytes of a head with its part; UCX sends so little eagerly, without asking the receiver
-SPIN = 200e-6  #: seconds of polling without a pause; a small message takes a tenth of that
+SLOT = 4096  #: bytes up to which a host message is received into memory that is there
+STAGED = 16 << 10  #: bytes up to which a device array goes through host memory
 FLUSH = 0.1  #: seconds that `close` gives the last messages to leave
 IDLE = 0.02  #: seconds between two polls while no call is running
 
-_HEAD = struct.Struct("<Qqq")
-_CALLS = {"alltoallv": 1, "allgather": 2, "sum": 3, "min": 4, "max": 5}
-_NAMES = {code: name for name, code in _CALLS.items()}
+_SOURCE_BITS = 16
+_STEPS = (1 << 32) - 1
+_ANY_CODE = (1 << 64) - 1 ^ ((1 << CODE_BITS) - 1) << _SOURCE_BITS
 _HOST = Device("cpu")
 
 
@@ -50,6 +52,8 @@ class UcxExchange(Exchange):
         Where arrays live. Construct in the shard's thread: the device's CUDA context must be current there.
     connect_timeout : float
         Seconds until `connect` gives up with `WorkerLost`.
+    staged : int
+        Bytes up to which a device array goes through host memory; the same on every rank. 0: only empty ones.
     config : mapping, optional
         UCX options without their prefix, such as ``{"TLS": "tcp"}``; the UCX_* environment otherwise.
 
@@ -77,6 +81,7 @@ class UcxExchange(Exchange):
         device: Device,
         *,
         connect_timeout: float = 30.0,
+        staged: int = STAGED,
         config: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(rank, size, aborted)
@@ -84,16 +89,18 @@ class UcxExchange(Exchange):
         self._step, self._over = 0, ""  # _over: why no further call is possible
         self._lock = threading.Lock()  # held by the running call; close() waits for it
         self._others = [(rank + i) % size for i in range(1, size)]
+        self._on_gpu, self._staged = device.kind != "cpu", staged
         device.use()
         device.synchronize()  # creates the CUDA context, which UCX looks for when its worker is made
+        self._staging = Staging(device, size, staged) if self._on_gpu else None
         self._api = Ucxx()
         self._worker = self._api.worker(dict(config or {}))
         self._endpoints: dict[int, Any] = {}
-        self._outbox, self._inbox = np.zeros((size, SLOT), np.uint8), np.zeros((size, SLOT), np.uint8)
-        self._in_heads = [self._api.array(slot) for slot in self._inbox]
+        self._any_code = self._api.mask(_ANY_CODE)
+        self._inbox = np.zeros((size, max(SLOT, staged if self._on_gpu else 0)), np.uint8)
+        self._slots = [self._api.array(slot) for slot in self._inbox]
         # What UCX is at work on. Both outlive a failed step: UCX may write to the buffers until the worker is gone.
-        self._heads: list[tuple[int, Any]] = []
-        self._bodies: list[tuple[int, Any]] = []
+        self._requests: list[tuple[int, Any]] = []
         self._buffers: list[Any] = []
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name=f"ucx-idle-{rank}", daemon=True)
@@ -156,16 +163,15 @@ class UcxExchange(Exchange):
     def _free(self, regular: bool) -> None:
         if regular:
             self._flush()
-        elif self._device.kind == "cuda":
+        elif self._on_gpu:
             # copies between GPUs that UCX has begun run on streams of its own, to their end: wait for them before the
             # pool gets the buffers back
             self._device.xp.cuda.runtime.deviceSynchronize()
-        self._heads.clear()
-        self._bodies.clear()
+        self._requests.clear()
         self._endpoints.clear()
         self._worker = None
         self._buffers.clear()
-        self._in_heads.clear()
+        self._slots.clear()
 
     # ---- one step --------------------------------------------------------------------------------------------------
 
@@ -173,100 +179,96 @@ class UcxExchange(Exchange):
         self, call: str, parts: Sequence[Array], on_host: bool = False, timeout: float | None = None
     ) -> list[Array]:
         """Send ``parts[r]`` to every other rank r, receive a part from each; this rank's own stays in its place."""
-        on_host = on_host or self._device.kind == "cpu"
         with self._lock:
             if self._over or self.aborted():
                 raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
-            if not on_host:
-                # UCX reads and writes device memory by itself, in no stream's order: what computes the parts must be
-                # done, and so must what last used the memory that the pool is about to hand out for receiving.
-                self._device.synchronize()
             try:
-                received = self._step_once(call, parts, on_host, timeout)
+                received = self._step_once(call, parts, self._on_gpu and not on_host, timeout)
             except BaseException as error:
                 self._over = self._over or f"failed before: {error}"
                 raise
             self._step += 1
             return received
 
-    def _step_once(self, call: str, parts: Sequence[Array], on_host: bool, timeout: float | None) -> list[Array]:
+    def _step_once(self, call: str, parts: Sequence[Array], on_gpu: bool, timeout: float | None) -> list[Array]:
         deadline = None if timeout is None else time.monotonic() + timeout
         dtype = parts[self.rank].dtype
-        code = _CALLS[call] | int.from_bytes(dtype.str.encode(), "little") << 8
-        for r in self._others:
-            self._heads.append((r, self._worker.tag_recv(self._in_heads[r], self._tag(r, 0))))
-        for r in self._others:
-            self._send(r, code, parts[r], on_host)
-        self._wait(self._heads, deadline)
-        received: list[Any] = list(parts)
-        for r in self._others:
-            received[r] = self._receive(r, code, dtype, on_host)
-        self._wait(self._bodies, deadline)
+        code = call_code(call, dtype)
+        self._post_sends(code, self._leaving(parts) if on_gpu else parts)
+        received, small, missing = list(parts), [], list(self._others)
+        receive = partial(self._receive, code, dtype, on_gpu, received, small)
+        wait_until(partial(self._turn, missing, receive), partial(self._look, missing, deadline))
+        for r, nbytes in small:
+            data = self._inbox[r, :nbytes].view(dtype)
+            received[r] = self._staging.into(data) if on_gpu and self._staging else data.copy()
         self._buffers.clear()
         return received
 
-    def _send(self, rank: int, code: int, part: Array, on_host: bool) -> None:
-        """Post the head for `rank`, and the part where it does not fit inside."""
-        slot, used = self._outbox[rank], _HEAD.size
-        inside = on_host and used + part.nbytes <= SLOT
-        _HEAD.pack_into(slot, 0, code, part.size, inside)
-        if inside and part.size:
-            slot[used : used + part.nbytes] = part.view(np.uint8)
-            used += part.nbytes
-        self._post(rank, self._endpoints[rank].tag_send, slot[:used], self._tag(self.rank, 0))
-        if not inside and part.size:
-            self._post(rank, self._endpoints[rank].tag_send, part, self._tag(self.rank, 1))
+    def _leaving(self, parts: Sequence[Array]) -> list[Array]:
+        """What UCX is to send for device arrays; complete when this returns."""
+        short = [r for r in self._others if 0 < parts[r].nbytes <= self._staged]
+        staged = self._staging.out(parts, short) if self._staging and short else {}
+        # UCX reads and writes device memory by itself, in no stream's order: what computes the parts must be done, the
+        # copies to the host too, and so must what last used the memory that the pool is about to hand out for receiving.
+        self._device.synchronize()
+        return [staged.get(r, part) for r, part in enumerate(parts)]
 
-    def _receive(self, rank: int, code: int, dtype: np.dtype, on_host: bool) -> Array:
-        """The array for what `rank` sends: out of its head, or one that is being received."""
-        got, items, inside = _HEAD.unpack_from(self._inbox[rank])
-        if got != code:
-            raise ExchangeError(f"{self._here()} is in {_said(code)} and rank {rank} in {_said(got)}")
-        if inside:
-            return np.frombuffer(self._inbox[rank], dtype, items, _HEAD.size).copy()
-        array = (_HOST if on_host else self._device).empty(items, dtype)
-        if items:
-            self._post(rank, self._worker.tag_recv, array, self._tag(rank, 1))
-        return array
+    def _post_sends(self, code: int, parts: Sequence[Array]) -> None:
+        tag = self._api.tag((self._step & _STEPS) << 32 | code << _SOURCE_BITS | self.rank)
+        for r in self._others:
+            part = parts[r]
+            buffer = self._api.array(part if part.size else self._inbox[r, :0])  # an empty device array has no address
+            self._buffers.append(buffer)  # a request does not keep what it reads from or writes to
+            self._requests.append((r, self._endpoints[r].tag_send(buffer, tag)))
 
-    def _post(self, rank: int, request: Callable[[Any, Any], Any], array: Array, tag: Any) -> None:
-        buffer = self._api.array(array)
-        self._buffers.append(buffer)  # a request does not keep what it reads from or writes to
-        self._bodies.append((rank, request(buffer, tag)))
+    def _turn(self, missing: list[int], receive: Callable[[int, Any], None]) -> bool:
+        """Poll once: receive what is there from the ranks in `missing`; whether nothing is under way any more."""
+        self._worker.progress()
+        for r in missing[:]:
+            found = self._worker.tag_probe(self._api.tag((self._step & _STEPS) << 32 | r), self._any_code)
+            if found.matched:
+                missing.remove(r)
+                receive(r, found)
+        requests = self._requests
+        while requests and requests[-1][1].completed:
+            self._check(*requests.pop())
+        return not missing and not requests
 
-    def _tag(self, source: int, body: int) -> Any:
-        return self._api.tag(self._step << 24 | source << 1 | body)
+    def _receive(
+        self,
+        code: int,
+        dtype: np.dtype,
+        on_gpu: bool,
+        received: list[Array],
+        small: list[tuple[int, int]],
+        rank: int,
+        found: Any,
+    ) -> None:
+        """Take the message `found` of `rank`: into its slot of the inbox, or into a new array of `received`."""
+        tag, nbytes = found.sender_tag, found.length
+        theirs = tag.value >> _SOURCE_BITS & (1 << CODE_BITS) - 1
+        if theirs != code:
+            raise ExchangeError(f"{self._here()} is in {said(code)} and rank {rank} in {said(theirs)}")
+        if nbytes <= (self._staged if on_gpu else SLOT):
+            small.append((rank, nbytes))
+            buffer = self._slots[rank]
+        else:
+            received[rank] = (self._device if on_gpu else _HOST).empty(nbytes // dtype.itemsize, dtype)
+            buffer = self._api.array(received[rank])
+            self._buffers.append(buffer)
+        self._requests.append((rank, self._worker.tag_recv(buffer, tag)))
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
-    def _wait(self, pending: list[tuple[int, Any]], deadline: float | None) -> None:
-        """Poll until every request is complete; empties `pending`."""
-        progress, began, looked = self._worker.progress, 0.0, 0.0
-        while True:
-            progress()
-            while pending and pending[-1][1].completed:
-                self._check(*pending.pop())
-            if not pending:
-                return
-            now = time.monotonic()
-            began = began or now
-            if now - began < SPIN:
-                os.sched_yield()  # a rank on the same core may be the one that this one waits for
-                continue
-            time.sleep(0)  # gives the interpreter to the event loop for some 60 us
-            if now - looked > POLL / 5:
-                looked = now
-                self._look(pending, deadline)
-
-    def _look(self, pending: list[tuple[int, Any]], deadline: float | None) -> None:
+    def _look(self, missing: Sequence[int], deadline: float | None) -> None:
         """Whether waiting still makes sense: raises where it does not."""
         if self._over or self.aborted():
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
-        for rank, request in pending:
+        for rank, request in self._requests:
             if request.completed:
                 self._check(rank, request)
         if deadline is not None and time.monotonic() > deadline:
-            late = sorted({rank for rank, request in pending if not request.completed})
+            late = sorted({*missing, *(rank for rank, request in self._requests if not request.completed)})
             raise WorkerLost(f"rank {', '.join(map(str, late))} did not answer over UCX within {self._timeout} s")
 
     def _check(self, rank: int, request: Any) -> None:
@@ -293,8 +295,3 @@ class UcxExchange(Exchange):
 
     def _here(self) -> str:
         return f"the exchange of rank {self.rank}, step {self._step},"
-
-
-def _said(code: int) -> str:
-    dtype = (code >> 8).to_bytes(7, "little").rstrip(b"\0").decode(errors="replace")
-    return f"{_NAMES.get(code & 255, code & 255)} of {dtype}"

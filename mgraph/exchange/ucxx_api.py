@@ -28,7 +28,7 @@ class Ucxx:
         except ImportError as error:
             raise DeviceError(f'UCXX does not load here (pip install "mgraph[cuda13]" brings it): {error}') from error
         self.version = ucxx.__version__
-        self.array, self.tag, self._lib = arr.Array, libucxx.UCXXTag, libucxx
+        self.array, self.tag, self.mask, self._lib = arr.Array, libucxx.UCXXTag, libucxx.UCXXTagMask, libucxx
 
     def worker(self, config: dict[str, str]) -> Any:
         """A UCX worker in a context of its own, to be polled by one thread at a time."""

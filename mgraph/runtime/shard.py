@@ -14,16 +14,25 @@ from mgraph.device import Array
 from mgraph.errors import GraphClosed
 from mgraph.exchange import Exchange
 from mgraph.partition import Partition
+from mgraph.kernels import load
 from mgraph.runtime.memory import WorkerDevice
 from mgraph.structures import Run, Structure, create
 from mgraph.structures.run import sort_with_places
 
-__all__ = ["Shard", "ShardSpec", "aligned"]
+__all__ = ["Result", "Shard", "ShardSpec", "aligned"]
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
-    """`array` as kernels need it: what a comm delivers may lie at any address."""
-    return np.require(array, requirements=["C", "A"])
+def aligned(array: Array) -> Array:
+    """`array` as kernels need it: what a comm delivers may lie at any address, in host memory."""
+    return np.require(array, requirements=["C", "A"]) if isinstance(array, np.ndarray) else array
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, the shard's range then."""
+
+    values: Array
+    lo: int
 
 
 @dataclass(frozen=True)
@@ -77,42 +86,44 @@ class Shard:
         None for directed ones without `reverse`.
     epoch : int
         Batches committed.
+    changes : int
+        Changes of any kind committed: batches, and moves of the range boundaries.
+    waited : float
+        Seconds spent in calls to the other ranks.
     num_edges : int
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
-    results : dict of str to array
-        What algorithms left here, by id.
+    results : dict of str to Result
+        What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
     """
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: WorkerDevice) -> None:
         self.spec, self.exchange, self.device = spec, exchange, device
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
-        self.epoch = self.num_edges = 0
-        self.results: dict[str, Array] = {}
+        self.epoch = self.num_edges = self.changes = 0
+        self.waited = 0.0
+        self.results: dict[str, Result] = {}
         device.use()
-        self.out_edges = self._structure()
+        self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()
 
-    def _structure(self) -> Structure:
+    def new_structure(self, n_rows: int) -> Structure:
+        """An empty structure of the graph's kind."""
         spec = self.spec
-        return create(
-            spec.structure,
-            self.n_vertices,
-            device=self.device,
-            weighted=spec.weighted,
-            n_rows=self.hi - self.lo,
-        )
+        return create(spec.structure, self.n_vertices, device=self.device, weighted=spec.weighted, n_rows=n_rows)
 
     def _in_structure(self) -> Structure | None:
         if not self.directed:
             return self.out_edges
-        return self._structure() if self.spec.reverse else None
+        return self.new_structure(self.hi - self.lo) if self.spec.reverse else None
 
     def _warm(self) -> None:
         """Compile what batches and reads run, so that the first batch is as fast as the others."""
         none = self.device.empty(0, np.uint64)
         sort_with_places(self.device, none)
+        for file in ("arcs.cuh", "merge.cuh") if self.size > 1 else ("arcs.cuh",):
+            load(self.device, file)
         self.out_edges.discard(self.out_edges.prepare(Run(none)))
         self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))
 
@@ -146,16 +157,20 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold."""
-        return sum(s.nbytes for s in self.structures) + sum(int(r.nbytes) for r in self.results.values())
+        return sum(s.nbytes for s in self.structures) + sum(int(r.values.nbytes) for r in self.results.values())
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
-    def internal(self, ids: np.ndarray) -> Array:
+    def here(self, column: Any) -> Any:
+        """A column of a batch on the device; None, or one number for all, as it is."""
+        return column if column is None or isinstance(column, int) else self.device.asarray(aligned(column))
+
+    def internal(self, ids: Any) -> Array:
         """Users' ids as internal ids on the device; O(n)."""
-        here = self.device.asarray(aligned(ids))
+        here = self.here(ids)
         return here if self.order is None else self.order[here]
 
     def reserve_vertices(self, n_vertices: int) -> None:
@@ -198,7 +213,7 @@ class Shard:
 
     # ---- results -----------------------------------------------------------------------------------------------------
 
-    def result(self, name: str) -> Array:
+    def result(self, name: str) -> Result:
         """A result by its id; `GraphClosed` where it was freed."""
         if name not in self.results:
             raise GraphClosed(f"{self}: result {name} was freed")
@@ -206,7 +221,8 @@ class Shard:
 
     def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
-        values, xp = self.result(name), self.device.xp
+        result, xp = self.result(name), self.device.xp
+        values = result.values
         k = min(k, len(values))
         if k == 0:
             return np.empty(0, np.int64), np.empty(0, values.dtype)
@@ -215,4 +231,4 @@ class Shard:
         places = xp.concatenate([above, equal[: k - len(above)]])
         host, best = self.device.to_host(places), self.device.to_host(values[places])
         ranked = np.lexsort((host, -best.astype(np.float64)))
-        return host[ranked].astype(np.int64) + self.lo, best[ranked]
+        return host[ranked].astype(np.int64) + result.lo, best[ranked]

@@ -1,21 +1,59 @@
-"""A batch's way into the shards: sort, route to the owners, merge, prepare, vote, commit. Every rank does the same."""
+"""A batch's way into the shards: sort, route to the owners, merge, prepare, vote, commit. Every rank does the same.
+
+What a batch costs here on a GPU, beside what its structure's prepare and commit cost (a column is keys, op or weight):
+
+==========================  ==================================  ========================================================
+step                        one rank                            several ranks
+==========================  ==================================  ========================================================
+`share_runs`                1 launch and a sort a structure     the same
+  checked (not yet by the   1 read-back                         the same
+  client)
+`route`                     nothing: not even a copy            a search and a read-back to split, an exchange a column,
+                                                                a launch for each run received but one
+`prepare`, undirected       1 launch, 1 read-back: its counts   the same
+`vote`                      nothing                             1 small allreduce
+`commit`                    1 wait for the stream               the same
+==========================  ==================================  ========================================================
+
+A sort of keys alone is the array library's; with op or weight beside them it also gathers each column once. An
+undirected edge is two arcs that follow each other in the stream, so that of (a, b) and (b, a) the later wins in both
+rows by the rule for repeats alone: nothing is put in order before the sort.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
+from mgraph.batch import check_ids
 from mgraph.device import Array
 from mgraph.errors import Aborted
-from mgraph.runtime.shard import Shard, aligned
+from mgraph.kernels import load
+from mgraph.runtime.merge import merge_in_order
+from mgraph.runtime.shard import Shard
 from mgraph.structures import Counts, Plan, Run, Structure
-from mgraph.structures.run import make_keys, merge_runs, sort_run
+from mgraph.structures.run import sort_run
 
-__all__ = ["Prepared", "commit", "discard", "incident_runs", "prepare", "refused", "route", "share_runs", "vote"]
+__all__ = [
+    "Prepared",
+    "commit",
+    "discard",
+    "forward_counts",
+    "incident_runs",
+    "prepare",
+    "refused",
+    "route",
+    "share_runs",
+    "vote",
+    "waiting",
+]
 
-HALF = np.uint64(32)
+HALF = 32
 
 
 @dataclass
@@ -26,37 +64,39 @@ class Prepared:
     counts: Counts
 
 
-def share_runs(shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None) -> list[Run]:
+def share_runs(shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, *, check: bool = False) -> list[Run]:
     """The runs of all arcs that follow from a share of a batch, which is in users' ids and in stream order.
 
-    One run for each structure, in global internal ids: (src, dst) for `out_edges`, two arcs for an undirected edge,
-    and (dst, src) for `in_edges` of a directed graph. The last of repeats has won. O(n).
+    One run for each structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected
+    graph, and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
+
+    Raises
+    ------
+    UnknownVertex
+        With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
-    device, xp = shard.device, shard.device.xp
-    src, dst = shard.internal(src), shard.internal(dst)
-    op, weight = (None if a is None else device.asarray(aligned(a)) for a in (op, weight))
-    if not shard.directed:  # (a, b) and (b, a) are one edge, of which the later operation wins
-        src, dst = xp.minimum(src, dst), xp.maximum(src, dst)
-    run = sort_run(device, make_keys(device, src, dst), op, weight)
-    if not shard.directed:
-        return [_with_mirror(shard, run)]
-    return [run] if shard.in_edges is None else [run, _mirror(shard, run)]
+    src, dst, op, weight = (shard.here(column) for column in (src, dst, op, weight))
+    keys = _arcs(shard, src, dst, check)
+    if not shard.directed:  # each column twice, as the arcs are
+        op, weight = (a if a is None or isinstance(a, int) else shard.device.xp.repeat(a, 2) for a in (op, weight))
+    runs = [sort_run(shard.device, keys, op, weight)]
+    if shard.directed and shard.in_edges is not None:
+        runs.append(sort_run(shard.device, _arcs(shard, dst, src), op, weight))
+    return runs
 
 
-def _swapped(keys: Array) -> Array:
-    return (keys << HALF) | (keys >> HALF)
-
-
-def _mirror(shard: Shard, run: Run) -> Run:
-    return sort_run(shard.device, _swapped(run.keys), run.op, run.weight)
-
-
-def _with_mirror(shard: Shard, run: Run) -> Run:
-    swapped = _swapped(run.keys)
-    there = run.take(swapped != run.keys)  # a self-loop is one arc
-    back = Run(_swapped(there.keys), there.op, there.weight)
-    columns = ((a, b) for a, b in ((run.keys, back.keys), (run.op, back.op), (run.weight, back.weight)))
-    return sort_run(shard.device, *(None if a is None else shard.device.xp.concatenate([a, b]) for a, b in columns))
+def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
+    """Keys of arcs, in stream order and in internal ids."""
+    device, n, stride = shard.device, len(src), 1 if shard.directed else 2
+    keys = device.empty(n * stride, np.uint64)
+    largest = device.zeros(2, np.uint64) if check else None
+    load(device, "arcs.cuh").Arcs(
+        n, src=src, dst=dst, order=shard.order, n=n, vertices=shard.n_vertices, stride=stride, keys=keys, largest=largest
+    )
+    if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:  # name the first one
+        check_ids(src, shard.n_vertices, "src")
+        check_ids(dst, shard.n_vertices, "dst")
+    return keys
 
 
 def route(shard: Shard, run: Run) -> Run:
@@ -67,12 +107,24 @@ def route(shard: Shard, run: Run) -> Run:
     """
     parts = run.split(shard.partition.starts)
     columns = [_exchanged(shard, [getattr(part, name) for part in parts]) for name in ("keys", "op", "weight")]
-    merged = merge_runs(shard.device, [Run(*column) for column in zip(*columns, strict=True)])
-    return Run(merged.keys - (np.uint64(shard.lo) << HALF), merged.op, merged.weight)
+    return merge_in_order(shard.device, [Run(*column) for column in zip(*columns, strict=True)], shard.lo << HALF)
 
 
 def _exchanged(shard: Shard, parts: list[Array]) -> list[Array]:
-    return parts if parts[0] is None else shard.exchange.alltoallv(parts)
+    if parts[0] is None:
+        return parts
+    with waiting(shard):
+        return shard.exchange.alltoallv(parts)
+
+
+@contextmanager
+def waiting(shard: Shard) -> Iterator[None]:
+    """Count the time of a call to the other ranks as waiting, so that the rest is this rank's own work."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        shard.waited += time.perf_counter() - began
 
 
 def incident_runs(shard: Shard, ids: Any) -> list[Run]:
@@ -95,15 +147,26 @@ def prepare(shard: Shard, runs: list[Run]) -> Prepared:
         for structure, run in zip(shard.structures, runs, strict=True):
             plans.append((structure, structure.prepare(run)))
         shard.device.check_memory(sum(_held(plan.work) for _, plan in plans))
-        return Prepared(plans, _counts(shard, plans[0][1]))
+        counts = plans[0][1].counts if shard.directed else forward_counts(shard, plans[0][1], shard.lo)
+        return Prepared(plans, counts)
     except BaseException:
         _discard(plans)
         raise
 
 
+def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
+    """What a plan does to undirected edges, each counted with its arc of ``src <= dst``; its row 0 is source `lo`."""
+    run, counts = plan.run, shard.device.zeros(5, np.int64)
+    load(shard.device, "arcs.cuh").CountForward(
+        len(run), keys=run.keys, outcome=plan.outcome, n=len(run), lo=lo, counts=counts
+    )
+    return Counts(*shard.device.to_host(counts)[1:].tolist())
+
+
 def vote(shard: Shard, ready: bool) -> bool:
     """Whether every rank is ready: the answer is the same everywhere."""
-    return bool(shard.exchange.allreduce(np.array([ready], np.int8), "min")[0])
+    with waiting(shard):
+        return bool(shard.exchange.allreduce(np.array([ready], np.int8), "min")[0])
 
 
 def commit(shard: Shard, prepared: Prepared) -> None:
@@ -113,6 +176,7 @@ def commit(shard: Shard, prepared: Prepared) -> None:
     shard.device.synchronize()  # a commit that fails on a GPU has to fail here, not in a later call
     shard.num_edges += prepared.counts.inserted - prepared.counts.deleted
     shard.epoch += 1
+    shard.changes += 1
 
 
 def discard(prepared: Prepared | None) -> None:
@@ -129,16 +193,6 @@ def _discard(plans: list[tuple[Structure, Plan]]) -> None:
 def refused(shard: Shard) -> Aborted:
     """What the ranks raise that could have committed, where another could not."""
     return Aborted(f"{shard}: another rank could not prepare the batch; nothing was changed")
-
-
-def _counts(shard: Shard, plan: Plan) -> Counts:
-    """The counts of a plan of `out_edges`; an undirected edge counts with its arc of ``src <= dst``."""
-    if shard.directed:
-        return plan.counts
-    run, xp = plan.run, shard.device.xp
-    counted = (run.keys >> HALF) + np.uint64(shard.lo) <= (run.keys & np.uint64(0xFFFFFFFF))
-    became = xp.bincount(plan.outcome[counted], minlength=5)[1:]
-    return Counts(*(int(number) for number in shard.device.to_host(became)))
 
 
 def _held(value: Any) -> int:

@@ -24,7 +24,9 @@ def with_networkx(graph: Graph, **options: Any) -> np.ndarray:
     oracle = (nx.DiGraph if graph.directed else nx.Graph)()
     oracle.add_nodes_from(range(graph.n))
     oracle.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    ranks = nx.pagerank(oracle, weight=None, **options)
+    if "tol" in options:
+        options["tol"] /= graph.n  # NetworkX multiplies it by the number of vertices
+    ranks = nx.pagerank(oracle, weight=None, max_iter=1000, **options)
     return np.array([ranks[v] for v in range(graph.n)])
 
 
@@ -37,7 +39,7 @@ def iterate(graph: Graph, alpha: float = 0.85, tol: float = 1e-6, max_iter: int 
     for step in range(1, max_iter + 1):
         new = alpha * (flow @ x) + (alpha * x[degree == 0].sum() + 1 - alpha) / graph.n
         change, x = np.abs(new - x).sum(), new
-        if change < graph.n * tol:
+        if change < tol:
             return x, step
     return x, max_iter
 
@@ -49,11 +51,11 @@ def _diagonal(values: np.ndarray) -> Any:
 
 
 def check(graph: Graph, partition: Partition, reverse: bool, **kind: Any) -> dict:
-    tol = max(1e-9, 1e-6 / graph.n)  # float32 ranks may swing by 5e-7
-    ranks, info = run(shards(graph, partition, reverse=reverse, **kind), pagerank, tol=tol)
+    tol = 1e-6  # float32 ranks may swing by 5e-7
+    ranks, info = run(shards(graph, partition, reverse=reverse, **kind), pagerank, tol=tol, max_iter=300)
     assert ranks.dtype == np.float32
     assert info["converged"]
-    assert np.abs(ranks - with_networkx(graph, tol=tol)).sum() < 2e-6
+    assert np.abs(ranks - with_networkx(graph, tol=1e-9)).sum() < 1e-5
     return info
 
 
@@ -76,7 +78,7 @@ def test_random(structure: str, device: str, pieces: str, size: int, even: bool,
 
 def test_the_float64_iteration_is_networkx() -> None:
     for graph in (random_graph(2, 300, 900, skew=True), random_graph(3, 300, 900, directed=False)):
-        for tol in (1e-4, 1e-8):
+        for tol in (1e-2, 1e-6):
             np.testing.assert_allclose(iterate(graph, tol=tol)[0], with_networkx(graph, tol=tol), rtol=1e-9)
 
 
@@ -87,21 +89,23 @@ def test_real_graphs(data_dir: Path, structure: str, device: str, name: str, siz
     graph = real_graph(data_dir, name)
     if graph is None:
         pytest.skip(f"no {name} here")
-    for reverse, tol in ((True, 1e-6), (True, 1e-11), (False, 1e-11)):
-        want, steps = iterate(graph, tol=tol)
+    limit, _ = iterate(graph, tol=1e-10, max_iter=1000)
+    for reverse in (True, False):
+        _, steps = iterate(graph)
         made = shards(graph, cut(graph.n, size, even=reverse), structure, reverse, device)
-        ranks, info = run(made, pagerank, tol=tol)
-        print(name, size, info, np.abs(ranks - want).sum())
-        assert info["iterations"] == steps
-        assert np.abs(ranks - want).sum() < 1e-5
+        ranks, info = run(made, pagerank)
+        print(name, size, info, np.abs(ranks - limit).sum())
+        assert abs(info["iterations"] - steps) <= 1  # float32 may cross the limit a step away
+        assert info["converged"]
+        assert np.abs(ranks - limit).sum() < 1e-5
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("alpha", [0, 0.5, 1.0])
 def test_alpha(alpha: float, reverse: bool) -> None:
     graph = random_graph(4, 200, 800)
-    ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, alpha=alpha, tol=1e-8, max_iter=500)
-    want, steps = iterate(graph, alpha, 1e-8, 500)
+    ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, alpha=alpha, tol=1.6e-6, max_iter=500)
+    want, steps = iterate(graph, alpha, 1.6e-6, 500)
     assert info["iterations"] == steps
     assert np.abs(ranks - want).sum() < 2e-6
 
@@ -112,7 +116,7 @@ def test_not_converged_says_so(reverse: bool) -> None:
     ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, tol=1e-12, max_iter=3)
     assert info["iterations"] == 3
     assert not info["converged"]
-    assert info["error"] > 300 * 1e-12
+    assert info["error"] > 1e-12
     assert np.abs(ranks - iterate(graph, tol=1e-12, max_iter=3)[0]).sum() < 1e-6
     ranks, info = run(shards(graph, cut(graph.n, 2), reverse=reverse), pagerank, max_iter=0)
     assert info["iterations"] == 0
@@ -124,11 +128,11 @@ def test_not_converged_says_so(reverse: bool) -> None:
 def test_the_same_bit_for_bit_whatever_the_threads(size: int, reverse: bool, pieces: str) -> None:
     graph = random_graph(6, 5000, 60000, skew=True)
     made = shards(graph, cut(graph.n, size), reverse=reverse)
-    first, info = run(made, pagerank, tol=1e-9)
+    first, info = run(made, pagerank, tol=2e-6)
     for threads in (1, 7):
         for shard in made:
             shard.device = replace(shard.device, threads=threads)
-        again, other = run(made, pagerank, tol=1e-9)
+        again, other = run(made, pagerank, tol=2e-6)
         np.testing.assert_array_equal(first, again)
         assert info == other
 
@@ -142,23 +146,23 @@ def warm(shard: Any, starts: dict[int, Any], **options: Any) -> Any:
 def test_warm_start(device: str, size: int, reverse: bool) -> None:
     graph = random_graph(7, 2000, 9000)
     partition = cut(graph.n, size)
-    ranks, cold = run(shards(graph, partition, reverse=reverse, device=device), pagerank, tol=1e-9)
+    ranks, cold = run(shards(graph, partition, reverse=reverse, device=device), pagerank, tol=1e-6)
     more = random_graph(8, 2000, 20)
     grown = Graph(graph.n, np.concatenate([graph.src, more.src]), np.concatenate([graph.dst, more.dst]))
     made = shards(grown, partition, reverse=reverse, device=device)
     starts = {s.rank: s.device.asarray(3 * ranks[s.lo : s.hi]) for s in made}  # scaled back to 1
-    again, info = run(made, warm, starts, tol=1e-9)
+    again, info = run(made, warm, starts, tol=1e-6)
     assert info["converged"]
     assert info["iterations"] < cold["iterations"]
-    assert np.abs(again - with_networkx(grown, tol=1e-12)).sum() < 1e-5
+    assert np.abs(again - with_networkx(grown, tol=1e-9)).sum() < 1e-5
 
 
 def test_warm_start_after_vertices_were_added() -> None:
     graph, partition = random_graph(9, 2050, 9000), Partition((0, 1000, 2050))
     made = shards(graph, partition, reverse=True)
     starts = {0: np.full(1000, 1 / 2000, np.float32), 1: np.full(1000, 1 / 2000, np.float32)}
-    ranks, info = run(made, warm, starts, tol=1e-10)
-    assert np.abs(ranks - with_networkx(graph, tol=1e-12)).sum() < 1e-5
+    ranks, info = run(made, warm, starts, tol=1e-6)
+    assert np.abs(ranks - with_networkx(graph, tol=1e-9)).sum() < 1e-5
     _, info = run(made, warm, starts, max_iter=0)
     assert info["iterations"] == 0
 
@@ -176,7 +180,7 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:  # `+`: a kerne
     for reverse, step in ((True, ["PullRanks"]), (False, ["PushRanks", "FinishRanks"])):
         made = shards(graph, cut(graph.n, 1), reverse=reverse)
         counted.clear()
-        _, info = pagerank(made[0], tol=1e-9)
+        _, info = pagerank(made[0], tol=2e-6)
         steps = info["iterations"]
         assert +counted == Counter(
             {"ListHubs": 1, "StartRanks": 1, "read-back": steps + 2} | dict.fromkeys(step, steps)
