@@ -69,7 +69,9 @@ def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every one of `ids` is below `n_vertices`; one read-back for ids on a GPU."""
     if ids.size and int(ids.max()) >= n_vertices:
         at = _first(ids >= n_vertices)
-        raise UnknownVertex(f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+        raise UnknownVertex(
+            f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
+        )
 
 
 def _as_weights(values: Any) -> Any:
@@ -103,7 +105,8 @@ class EdgeBatch:
     Parameters
     ----------
     src, dst : array-like of integers, shape (n,)
-        Ids from 0; NumPy, CuPy, sequences, or anything with an array interface or DLPack. Kept as uint32, where they are.
+        Ids from 0; NumPy, CuPy, sequences, or anything with an array interface or DLPack. Kept as uint32, where they
+        are.
     weight : array-like of numbers, shape (n,), optional
         Kept as float32; ignored for deletions. Inserting an edge that is there updates its weight.
     op : array-like of +1 and -1, shape (n,), optional

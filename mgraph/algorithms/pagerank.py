@@ -182,7 +182,7 @@ def pagerank(shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int
         The damping factor, 0 to 1.
     tol : float
         Stop once the ranks' L1 change over an iteration is below it: they are then within ``alpha / (1 - alpha) * tol``
-        of the limit. (NetworkX's own tol is multiplied by the number of vertices, which on 100,000 of them stops after 4
+        of the limit. (NetworkX multiplies its tol by the number of vertices, which on 100,000 of them stops after 4
         iterations, 0.07 from the limit.) Ranks are float32, and on a few graphs (stars) they go on swinging by up to
         5e-7: a lower tol may never be met.
     max_iter : int

@@ -129,7 +129,7 @@ class Kernel:
     def __call__(self, items: int, **fields: Any) -> None:
         """Run over `items` items: asynchronous on a GPU's current stream, done on return on the CPU.
 
-        No item, no launch. A pointer takes an array of its dtype or None; a struct takes a `Struct`, a `View` or a dict.
+        No item, no launch. A pointer takes an array of its dtype or None; a struct a `Struct`, a `View` or a dict.
         """
         packed = self._packer(fields, self.device)
         if items > 0:

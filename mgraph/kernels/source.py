@@ -100,13 +100,15 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
 
 @cache
 def _inner(body: str) -> tuple[Field, ...]:
-    """The fields of a struct inside a kernel, which holds no other; one object for each text, so that it can be a key."""
+    """The fields of a struct inside a kernel, which holds no other; one object a text, so that it can be a key."""
     return _fields(body, {}, None)
 
 
 @cache
-def read_program(file: str, platform: str, defines: tuple[tuple[str, int], ...], view: tuple[str, str] | None) -> Program:
-    """The text of a kernel file for one platform, with `view` = (its file, its type) in place of templates' ``View``."""
+def read_program(
+    file: str, platform: str, defines: tuple[tuple[str, int], ...], view: tuple[str, str] | None
+) -> Program:
+    """The text of a kernel file for one platform, with `view`, a file and a type, in place of templates' ``View``."""
     seen: set[str] = set()
     text = "".join(f"#define {name} {value}\n" for name, value in defines) + _inline(platform, seen)
     views_text = _inline(view[0], seen) if view else ""

@@ -1,8 +1,8 @@
 """The one contract of all local dynamic structures, and what they share: reads, which go through the View.
 
 A structure holds the rows 0 .. n_rows - 1 of a directed simple graph on one device: unique (row, dst), optional float32
-weight. Rows are local sources; dst are ids below n_vertices, which may be more than n_rows where a structure is one range
-of a larger graph. A structure is used by one thread at a time.
+weight. Rows are local sources; dst are ids below n_vertices, which may be more than n_rows where a structure is one
+range of a larger graph. A structure is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ class Structure(ABC):
         dead_dst[vertices] = True
         dead_row[vertices if rows is None else rows] = True
         lengths = xp.diff(csr.offsets)
-        row = xp.repeat(xp.arange(self.n_rows, dtype=np.uint32), Device.to_host(lengths).tolist() if xp is not np else lengths)
+        row = xp.repeat(
+            xp.arange(self.n_rows, dtype=np.uint32), Device.to_host(lengths).tolist() if xp is not np else lengths
+        )
         dead = dead_dst[csr.dst] | dead_row[row]
         keys = make_keys(self.device, row[dead], csr.dst[dead])
         return Run(keys if self.sorted_rows else xp.sort(keys), self.device.full(len(keys), -1, np.int8))
@@ -222,7 +224,11 @@ class Structure(ABC):
 
     def degrees(self, vertices: Any = None) -> Array:
         """Out-degrees, uint32[n] on the device; of all rows where `vertices` is left out. O(1) each."""
-        rows = self.device.xp.arange(self.n_rows, dtype=np.uint32) if vertices is None else self._rows(vertices, "vertices")
+        rows = (
+            self.device.xp.arange(self.n_rows, dtype=np.uint32)
+            if vertices is None
+            else self._rows(vertices, "vertices")
+        )
         kernels, view = self._reads()
         degrees = self.device.empty(len(rows), np.uint32)
         kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
@@ -246,7 +252,5 @@ class Structure(ABC):
         total = int(offsets[-1])
         dst = self.device.empty(total, np.uint32)
         weight = self.device.empty(total, np.float32) if self.weighted else None
-        kernels.Neighbors(
-            len(rows), graph=view, vertices=rows, n=len(rows), offsets=offsets, dst=dst, weight=weight
-        )
+        kernels.Neighbors(len(rows), graph=view, vertices=rows, n=len(rows), offsets=offsets, dst=dst, weight=weight)
         return Csr(offsets, dst, weight)

@@ -15,7 +15,8 @@ Ranks, not keys, drive the merge, so a slot need not say to which row it belongs
 Invariants
 ----------
 1. ``len(slots) == leaves * LEAF``, ``sum(counts) == num_edges == sum(degrees)``.
-2. Slots past their leaf's count hold 2**32 - 1, which is no id. No leaf is empty, unless it is the only one; no count is above the bound of a leaf.
+2. Slots past their leaf's count hold 2**32 - 1, which is no id. No leaf is empty, unless it is the only one; no count
+   is above the bound of a leaf.
 3. ``start[r]`` is the slot of the first live item of row r or of a later row, ``leaves * LEAF`` where there is none;
    start never falls, and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
@@ -40,7 +41,14 @@ __all__ = ["GpmaPlus"]
 
 Array = Any
 STATUS = 9  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024  # as gpma_window.cuh has them
+TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = (
+    512,
+    64,
+    4096,
+    1024,
+    1024,
+    1024,
+)  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
@@ -108,8 +116,8 @@ class GpmaPlus(Structure):
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
         defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": min(leaf, self._tile)}
         self._defines = tuple(defines.items())
-        self._prepare = load(device, "gpma_prepare.cuh", **defines)
-        self._commit = load(device, "gpma_commit.cuh", **defines)
+        self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
+        self._commit = load(device, "gpma_commit.cuh", None, **defines)
         self.slots, self.weights, self.counts, self.groups = self._new_array(1).values()
         self.counts.fill(0)
         self.groups.fill(0)
@@ -157,6 +165,13 @@ class GpmaPlus(Structure):
     # --- a batch ---
 
     def prepare(self, run: Run) -> Plan:
+        """Locate the keys, count, choose the windows; O(n log m), 4 launches and a scan, one read-back.
+
+        Raises
+        ------
+        CapacityError
+            Memory does not suffice, or 2**31 operations or more at once.
+        """
         n, device = len(run), self.device
         if n >= 1 << 31:
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
@@ -238,6 +253,7 @@ class GpmaPlus(Structure):
         return tasks, n
 
     def commit(self, plan: Plan) -> Counts:
+        """Write every window once: up to 7 launches; asynchronous on a GPU."""
         work: _Work | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
@@ -258,7 +274,10 @@ class GpmaPlus(Structure):
                 self._replace_array(work)
             else:
                 kernels.CopyBack(n, **both, array=merge["array"], chunks=chunks, n=n, copy=work.out)
-        for kernel, (windows, n) in ((kernels.MergeLeaves, work.leaf_windows), (kernels.MergeBlocks, work.block_windows)):
+        for kernel, (windows, n) in (
+            (kernels.MergeLeaves, work.leaf_windows),
+            (kernels.MergeBlocks, work.block_windows),
+        ):
             if n:
                 kernel(n, **merge, windows=windows, n=n, start=self.start)
         kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
@@ -269,7 +288,8 @@ class GpmaPlus(Structure):
         return Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
 
     def _replace_array(self, work: _Work) -> None:
-        assert work.out is not None and work.bounds is not None
+        assert work.out is not None
+        assert work.bounds is not None
         base, extra = divmod(work.num_edges, work.out_leaves)
         self.slots, self.weights, self.counts, self.groups = work.out.values.values()
         self.counts.fill(base)
@@ -281,6 +301,7 @@ class GpmaPlus(Structure):
     # --- the rest of the contract ---
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
+        """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty. O(n_rows)."""
         n_rows, n_vertices = self._grown(n, rows)
         start = self.device.full(n_rows + 1, self.leaves * self.leaf, np.int64)
         degrees = self.device.zeros(n_rows, np.uint32)
@@ -289,6 +310,7 @@ class GpmaPlus(Structure):
         self.n_rows, self.n_vertices = n_rows, n_vertices
 
     def view(self) -> View:
+        """The array, its row starts and degrees; valid until the next commit or add_vertices."""
         fields = {
             "start": self.start,
             "degrees": self._degrees,
@@ -299,10 +321,12 @@ class GpmaPlus(Structure):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of device memory that the structure holds; while it is resized, the new array too."""
         arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 
     def check_invariants(self) -> None:
+        """Assert the invariants that the module numbers. O(n_rows + slots), on the host; for tests."""
         host = self.device.to_host
         slots, counts, start, degrees = map(host, (self.slots, self.counts, self.start, self._degrees))
         leaf, leaves = self.leaf, self.leaves
@@ -312,7 +336,9 @@ class GpmaPlus(Structure):
         assert (host(self.groups) == groups).all(), "5"
         assert leaves == 1 or counts.min() >= 1, "2"
         assert counts.max() <= self.bounds()[1][0], "2"
-        assert start[-1] == leaves * leaf and (np.diff(start) >= 0).all() and start[0] >= 0, "3"
+        assert start[0] >= 0, "3"
+        assert start[-1] == leaves * leaf, "3"
+        assert (np.diff(start) >= 0).all(), "3"
         live = (np.arange(leaf) < counts[:, None]).ravel()
         assert live[start[start < leaves * leaf]].all(), "3"
         before = np.concatenate([[0], np.cumsum(live)])

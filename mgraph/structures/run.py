@@ -49,7 +49,11 @@ class Run:
         """
         xp = np if isinstance(self.keys, np.ndarray) else _cupy()
         bounds = xp.asarray(np.asarray(starts[1:-1], np.uint64) << np.uint64(32))
-        cuts = [0, *Device.to_host(xp.searchsorted(self.keys, bounds)).tolist(), len(self)] if len(starts) > 2 else [0, len(self)]
+        cuts = (
+            [0, *Device.to_host(xp.searchsorted(self.keys, bounds)).tolist(), len(self)]
+            if len(starts) > 2
+            else [0, len(self)]
+        )
         return [self.take(slice(a, b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
@@ -100,10 +104,9 @@ def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight:
         deletes = device.full(len(keys), op, np.int8) if op == -1 else None
         keys.sort()
         return Run(keys, deletes)
-    if isinstance(op, int):
-        op = device.full(len(keys), op, np.int8)
+    ops: Array = device.full(len(keys), op, np.int8) if isinstance(op, int) else op
     ordered, places = sort_with_places(device, keys)
-    return Run(ordered, None if op is None else op[places], None if weight is None else weight[places])
+    return Run(ordered, None if ops is None else ops[places], None if weight is None else weight[places])
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int) -> Run:
