@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.errors import InvalidOption
 
-__all__ = ["Partition"]
+__all__ = ["Partition", "degree_order"]
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,35 @@ class Partition:
     def grown(self, n: int) -> Partition:
         """The same ranges with `n` more vertices at the end of the last one."""
         return Partition((*self.starts[:-1], self.starts[-1] + n))
+
+
+def degree_order(degrees: np.ndarray, size: int) -> np.ndarray:
+    """Internal ids by which every rank's range begins with its hubs: for `DynamicGraph`'s `order`.
+
+    The vertices are dealt to the `size` equal ranges in turn, by descending degree. What PageRank and BFS keep for the
+    hubs then shares cache lines, and the ranges have about equally many edges.
+
+    Parameters
+    ----------
+    degrees : array of numbers, shape (n,)
+        What is known of the degrees, or what is expected.
+    size : int
+        How many workers.
+
+    Returns
+    -------
+    uint32[n]
+        The internal id of each vertex, a permutation. O(n log n).
+
+    Examples
+    --------
+    >>> degree_order([1, 5, 3, 4], 2)
+    array([3, 0, 1, 2], dtype=uint32)
+    """
+    degrees = np.asarray(degrees)
+    starts = np.asarray(Partition.equal(len(degrees), size).starts)
+    owner = np.repeat(np.arange(size), np.diff(starts))
+    place = np.arange(len(degrees)) - starts[owner]
+    order = np.empty(len(degrees), np.uint32)
+    order[np.argsort(-degrees.astype(np.float64), kind="stable")] = np.lexsort((owner, place))
+    return order
