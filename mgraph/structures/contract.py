@@ -72,6 +72,14 @@ class Csr:
     weight: Array = None
 
 
+def _row_of_each(xp: Any, offsets: Array) -> Array:
+    """The row, uint32, of each entry of CSR rows."""
+    if xp is np:
+        return np.repeat(np.arange(len(offsets) - 1, dtype=np.uint32), np.diff(offsets))
+    entries = xp.arange(int(offsets[-1]))  # CuPy's repeat wants its counts on the host
+    return xp.searchsorted(offsets[1:], entries, side="right").astype(np.uint32)
+
+
 class Structure(ABC):
     """A local dynamic graph structure.
 
@@ -182,10 +190,7 @@ class Structure(ABC):
         dead_dst, dead_row = xp.zeros(self.n_vertices, bool), xp.zeros(self.n_rows, bool)
         dead_dst[vertices] = True
         dead_row[vertices if rows is None else rows] = True
-        lengths = xp.diff(csr.offsets)
-        row = xp.repeat(
-            xp.arange(self.n_rows, dtype=np.uint32), Device.to_host(lengths).tolist() if xp is not np else lengths
-        )
+        row = _row_of_each(xp, csr.offsets)
         dead = dead_dst[csr.dst] | dead_row[row]
         keys = make_keys(self.device, row[dead], csr.dst[dead])
         return Run(keys if self.sorted_rows else xp.sort(keys), self.device.full(len(keys), -1, np.int8))

@@ -1,0 +1,64 @@
+"""Every kernel file, for every structure's view, is CUDA too: nvcc compiles what NVRTC would be given. Needs no GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mgraph.kernels import source
+from mgraph.kernels.cuda import _entries
+from mgraph.structures import create, names
+
+NVCC = shutil.which("nvcc")
+pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
+
+ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
+PREFIXES = [f.name.removesuffix("view.cuh") for f in source.HERE.glob("*_view.cuh")]  # "gpma_": that structure's files
+FILES = sorted(f.name for f in source.HERE.glob("*.cuh") if not f.name.startswith("platform") and "_view" not in f.name)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"{name} plain": (name, {}) for name in names()},
+    **{f"{name} weighted": (name, {"weighted": True}) for name in names() if name != "csr"},  # one program for csr
+    "gpma+ narrow": ("gpma+", {"weighted": True, "leaf": 8}),
+}
+
+
+def owner(file: str) -> str | None:
+    return next((prefix for prefix in PREFIXES if file.startswith(prefix)), None)
+
+
+def programs(variant: str) -> list[source.Program]:
+    """What is compiled for a structure: every template over its view, its own kernels, and with csr those of nobody."""
+    name, options = VARIANTS[variant]
+    view = create(name, 4, **options).view()
+    own, defines = view.source.removesuffix("view.cuh"), tuple(sorted((*view.defines, *ALGORITHMS)))
+    found = []
+    for file in FILES:
+        if "template <class View>" in (source.HERE / file).read_text():
+            found.append(source.read_program(file, "platform_cuda.cuh", defines, (view.source, view.type)))
+        elif owner(file) == own or (name == "csr" and owner(file) is None):
+            found.append(source.read_program(file, "platform_cuda.cuh", defines, None))
+    return [program for program in found if program.kernels]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_file_compiles(variant, tmp_path):
+    compiled = programs(variant)
+    assert len(compiled) > 1
+    for program in compiled:
+        path = tmp_path / f"{Path(program.name).stem}.cu"
+        path.write_text(program.text + _entries(program))
+        command = [NVCC, "-std=c++17", "-arch=sm_90", "--cubin", "-o", str(path.with_suffix(".cubin")), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, f"{program.name} for {variant}:\n{done.stderr}"
+
+
+def test_no_kernel_file_is_left_out():
+    compiled = [program for variant in VARIANTS for program in programs(variant)]
+    known = {create(name, 1).view().source.removesuffix("view.cuh") for name in names()} | {None}
+    with_kernels = {f for f in FILES if owner(f) in known and "operator()(Grid" in (source.HERE / f).read_text()}
+    assert {program.name for program in compiled} == with_kernels
+    assert {"csr.cuh", "gpma_commit.cuh", "read.cuh", "sort.cuh"} <= with_kernels

@@ -1,0 +1,174 @@
+"""The host's compiler and its cache: found again by content, safe among processes, clear when something is missing."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mgraph.device import Device
+from mgraph.errors import DeviceError
+from mgraph.kernels import load
+
+PROBE = """
+struct Fill {
+    static constexpr int lanes = 1;
+    i64 n;
+    i64* out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) out[i] = VALUE;
+    }
+};
+"""
+RUN = """
+import sys
+import numpy as np
+from mgraph.device import Device
+from mgraph.kernels import load
+out = np.zeros(1000, np.int64)
+load(Device("cpu", threads=1), sys.argv[1], VALUE=int(sys.argv[2])).Fill(1000, n=1000, out=out)
+assert (out == int(sys.argv[2])).all(), out
+print("filled")
+"""
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """An empty cache, and a compiler that notes in a file each time that it compiles."""
+    log, compiler = tmp_path / "compiled", tmp_path / "c++"
+    real = os.environ.get("CXX", "g++")
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) echo once >> "{log}";; esac\nexec {real} "$@"\n')
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    return lambda: len(log.read_text().split()) if log.exists() else 0
+
+
+def start(path: str, value: int) -> subprocess.Popen:
+    command = [sys.executable, "-c", RUN, path, str(value)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> None:
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert out == "filled\n"
+
+
+def test_cache_is_found_again_by_content(write, counted):
+    path = write(PROBE)
+    finish(start(path, 7))
+    assert counted() == 1
+    finish(start(path, 7))
+    assert counted() == 1
+    finish(start(path, 8))  # another constant
+    assert counted() == 2
+    write(PROBE.replace("= VALUE", "= VALUE + 0"))
+    finish(start(path, 7))  # another source
+    assert counted() == 3
+
+
+def test_eight_processes_compile_once(write, counted, tmp_path):
+    path = write(PROBE)
+    processes = [start(path, 5) for _ in range(8)]
+    for process in processes:
+        finish(process)
+    assert counted() == 1
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+    assert not list((tmp_path / "cache").rglob("*.partial"))
+
+
+def test_a_compiler_that_was_killed_leaves_nothing_that_is_loaded(write, counted, tmp_path):
+    path = write(PROBE)
+    cache = tmp_path / "cache" / "kernels"
+    finish(start(path, 5))
+    (library,) = cache.glob("*.so")
+    library.rename(library.with_suffix(".partial"))  # as if the compiler had died halfway
+    library.with_suffix(".partial").write_bytes(b"half")
+    finish(start(path, 5))
+    assert counted() == 2
+
+
+def test_missing_compiler(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-compiler -O9")
+    monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path))
+    with pytest.raises(DeviceError, match=r"no-such-compiler -O9.*apt install g\+\+.*CXX"):
+        load(Device("cpu"), write(PROBE), VALUE=1)
+
+
+def test_compile_error_shows_what_the_compiler_said(write):
+    with pytest.raises(DeviceError, match="nonsense_value"):
+        load(Device("cpu"), write(PROBE), VALUE="nonsense_value")
+
+
+def test_failed_compilation_is_tried_again(write):
+    path = write(PROBE)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="failed"):
+            load(Device("cpu"), path, VALUE="nonsense_value")
+
+
+def test_unwritable_cache(write, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DeviceError, match="kernel cache .*MGRAPH_CACHE_DIR"):
+        load(Device("cpu"), write(PROBE), VALUE=1)
+
+
+def test_unknown_build(write, monkeypatch):
+    monkeypatch.setenv("MGRAPH_HOST_BUILD", "fast")
+    with pytest.raises(DeviceError, match="'fast'.*plain, lanes, address, thread"):
+        load(Device("cpu"), write(PROBE), VALUE=1)
+
+
+def test_import_compiles_nothing_and_needs_no_cupy(tmp_path):
+    code = """
+        import sys
+        sys.modules["cupy"] = None  # importing it fails
+        import mgraph.kernels, mgraph.structures
+    """
+    env = os.environ | {"CXX": "no-such-compiler", "MGRAPH_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, check=True, timeout=60)
+    assert not (tmp_path / "cache").exists()
+
+
+SHARES = """
+DEVICE void put(i64* out, i64 n) {
+    SHARED(i64, buffer, SIZE);
+    for (i64 i = 0; i < SIZE; ++i) buffer[i] = i;
+    for (i64 i = 0; i < n; ++i) out[i] = buffer[i];
+}
+struct Put {
+    static constexpr int lanes = 1;
+    i64 n;
+    i64* out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(1)) put(out + i, n);
+    }
+};
+"""
+
+
+def exported(library: Path) -> str:
+    return subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_programs_share_no_buffers(write, monkeypatch, tmp_path):
+    """Two programs of one file, with buffers of other sizes: a smaller one must not serve both."""
+    monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path))
+    for size in (100_000, 8):
+        out = np.zeros(size, np.int64)
+        load(Device("cpu", threads=1), write(SHARES), SIZE=size).Put(1, n=size, out=out)
+        np.testing.assert_array_equal(out, np.arange(size))
+    for library in tmp_path.rglob("*.so"):
+        symbols = [line.split()[-1] for line in exported(library).splitlines()]
+        assert "mgraph_Put" in symbols
+        assert not [line for line in exported(library).splitlines() if line.split()[-2] in "uVW" and "buffer" in line]

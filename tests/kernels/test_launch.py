@@ -1,0 +1,110 @@
+"""Typed launch wrappers: what they take, and what they refuse before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgraph.device import Device
+from mgraph.kernels import Struct, View, load
+
+ADD = """
+struct Pair {
+    const i64* left;
+    const i64* right;
+};
+struct Add {  // one lane an item
+    static constexpr int lanes = 1;
+    Pair pair;
+    i64 n;
+    f64 scale;
+    u64 offset;
+    f64* sum;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i64 right = pair.right ? pair.right[i] : 0;
+            sum[i] = scale * (f64)(pair.left[i] + right) + (f64)offset;
+        }
+    }
+};
+"""
+
+
+@pytest.fixture
+def add(write):
+    return load(Device("cpu", threads=2), write(ADD)).Add
+
+
+def fields(**others):
+    left, right = np.arange(5), np.arange(5) * 10
+    return {"pair": {"left": left, "right": right}, "n": 5, "scale": 0.5, "offset": 1, "sum": np.zeros(5)} | others
+
+
+def test_runs(add):
+    given = fields()
+    add(5, **given)
+    np.testing.assert_array_equal(given["sum"], np.arange(5) * 5.5 + 1)
+
+
+@pytest.mark.parametrize("kind", [dict, Struct, lambda **f: View("x.cuh", "Pair", f)], ids=["dict", "Struct", "View"])
+def test_structs_come_as_dict_struct_or_view(add, kind):
+    given = fields(pair=kind(left=np.arange(5), right=None))
+    add(5, **given)
+    np.testing.assert_array_equal(given["sum"], np.arange(5) * 0.5 + 1)
+
+
+def test_numbers_of_numpy_are_numbers(add):
+    given = fields(n=np.int64(5), scale=np.float64(2), offset=np.uint64(3))
+    add(np.int64(5), **given)
+    np.testing.assert_array_equal(given["sum"], np.arange(5) * 22 + 3)
+
+
+@pytest.mark.parametrize("items", [0, -1])
+def test_no_items_no_launch(add, items):
+    given = fields()
+    add(items, **given)
+    assert not given["sum"].any()
+
+
+WRONG = {
+    "dtype": ({"sum": np.zeros(5, np.float32)}, r"Add.sum is float64\*, got an array of float32"),
+    "not contiguous": ({"sum": np.zeros(10)[::2]}, "Add.sum must be contiguous"),
+    "no array": ({"sum": [0.0] * 5}, r"Add.sum is float64\*, got \[0.0"),
+    "an address": ({"sum": 4096}, r"Add.sum is float64\*, got 4096"),
+    "a fraction for an integer": ({"n": 2.5}, "Add.n is int64, got 2.5"),
+    "text for a number": ({"scale": "x"}, "Add.scale is float64, got 'x'"),
+    "negative for unsigned": ({"offset": -1}, "Add.offset is uint64, got -1"),
+    "past 64 bits": ({"n": 1 << 64}, "Add.n is int64"),
+    "unknown field": ({"more": 1}, "Add takes .*'scale'.*got.*'more'"),
+    "a struct's dtype": ({"pair": {"left": np.zeros(5), "right": None}}, r"pair.left is int64\*, got .* float64"),
+    "a struct's field left out": ({"pair": {"left": None}}, r"pair takes \['left', 'right'\], got \['left'\]"),
+    "no struct": ({"pair": None}, "Add.pair is a struct, got None"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_fields_are_type_errors(add, case):
+    others, message = WRONG[case]
+    given = fields(**others)
+    with pytest.raises(TypeError, match=message):
+        add(5, **given)
+    if isinstance(given["sum"], np.ndarray):
+        assert not given["sum"].any()
+
+
+def test_a_field_left_out_is_a_type_error(add):
+    given = fields()
+    del given["scale"]
+    with pytest.raises(TypeError, match="Add takes"):
+        add(5, **given)
+
+
+def test_unknown_kernel(write):
+    with pytest.raises(AttributeError, match=r"no kernel 'Sub' here, only \['Add'\]"):
+        load(Device("cpu"), write(ADD)).Sub  # noqa: B018
+
+
+@pytest.mark.gpu
+def test_host_arrays_do_not_go_to_a_gpu(write):
+    with pytest.raises(TypeError, match="the kernel runs on cuda:0"):
+        load(Device("cuda"), write(ADD)).Add(5, **fields())

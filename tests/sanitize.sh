@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The kernels' and the structures' tests on the CPU under AddressSanitizer and UBSan, under ThreadSanitizer, and with
+# 32-lane tiles. One failure ends it. BUILDS names some of the three; arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-.venv/bin/python}
+builds=${BUILDS:-"lanes address thread"}
+read -ra cxx <<<"${CXX:-g++}"
+
+# Tests of the kernels themselves: the loader's own start compilers and processes, which gain nothing from this.
+tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/structures)
+quick='not real_graph'
+
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1:exitcode=66:report_signal_unsafe=0
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1  # threads of libraries that are not instrumented
+
+runtime() {  # the sanitizer's library, which must be loaded before the interpreter
+  local path
+  path=$("${cxx[@]}" -print-file-name="$1")
+  [[ -f $path ]] || { echo "sanitize: ${cxx[*]} has no $1; install it, or set BUILDS" >&2; exit 1; }
+  echo "$path"
+}
+
+for build in $builds; do
+  case $build in
+    lanes) preload= ;;
+    address) preload=$(runtime libasan.so) ;;
+    thread) preload=$(runtime libtsan.so) ;;
+    *) echo "sanitize: BUILDS are lanes, address and thread, not $build" >&2; exit 2 ;;
+  esac
+  echo "== $build"
+  started=$SECONDS
+  status=0
+  MGRAPH_HOST_BUILD=$build timeout --kill-after=10 400 env ${preload:+LD_PRELOAD=$preload} \
+    "$python" -m pytest -q -x -p no:cacheprovider -r f --capture=sys -k "$quick" -m 'not gpu' "$@" "${tests[@]}" || status=$?
+  if ((status)); then
+    echo "sanitize: the $build build failed with status $status" >&2
+    exit "$status"
+  fi
+  echo "== $build passed in $((SECONDS - started)) s"
+done

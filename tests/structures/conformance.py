@@ -1,0 +1,193 @@
+"""The conformance suite: what every local structure must do. A structure's test subclasses `StructureConformance`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from conformance_bad_input import BadInput
+from conformance_failures import Failures
+from conformance_shapes import Shapes
+from conformance_streams import Streams
+from edge_model import Model, check, check_csr, edges, random_batch, scaled, step
+
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.errors import InvalidOption
+from mgraph.structures import Counts, Structure, create
+
+
+class Maker:
+    """Makes structures for one test: of the class's name and options, on the test's device, weighted or not."""
+
+    def __init__(self, name: str, options: dict[str, Any], device: Device, weighted: bool) -> None:
+        self.name, self.options, self.device, self.weighted = name, options, device, weighted
+
+    def __call__(self, n_vertices: int, n_rows: int | None = None) -> Structure:
+        return create(self.name, n_vertices, device=self.device, weighted=self.weighted, n_rows=n_rows, **self.options)
+
+    def full(self, n_vertices: int, n: int, seed: int = 7) -> tuple[Structure, Model]:
+        """A structure of random edges, and its model."""
+        s, model = self(n_vertices), Model()
+        batch = random_batch(s, np.random.default_rng(seed), n, inserts=1.0)
+        assert s.build(batch) == model.apply(batch)
+        return s, model
+
+
+class StructureConformance(Shapes, Failures, BadInput, Streams):
+    """Subclass with a `name`, and the structure's own `options` where the defaults hide cases."""
+
+    name: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+    def device(self, request: pytest.FixtureRequest) -> Device:
+        return Device.of(request.param)
+
+    @pytest.fixture(params=[False, True], ids=["plain", "weighted"])
+    def weighted(self, request: pytest.FixtureRequest) -> bool:
+        return request.param
+
+    @pytest.fixture(autouse=True)
+    def dirty_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """New memory holds what was there before: nothing may count on zeros."""
+        real = Device.empty
+
+        def empty(device: Device, n: int, dtype: Any) -> Any:
+            array = real(device, n, dtype)
+            array.view(np.uint8).fill(0xA5)
+            return array
+
+        monkeypatch.setattr(Device, "empty", empty)
+
+    @pytest.fixture
+    def make(self, device: Device, weighted: bool) -> Maker:
+        return Maker(self.name, self.options, device, weighted)
+
+    # --- batches ---
+
+    def test_build(self, make):
+        s, model = make.full(200, 3000)
+        check(s, model)
+        with pytest.raises(InvalidOption, match=str(s.num_edges)):
+            s.build(edges(s, [(0, 1)]))
+
+    def test_insert_counts_new_and_known_edges(self, make):
+        s, model = make(10), Model()
+        assert step(s, model, edges(s, [(1, 2), (3, 4), (1, 0)], [1, 2, 3])) == Counts(inserted=3)
+        assert step(s, model, edges(s, [(1, 2), (9, 9)], [5, 6])) == Counts(inserted=1, updated=1)
+
+    def test_delete_counts_known_and_missing_edges(self, make):
+        s, model = make(10), Model()
+        step(s, model, edges(s, [(1, 2), (3, 4), (1, 0)]))
+        assert s.delete(edges(s, [(3, 4), (4, 3), (0, 0)])) == Counts(deleted=1, missing=2)
+        model.apply(edges(s, [(3, 4)], op=[-1]))
+        check(s, model)
+
+    def test_insert_and_delete_go_by_their_name_not_by_ops(self, make):
+        s, model = make(10), Model()
+        batch = edges(s, [(1, 2), (3, 4)], op=[-1, 1])
+        assert s.insert(batch) == Counts(inserted=2)
+        assert s.delete(batch) == Counts(deleted=2)
+        check(s, model)
+
+    def test_mixed_ops(self, make):
+        s, model = make(10), Model()
+        step(s, model, edges(s, [(0, 1), (0, 3), (5, 5)], [1, 2, 3]))
+        mixed = edges(s, [(0, 2), (0, 1), (0, 3), (9, 0)], [4, 5, 6, 7], op=[1, -1, 1, -1])
+        assert step(s, model, mixed) == Counts(inserted=1, updated=1, deleted=1, missing=1)
+
+    def test_last_repeat_wins(self, make):
+        s, model = make(5), Model()
+        batch = edges(s, [(1, 1), (2, 2), (1, 1), (2, 2), (3, 3), (3, 3)], [1, 2, 3, 4, 5, 6], op=[1, -1, -1, 1, 1, 1])
+        assert step(s, model, batch) == Counts(inserted=2, missing=1)
+        if s.weighted:
+            assert Device.to_host(s.neighbors([2, 3]).weight).tolist() == [4, 6]
+
+    def test_one_edge_repeated(self, make):
+        s, n = make(4), scaled(1_000_000)
+        src = np.full(n, 2, np.uint32)
+        op = np.ones(n, np.int8)
+        op[:-1:2] = -1
+        assert s.apply(EdgeBatch(src, src, np.arange(n) if s.weighted else None, op)) == Counts(inserted=1)
+        check_csr(s, np.array([0, 0, 0, 1, 1]), np.array([2]), np.array([n - 1], np.float32))
+
+    def test_empty_batches(self, make):
+        s, model = make.full(20, 100)
+        before = s.nbytes
+        for op in (None, []):
+            assert step(s, model, edges(s, [], op=op)) == Counts()
+        assert s.insert(EdgeBatch([], [])) == s.delete(EdgeBatch([], [])) == Counts()
+        assert s.nbytes == before
+
+    def test_weights_default_to_one_and_are_updated(self, make):
+        s, model = make(6), Model()
+        pairs = [(0, 1), (2, 3), (4, 5)]
+        step(s, model, edges(s, pairs))
+        step(s, model, edges(s, pairs, [np.inf, -0.0, 1 / 3]))
+        step(s, model, edges(s, [*pairs[1:], (0, 0)]))
+        if s.weighted:
+            assert Device.to_host(s.neighbors([0, 2, 4]).weight).tolist() == [1, np.inf, 1, 1]
+
+    # --- reads ---
+
+    def test_has_edges(self, make):
+        s, model = make.full(40, 600)
+        src, dst = np.divmod(np.arange(1600), 40)
+        found = Device.to_host(s.has_edges(src, dst))
+        assert found.dtype == bool
+        assert found.tolist() == [e in model.edges for e in zip(src.tolist(), dst.tolist(), strict=True)]
+        assert s.has_edges([], []).shape == (0,)
+
+    def test_degrees_and_neighbors_in_any_order_with_repeats(self, make):
+        s, model = make.full(40, 300)
+        ids = np.random.default_rng(1).integers(0, 40, 100)
+        rows = [sorted((d, w) for (u, d), w in model.edges.items() if u == v) for v in ids.tolist()]
+        degrees = Device.to_host(s.degrees(ids))
+        assert degrees.dtype == np.uint32
+        assert degrees.tolist() == [len(row) for row in rows]
+        csr = s.neighbors(ids)
+        assert Device.to_host(csr.offsets).tolist() == [0, *np.cumsum(degrees).tolist()]
+        dst = Device.to_host(csr.dst).tolist()
+        weight = [1.0] * len(dst) if csr.weight is None else Device.to_host(csr.weight).tolist()
+        got = iter(zip(dst, weight, strict=True))
+        for row in rows:
+            assert sorted(next(got) for _ in row) == [(d, w if s.weighted else 1.0) for d, w in row]
+        assert s.degrees([]).shape == s.neighbors([]).dst.shape == (0,)
+
+    # --- vertices ---
+
+    def test_add_vertices(self, make):
+        s, model = make.full(30, 200)
+        for n in (0, 1, 70):
+            s.add_vertices(n)
+            check(s, model)
+        assert (s.n_rows, s.n_vertices) == (101, 101)
+        step(s, model, edges(s, [(100, 0), (0, 100), (99, 99)], [2, 3, 4]))
+        s.add_vertices(50, rows=0)
+        assert (s.n_rows, s.n_vertices) == (101, 151)
+        step(s, model, edges(s, [(0, 150), (100, 149)]))
+        s.add_vertices(0, rows=5)
+        step(s, model, edges(s, [(105, 150)]))
+
+    def test_delete_vertices_empties_rows_and_columns(self, make):
+        s, model = make.full(30, 400)
+        step(s, model, edges(s, [(7, 7), (7, 8), (8, 7)]))
+        assert s.delete_vertices([7, 3, 7]) == Counts(deleted=model.delete_vertices([7, 3]))
+        check(s, model)
+        assert s.delete_vertices([]) == s.delete_vertices([3]) == Counts()
+        assert s.n_vertices == 30
+        step(s, model, edges(s, [(7, 3)]))
+
+    def test_incident_edges_of_one_range(self, make):
+        s, model = make(50, n_rows=10), Model()
+        step(s, model, random_batch(s, np.random.default_rng(3), 300, inserts=1.0))
+        with pytest.raises(InvalidOption, match="range"):
+            s.delete_vertices([1])
+        dst, rows = np.array([4, 44], np.uint32), np.array([2], np.uint32)
+        run = s.incident(s.device.asarray(dst), s.device.asarray(rows))
+        gone = [e for e in model.edges if e[0] == 2 or e[1] in (4, 44)]
+        assert Device.to_host(run.keys).tolist() == sorted(u << 32 | d for u, d in gone)
+        assert s.apply_run(run) == model.apply(edges(s, gone, op=[-1] * len(gone))) == Counts(deleted=len(gone))
+        check(s, model)

@@ -1,0 +1,40 @@
+"""create(): names and devices that are not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgraph.device import Device, gpu_count
+from mgraph.errors import DeviceError, InvalidOption
+from mgraph.structures import create, names
+
+
+def test_names_make_structures():
+    assert {"gpma+", "csr"} <= set(names())
+    for name in names():
+        s = create(name, 3)
+        assert (s.name, s.n_rows, s.n_vertices, s.num_edges, s.weighted) == (name, 3, 3, 0, False)
+        assert s.device.kind == "cpu"
+
+
+def test_a_device_may_be_given_whole():
+    device = Device("cpu", threads=1)
+    assert create(names()[0], 3, device=device).device is device
+    with pytest.raises(InvalidOption, match="0 threads"):
+        Device("cpu", threads=0)
+
+
+def test_unknown_structure():
+    with pytest.raises(InvalidOption, match=r"'btree'.*'csr'"):
+        create("btree", 10)
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:x", "cpu:1", ""])
+def test_unknown_device(device):
+    with pytest.raises(InvalidOption, match=f"device {device!r}"):
+        create(names()[0], 10, device=device)
+
+
+def test_gpu_where_there_is_none():
+    with pytest.raises(DeviceError, match=f"{gpu_count()} can be used"):
+        create(names()[0], 10, device=f"cuda:{gpu_count()}")

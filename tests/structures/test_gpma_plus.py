@@ -1,0 +1,108 @@
+"""gpma+ passes the conformance suite, and equals its executable model slot by slot after every batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conformance import StructureConformance
+from conformance_streams import SEED
+from edge_model import BUILD, random_batch, run_of
+from pma_model import EMPTY, PmaModel
+
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.errors import InvalidOption
+from mgraph.structures import create
+
+
+class TestGpmaPlus(StructureConformance):
+    name = "gpma+"
+
+
+class TestGpmaPlusNarrowLeaves(StructureConformance):
+    name = "gpma+"
+    options = {"leaf": 8}
+
+
+def assert_equal(s, model: PmaModel) -> None:
+    leaf, host = s.leaf, Device.to_host
+    counts = host(s.counts)
+    assert counts.tolist() == model.counts
+    assert host(s.start).tolist() == model.start
+    live = (np.arange(leaf) < counts[:, None]).ravel()
+    slots = np.array(model.slots)
+    assert ((slots != EMPTY) == live).all()
+    np.testing.assert_array_equal(host(s.slots)[live], slots[live])
+
+
+def operations(s, batch: EdgeBatch) -> list[tuple[int, int, int]]:
+    run = run_of(s, batch)
+    keys = Device.to_host(run.keys).tolist()
+    op = [1] * len(keys) if run.op is None else Device.to_host(run.op).tolist()
+    last = dict(zip(keys, op, strict=True))  # of repeats the last
+    return [(key >> 32, key & 0xFFFFFFFF, o) for key, o in last.items()]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("leaf", [8, 32])
+@pytest.mark.parametrize("seed", range(SEED, SEED + (8 if BUILD == "plain" else 2)))
+def test_equals_its_model(device, leaf, seed):
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    options = {"leaf": leaf}
+    if seed % 2:  # other constants
+        options |= {"leaf_density": (0.05, 1.0), "root_density": (0.25, 0.7), "fill": 0.5}
+    n_rows, n_vertices = int(rng.choice([1, 2, 7, 40, 400, 3000])), int(rng.choice([3, 300, 100_000]))
+    s = create("gpma+", n_vertices, n_rows=n_rows, device=device, weighted=bool(seed & 2), **options)
+    model = PmaModel(n_rows, leaf, s.leaf_density, s.root_density, s.fill)
+    widths, skew = [], float(rng.choice([1, 3, 8]))
+    for i in range(30):
+        share = float(rng.choice([0.1, 0.5, 0.9, 0.95])) if i < 25 else 0.02
+        batch = random_batch(s, rng, int(rng.choice([0, 1, 3, 20, 120, 1500])), share, skew)
+        if i >= 25:  # most of what is there
+            csr = s.to_csr()
+            row = np.repeat(np.arange(n_rows), np.diff(Device.to_host(csr.offsets)))
+            gone = rng.random(len(row)) < 0.6
+            batch = EdgeBatch(row[gone], Device.to_host(csr.dst)[gone], op=np.full(gone.sum(), -1, np.int8))
+        widths += model.apply(operations(s, batch))
+        assert s.bounds() == (model.bounds().least, model.bounds().most) or len(s.counts) != model.leaves
+        s.apply(batch)
+        assert_equal(s, model)
+        assert s.bounds() == (model.bounds().least, model.bounds().most)
+    assert widths
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"leaf": 12},
+        {"leaf": 4},
+        {"leaf": 256},
+        {"fill": 0.9},
+        {"fill": 0.2},
+        {"leaf_density": (0.4, 0.9)},
+        {"leaf_density": (0.1, 1.1)},
+    ],
+)
+def test_bad_options(options):
+    with pytest.raises(InvalidOption, match=str(next(iter(options.values()))).strip("()").split(",")[0]):
+        create("gpma+", 10, **options)
+
+
+BREAKS = {
+    "1": lambda s: s._degrees.__setitem__(0, 3),
+    "2": lambda s: s.counts.__setitem__(slice(0, 2), [0, s.counts[0] + s.counts[1]]),
+    "3": lambda s: s.start.__setitem__(1, s.start[1] - 1 - s.start[1] % s.leaf),
+    "4": lambda s: s.slots.__setitem__(1, 0),
+}
+
+
+@pytest.mark.parametrize("number", BREAKS)
+def test_check_invariants_finds(number):
+    s = create("gpma+", 50, leaf=8)
+    src, dst = np.divmod(np.arange(0, 2500, 7), 50)
+    s.insert(EdgeBatch(src, dst))
+    s.check_invariants()
+    BREAKS[number](s)
+    with pytest.raises(AssertionError, match=f"^{number}"):
+        s.check_invariants()
