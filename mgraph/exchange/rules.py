@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
     return dtype
 
 
+@cache
 def call_code(call: str, dtype: np.dtype) -> int:
     """A call and its dtype as a number of `CODE_BITS` bits, by which ranks find out whether they do the same."""
     return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)

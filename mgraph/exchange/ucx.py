@@ -1,8 +1,8 @@
 """The exchange over UCX, through UCXX's core API: GPU buffers by NVLink or InfiniBand, host buffers by shared memory.
 
 A shard has a UCX context and a worker of its own and polls the worker in its own thread while it waits, beside no event
-loop. Each step, every rank sends every other one message, its part, of any length, zero included. Nothing is sent ahead:
-the receiver probes for the message, which tells its length and its tag, takes memory and receives. A tag is
+loop. Each step, every rank sends every other one message: its part, of any length, zero included. No length is sent
+ahead: the receiver probes for the message, which tells its length and its tag, takes memory and receives. A tag is
 
     step (32 bits) | call and dtype (16 bits) | source (16 bits)
 
@@ -39,6 +39,7 @@ _SOURCE_BITS = 16
 _STEPS = (1 << 32) - 1
 _ANY_CODE = (1 << 64) - 1 ^ ((1 << CODE_BITS) - 1) << _SOURCE_BITS
 _HOST = Device("cpu")
+_NOTHING = np.zeros(0, np.uint8)
 
 
 class UcxExchange(Exchange):
@@ -68,7 +69,8 @@ class UcxExchange(Exchange):
     unnoticed, and waiting ends by `aborted`. Between calls a thread polls every `IDLE` seconds: a message counts as
     sent once a transport has it, which may be before it has left, and the rank that waits for it must not wait for
     the next call here. Measured between two processes of one 2-core machine over shared memory: alltoallv of 8 B in
-    8 us, of 16 MiB in 0.8 ms.
+    7 us, of 64 KiB in 17 us, of 16 MiB in 0.8 ms; UCXX itself, lengths known ahead, takes 4 us for the first and 11 us
+    for the second.
     """
 
     name: ClassVar[str] = "ucx"
@@ -195,7 +197,8 @@ class UcxExchange(Exchange):
         dtype = parts[self.rank].dtype
         code = call_code(call, dtype)
         self._post_sends(code, self._leaving(parts) if on_gpu else parts)
-        received, small, missing = list(parts), [], list(self._others)
+        received, missing = list(parts), list(self._others)
+        small: list[tuple[int, int]] = []  # rank and bytes of what came into the inbox
         receive = partial(self._receive, code, dtype, on_gpu, received, small)
         wait_until(partial(self._turn, missing, receive), partial(self._look, missing, deadline))
         for r, nbytes in small:
@@ -208,18 +211,28 @@ class UcxExchange(Exchange):
         """What UCX is to send for device arrays; complete when this returns."""
         short = [r for r in self._others if 0 < parts[r].nbytes <= self._staged]
         staged = self._staging.out(parts, short) if self._staging and short else {}
-        # UCX reads and writes device memory by itself, in no stream's order: what computes the parts must be done, the
-        # copies to the host too, and so must what last used the memory that the pool is about to hand out for receiving.
+        # UCX reads and writes device memory by itself, in no stream's order: what computes the parts must be done, and
+        # the copies to the host, and what last used the memory that the pool is about to hand out for receiving.
         self._device.synchronize()
         return [staged.get(r, part) for r, part in enumerate(parts)]
 
     def _post_sends(self, code: int, parts: Sequence[Array]) -> None:
         tag = self._api.tag((self._step & _STEPS) << 32 | code << _SOURCE_BITS | self.rank)
+        part = buffer = None
         for r in self._others:
-            part = parts[r]
-            buffer = self._api.array(part if part.size else self._inbox[r, :0])  # an empty device array has no address
-            self._buffers.append(buffer)  # a request does not keep what it reads from or writes to
-            self._requests.append((r, self._endpoints[r].tag_send(buffer, tag)))
+            if parts[r] is not part:
+                part = parts[r]
+                # an empty device array has no address
+                buffer = self._api.array(part if part.size else _NOTHING)
+                self._buffers.append(buffer)  # a request does not keep what it reads from or writes to
+            self._post(r, self._endpoints[r].tag_send(buffer, tag))
+
+    def _post(self, rank: int, request: Any) -> None:
+        """Check `request` at once where it is complete, as small ones are, and watch it otherwise."""
+        if request.completed:
+            self._check(rank, request)
+        else:
+            self._requests.append((rank, request))
 
     def _turn(self, missing: list[int], receive: Callable[[int, Any], None]) -> bool:
         """Poll once: receive what is there from the ranks in `missing`; whether nothing is under way any more."""
@@ -256,7 +269,7 @@ class UcxExchange(Exchange):
             received[rank] = (self._device if on_gpu else _HOST).empty(nbytes // dtype.itemsize, dtype)
             buffer = self._api.array(received[rank])
             self._buffers.append(buffer)
-        self._requests.append((rank, self._worker.tag_recv(buffer, tag)))
+        self._post(rank, self._worker.tag_recv(buffer, tag))
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 

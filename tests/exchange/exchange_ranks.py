@@ -13,9 +13,10 @@ from typing import Any
 
 from distributed.core import Server
 from distributed.security import Security
+from pretend_nccl import PretendNccl
 
 from mgraph.device import Device
-from mgraph.exchange import Exchange, Hub, Loopback, TcpExchange, UcxExchange
+from mgraph.exchange import Exchange, Hub, Loopback, NcclExchange, TcpExchange, UcxExchange, ucx_installed
 from mgraph.exchange.hub import HANDLER
 
 KEY = ("graph", 0)
@@ -86,11 +87,11 @@ def hub_on(
 def ranks(
     kind: str, size: int, aborted: Sequence[Callable[[], bool]], device: str = "cpu", **options: Any
 ) -> Iterator[list[Exchange]]:
-    """The unconnected exchanges of `size` ranks in this process. Kinds: loopback, tcp, inproc, ucx, ucx-tcp."""
+    """The unconnected exchanges of `size` ranks in this process. Kinds: see `_make`."""
     with ExitStack() as stack:
-        if kind in ("tcp", "inproc"):
+        if needs_hub(kind):
             loop = stack.enter_context(running_loop())
-            listen = "tcp://127.0.0.1:0" if kind == "tcp" else "inproc://"
+            listen = "inproc://" if kind == "inproc" else "tcp://127.0.0.1:0"
             hubs = [stack.enter_context(hub_on(loop, listen)) for _ in range(size)]
         else:
             hubs = [None] * size
@@ -101,15 +102,32 @@ def ranks(
         yield made
 
 
+def needs_hub(kind: str) -> bool:
+    """Whether an exchange of this kind goes over Dask's comms, by itself or by its companion."""
+    return kind in ("tcp", "inproc", "pretend") or (kind == "nccl" and not ucx_installed())
+
+
 def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
+    """An exchange by its kind.
+
+    loopback, tcp, inproc (Dask's comms within the process), ucx, ucx-tcp (UCX without shared memory); nccl and
+    nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
+    """
+    where = Device.of(device)
     if kind == "loopback":
         return Loopback(aborted)
+    if kind == "tcp" or kind == "inproc":
+        assert hub is not None
+        return TcpExchange(rank, size, aborted, where, hub=hub, key=KEY, **options)
+    options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
     if kind.startswith("ucx"):
         config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
-        options = {name: value for name, value in options.items() if name != "part_limit"}  # UCX splits by itself
-        return UcxExchange(rank, size, aborted, Device.of(device), config=config, **options)
-    assert hub is not None
-    return TcpExchange(rank, size, aborted, Device.of(device), hub=hub, key=KEY, **options)
+        return UcxExchange(rank, size, aborted, where, config=config, **options)
+    small = None
+    if not kind.endswith("alone"):
+        small = _make("tcp" if needs_hub(kind) else "ucx", rank, size, aborted, "cpu", hub, options)
+    api: Any = PretendNccl() if kind.startswith("pretend") else None
+    return NcclExchange(rank, size, aborted, where, small=small, api=api, **options)
 
 
 def run_threads(kind: str, size: int, program: Callable[[Exchange], Any], **options: Any) -> list[Any]:
@@ -130,7 +148,7 @@ def _child(kind: str, rank: int, size: int, device: str, program: Any, pipe: Any
         Device.of(device).use()
         with ExitStack() as stack:
             hub = None
-            if kind == "tcp":
+            if needs_hub(kind):
                 hub = stack.enter_context(hub_on(stack.enter_context(running_loop())))
             exchange = _make(kind, rank, size, aborted.is_set, device, hub, options)
             stack.callback(exchange.close)

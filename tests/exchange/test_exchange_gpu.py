@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_programs import table, timings
+from exchange_programs import KILLED, STOPPED, device_peer_dies, nobody_else_comes
 from exchange_ranks import run_processes, run_threads
+from exchange_speed import SIZES, collectives, speed_table, supersteps
 
-from mgraph.exchange import Exchange
-from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 
 DTYPES = ["uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"]
 needs_ucx = pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")
+needs_nccl = pytest.mark.skipif(not nccl_installed(), reason="CuPy or NCCL is not installed")
 KINDS = ["tcp", pytest.param("ucx", marks=needs_ucx)]
+NCCL = [pytest.param("nccl", marks=needs_nccl), pytest.param("nccl-alone", marks=needs_nccl)]
+TWO_GPUS = ["cuda:0", "cuda:1"]
 
 
 def part(source: int, target: int, n: int, dtype: str) -> Any:
@@ -51,6 +54,26 @@ def check_device_arrays(exchange: Exchange, aborted: threading.Event | None = No
             assert exchange.allreduce(np.array([me + 1.5])).tolist() == [sum(r + 1.5 for r in range(size))]
 
 
+def check_many_steps(exchange: Exchange, aborted: threading.Event) -> None:
+    """Random calls, dtypes and lengths, zero and past every limit on the way, against what each rank must have sent."""
+    me, size = exchange.rank, exchange.size
+    same = np.random.default_rng(11)  # the same draws on every rank
+    for step in range(200):
+        call, dtype = same.integers(3), DTYPES[same.integers(len(DTYPES))]
+        lengths = same.integers(0, same.choice([1, 10, 5000, 1_000_000]) + 1, (size, size))
+        if call == 0:
+            values = same.integers(0, 10, (size, 200))
+            assert exchange.allreduce(values[me], "max").tolist() == values.max(0).tolist()
+        elif call == 1:
+            for r, got in enumerate(exchange.allgather(part(me, step, int(lengths[0, me]), dtype))):
+                assert bool((got == part(r, step, int(lengths[0, r]), dtype)).all()), (step, r)
+        else:
+            sent = [part(me, r + step, int(lengths[me, r]), dtype) for r in range(size)]
+            for r, got in enumerate(exchange.alltoallv(sent)):
+                assert got.size == lengths[r, me]
+                assert bool((got == part(r, me + step, int(lengths[r, me]), dtype)).all()), (step, r)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,19 +93,88 @@ def test_device_arrays_of_processes_that_share_a_gpu(kind: str) -> None:
     run_processes(kind, 2, check_device_arrays, devices=["cuda:0", "cuda:0"], limit=100)
 
 
+@pytest.mark.gpu
+@needs_nccl
+def test_two_ranks_on_one_gpu_are_refused_by_nccl() -> None:
+    with pytest.raises(AssertionError, match="NCCL refused.*every rank needs a GPU of its own"):
+        run_processes("nccl", 2, check_device_arrays, devices=["cuda:0", "cuda:0"], limit=100)
+
+
+@pytest.mark.gpu
+@needs_nccl
+def test_one_rank_alone_over_nccl() -> None:
+    run_processes("nccl", 1, check_device_arrays, devices=["cuda:0"], limit=100)
+
+
+@pytest.mark.gpu
+@needs_nccl
+def test_rank_is_lost_before_nccl_begins() -> None:
+    waited, message, total = run_processes("loopback", 1, nobody_else_comes, devices=["cuda:0"], limit=100)[0]
+    assert waited < 8
+    assert "did not finish NCCL's initialisation within 2 s" in message
+    assert total == 499_500
+
+
 @pytest.mark.multigpu(2)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
 def test_device_arrays_between_two_gpus(kind: str) -> None:
-    run_processes(kind, 2, check_device_arrays, devices=["cuda:0", "cuda:1"], limit=100)
+    run_processes(kind, 2, check_device_arrays, devices=TWO_GPUS, limit=100)
 
 
 @pytest.mark.multigpu(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_latency_and_bandwidth_between_two_gpus(kind: str) -> None:
-    sizes = [8, 1 << 20, 256 << 20]
-    times = run_processes(
-        kind, 2, partial(timings, sizes=sizes, device="cuda"), devices=["cuda:0", "cuda:1"], limit=100
-    )
-    print(table(f"{kind}, 2 GPUs", times, 2))
-    if kind == "ucx":  # through host memory it would be slower than this by far
-        assert all((256 << 20) / rank[256 << 20] > 20e9 for rank in times), "UCX does not reach GPU memory directly"
+@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
+def test_many_steps_between_two_gpus(kind: str) -> None:
+    run_processes(kind, 2, check_many_steps, devices=TWO_GPUS, limit=100)
+
+
+@pytest.mark.multigpu(2)
+@needs_nccl
+@pytest.mark.parametrize("how", [KILLED, STOPPED], ids=["killed", "stopped"])
+def test_peer_dies_during_nccl_kernel(how: int) -> None:
+    answers = run_processes("nccl", 2, partial(device_peer_dies, how=how), devices=TWO_GPUS, lost=[1], limit=100)
+    waited, total = answers[0]
+    print(f"free again after {waited:.2f} s, 0.3 s of them until it was told")
+    assert waited < 6
+    assert total == 499_500
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(220)
+@needs_ucx
+@needs_nccl
+def test_latency_and_bandwidth_between_two_gpus() -> None:
+    """Prints the table; the bounds are far below what was measured, and tell direct transfers from staged ones."""
+    columns: dict[str, Any] = {}
+    for kind, raw in (("ucx", "ucx"), ("nccl", "nccl"), ("nccl-alone", "")):
+        program = partial(collectives, sizes=SIZES, raw=raw)
+        answers = run_processes(kind, 2, program, devices=TWO_GPUS, limit=100)
+        columns[kind] = [answer["exchange"] for answer in answers]
+        if raw:
+            columns[f"raw {raw}"] = [answer["raw"] for answer in answers]
+    print(speed_table("2 GPUs", columns, 2))
+    large = SIZES[-1]
+    for kind in ("ucx", "nccl"):
+        ours, raw_time = (max(rank["alltoallv", large] for rank in columns[name]) for name in (kind, f"raw {kind}"))
+        print(f"{kind}: alltoallv of {large} B at {raw_time / ours:.0%} of the bare transport's rate")
+        assert large / ours > 20e9, f"{kind} does not reach GPU memory directly"
+        assert raw_time / ours > 0.5
+
+
+@pytest.mark.multigpu(2)
+@needs_ucx
+@pytest.mark.parametrize("staged", [0, 16 << 10, 128 << 10])
+def test_small_device_arrays_through_host_memory(staged: int) -> None:
+    """Prints at which length the detour through the host stops to pay."""
+    sizes = [8, 4 << 10, 16 << 10, 64 << 10, 128 << 10]
+    answers = run_processes("ucx", 2, partial(collectives, sizes=sizes), devices=TWO_GPUS, limit=100, staged=staged)
+    print(speed_table(f"2 GPUs, staged up to {staged} B", {"ucx": [a["exchange"] for a in answers]}, 2))
+    assert all(a["exchange"]["alltoallv", 8] < 0.01 for a in answers)
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
+def test_superstep_overhead_between_two_gpus(kind: str) -> None:
+    times = run_processes(kind, 2, supersteps, devices=TWO_GPUS, limit=100)
+    for name in times[0]:
+        print(f"{kind:12}{name:30}{max(rank[name] for rank in times) * 1e6:10.1f} us")
+    assert all(rank["empty superstep"] < 0.005 for rank in times)

@@ -1,0 +1,34 @@
+"""Which exchange a graph gets, and which it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mgraph.errors import DeviceError, InvalidOption
+from mgraph.runtime.placement import check_names, choose_exchange
+
+TWO = ["tcp://a:1", "tcp://b:1"]
+
+
+def found(**of_the_second: bool) -> list[dict[str, Any]]:
+    """What two workers report; the second may lack something."""
+    whole = {"gpus": 1, "ucx": True, "nccl": True}
+    return [whole, {**whole, **of_the_second}]
+
+
+def test_auto_takes_ucx_on_gpus_and_tcp_elsewhere() -> None:
+    assert choose_exchange("auto", "cuda", TWO, found()) == "ucx"
+    assert choose_exchange("auto", "cuda", TWO, found(ucx=False)) == "tcp"
+    assert choose_exchange("auto", "cpu", TWO, found()) == "tcp"
+    assert choose_exchange("auto", "cuda", TWO[:1], found()[:1]) == "loopback"
+
+
+def test_nccl_is_for_gpus() -> None:
+    check_names("auto", "nccl", 2)
+    assert choose_exchange("nccl", "cuda", TWO, found(ucx=False)) == "nccl"
+    with pytest.raises(InvalidOption, match="moves GPU memory only, and the device is 'cpu'"):
+        choose_exchange("nccl", "cpu", TWO, found())
+    with pytest.raises(DeviceError, match="nvidia-nccl.*: tcp://b:1$"):
+        choose_exchange("nccl", "cuda", TWO, found(nccl=False))
