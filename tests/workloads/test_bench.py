@@ -1,0 +1,406 @@
+"""The benchmarks at tiny sizes: every command runs, what it writes is sound, and a wrong result is caught."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from bench_runs import SMALL, bench, of
+
+import workloads.bench.bfs
+import workloads.bench.pagerank
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.structures import Run, create
+from mgraph.structures.csr import CsrStructure
+from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.run import sort_batch
+from workloads.__main__ import main
+from workloads.bench.exchange import _check
+from workloads.bench.harness import Mismatch, archive_folder, counts_of, short, summary
+from workloads.bench.inputs import Edges, degree_order, edge_hash, filled
+from workloads.bench.memory import held_bytes
+from workloads.bench.rebuild import Rebuild
+from workloads.generators import Generator
+from workloads.scaling import _compare
+
+
+def drawn(start, stop):
+    """Edges of the tiny graph by number, as the benchmarks draw them."""
+    return Generator(9, 8, seed=3).edges(start, stop)
+
+
+def keys_of(src, dst):
+    return set((src.astype(np.uint64) << np.uint64(32) | dst).tolist())
+
+
+def splitmix_finaliser(key):
+    """The hash of one edge, in Python's integers."""
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    key = (key ^ key >> 27) * 0x94D049BB133111EB % 2**64
+    return key ^ key >> 31
+
+
+# ---- updates -------------------------------------------------------------------------------------------------------
+
+
+def test_updates(tmp_path, capsys):
+    options = ["--structure", "gpma+", "--batches", "50,300", "--repeats", "2", "--builds", "2"]
+    lines = bench(tmp_path, "updates", *options, "--double", "--double-batch", "2000")
+    labels = ["csr", "gpma+", "rebuild (numpy)"]
+    assert [line["structure"] for line in of(lines, "build")] == labels
+    assert [line["structure"] for line in of(lines, "check")] == labels
+    # 2 sizes, both ops, unsorted and sorted, 3 structures
+    assert len(of(lines, "batch")) == 2 * 2 * 2 * 3
+    for line in of(lines, "batch") + of(lines, "build") + of(lines, "double"):
+        assert 0 < line["min_ms"] <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
+        assert line["n"] >= 2
+    edges = keys_of(*drawn(0, 8 << 9))
+    assert {line["edges"] for line in of(lines, "build")} == {len(edges)}
+    at = 8 << 9
+    for size in (50, 300):  # as the benchmark goes: 2 + 2 batches unsorted, as many sorted; inserted, then deleted
+        for ordered in (False, True):
+            whole = [keys_of(*drawn(at + k * size, at + (k + 1) * size)) for k in range(4)]
+            at += 4 * size
+            inserted = updated = 0
+            for batch in whole:
+                inserted, updated = inserted + len(batch - edges), updated + len(batch & edges)
+                edges |= batch
+            for line in of(lines, "batch", op="insert", size=size, sorted=ordered):
+                assert (line["inserted"], line["updated"]) == (inserted, updated)
+            edges -= set().union(*whole)
+    goal, batches = 2 * len(edges), 0
+    while len(edges) < goal:
+        edges |= keys_of(*drawn(at, at + 2000))
+        at, batches = at + 2000, batches + 1
+    assert {line["n"] for line in of(lines, "double")} == {batches}
+    expected = sum(map(splitmix_finaliser, edges)) % 2**64
+    assert {line["hash"] for line in of(lines, "check")} == {f"{expected:016x}"}
+    assert {line["edges"] for line in of(lines, "check")} == {len(edges)}
+    assert "edges checked against csr" in capsys.readouterr().out
+
+
+def test_updates_catch_a_structure_that_loses_an_edge(monkeypatch, capsys):
+    commit = GpmaPlus.commit
+
+    def loses_one(self, plan):
+        counts = commit(self, plan)
+        if len(plan.run) == 70:
+            key = plan.run.keys[-1:]
+            commit(self, self.prepare(Run(key, np.array([-1], np.int8))))
+        return counts
+
+    monkeypatch.setattr(GpmaPlus, "commit", loses_one)
+    assert main(["bench", "updates", *SMALL, "--batches", "70", "--repeats", "1", "--no-rebuild"]) == 2
+    assert "gpma+" in capsys.readouterr().err
+
+
+def test_updates_catch_a_wrong_hash_alone(monkeypatch, capsys):
+    monkeypatch.setattr("workloads.bench.updates.edge_hash", lambda s: 1 if isinstance(s, GpmaPlus) else 2)
+    assert main(["bench", "updates", *SMALL, "--batches", "70", "--repeats", "1", "--no-rebuild"]) == 2
+    assert "hash of the edges is 0000000000000001, with csr 0000000000000002" in capsys.readouterr().err
+
+
+def test_rebuild_is_csr():
+    rng, n, device = np.random.default_rng(5), 40, Device("cpu", threads=1)
+    rebuild, csr = Rebuild(n, device), create("csr", n, device=device)
+    for step in range(20):
+        batch = EdgeBatch(rng.integers(0, n, 100), rng.integers(0, n, 100), op=-1 if step % 3 == 0 else None)
+        assert rebuild.apply(batch) == csr.apply(batch)
+        assert rebuild.num_edges == csr.num_edges
+        found, right = rebuild.neighbors(np.arange(7, n)), csr.neighbors(np.arange(7, n))
+        np.testing.assert_array_equal(found.offsets, right.offsets)
+        np.testing.assert_array_equal(found.dst, right.dst)
+        assert edge_hash(rebuild) == edge_hash(csr)
+
+
+def test_the_hash_sees_one_edge_and_no_order():
+    src, dst = np.array([0, 5, 5, 7], np.uint32), np.array([1, 0, 9, 7], np.uint32)
+    one, two = (create(name, 10) for name in ("csr", "gpma+"))
+    one.build(EdgeBatch(src, dst))
+    two.build(EdgeBatch(src[::-1], dst[::-1]))
+    assert edge_hash(one) == edge_hash(two)
+    assert edge_hash(one) == sum(splitmix_finaliser(key) for key in keys_of(src, dst)) % 2**64
+    two.delete(EdgeBatch([5], [9]))
+    two.insert(EdgeBatch([9], [5]))
+    assert edge_hash(one) != edge_hash(two)
+
+
+# ---- algorithms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [["--symmetric"], ["--directed", "--degree-order"], ["--directed", "--reverse"]])
+def test_bfs(tmp_path, way):
+    import networkx as nx
+
+    lines = bench(tmp_path, "bfs", *way, "--roots", "3", "--parts", "2")
+    searches, totals = of(lines, "search"), of(lines, "bfs")
+    assert [line["structure"] for line in totals] == ["csr", "gpma+"]
+    assert len(searches) == 6
+    assert totals[0]["arcs"] == totals[1]["arcs"]
+    src, dst = drawn(0, 8 << 9)
+    if "--degree-order" in way:
+        ids = degree_order(src, dst, 512, np)
+        src, dst = ids[src], ids[dst]
+    graph = (nx.DiGraph if "--directed" in way else nx.Graph)(zip(src.tolist(), dst.tolist(), strict=True))
+    for line in searches:
+        levels = nx.single_source_shortest_path_length(graph, line["root"])
+        assert line["reached"] == len(levels)
+        assert line["levels"] == max(levels.values()) + 1
+        assert line["edges"] == np.isin(src, list(levels)).sum()  # Graph500: what was drawn, repeats and loops too
+        assert line["gteps"] == pytest.approx(line["edges"] / line["seconds"] / 1e9)
+
+
+def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
+    search = workloads.bench.bfs.bfs
+
+    def wrong(shard, source):
+        distance, info = search(shard, source)
+        if isinstance(shard.out_edges, GpmaPlus):
+            distance[source] = 1
+        return distance, info
+
+    monkeypatch.setattr(workloads.bench.bfs, "bfs", wrong)
+    assert main(["bench", "bfs", *SMALL, "--roots", "1"]) == 2
+    assert "at 1, with csr at 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["--symmetric", "--directed"])
+def test_pagerank(tmp_path, way):
+    lines = bench(tmp_path, "pagerank", way, "--uniform", "--iterations", "4", "--repeats", "2")
+    found = of(lines, "pagerank")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    for line in found:
+        assert line["l1_to_csr"] < 1e-5
+        assert (line["iterations"], line["n"]) == (4, 2)
+        assert line["p50_ms"] > 0
+
+
+def test_pagerank_catches_wrong_ranks(monkeypatch, capsys):
+    rank = workloads.bench.pagerank.pagerank
+
+    def wrong(shard, **options):
+        ranks, info = rank(shard, **options)
+        if isinstance(shard.out_edges, GpmaPlus):
+            ranks[:2] += np.array([1e-4, -1e-4], np.float32)
+        return ranks, info
+
+    monkeypatch.setattr(workloads.bench.pagerank, "pagerank", wrong)
+    assert main(["bench", "pagerank", *SMALL, "--iterations", "2", "--repeats", "1"]) == 2
+    assert "from csr's" in capsys.readouterr().err
+
+
+def test_degree_order_puts_hubs_first():
+    src, dst = np.array([3, 3, 3, 1], np.uint32), np.array([1, 2, 1, 3], np.uint32)
+    ids = degree_order(src, dst, 4, np)
+    assert (ids[3], ids[1], ids[2], ids[0]) == (0, 1, 2, 3)
+    assert sorted(ids.tolist()) == [0, 1, 2, 3]
+
+
+def test_filled_in_parts_and_mirrored():
+    src, dst = (ids.astype(np.uint32) for ids in np.random.default_rng(1).integers(0, 30, (2, 100)))
+    whole = filled(create("csr", 30), np.concatenate([src, dst]), np.concatenate([dst, src]))
+    parts = filled(create("gpma+", 30), src, dst, parts=7, mirrored=True)
+    assert edge_hash(whole) == edge_hash(parts)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory(tmp_path):
+    lines = bench(tmp_path, "memory", "--batch", "500", "--growth", "1.5")
+    totals = of(lines, "growth")
+    assert [line["structure"] for line in totals] == ["csr", "gpma+"]
+    for total in totals:
+        steps = of(lines, "memory", structure=total["structure"])
+        assert len(steps) == total["batches"] + 1 > 2
+        assert steps[-1]["edges"] >= 1.5 * steps[0]["edges"] > steps[-2]["edges"]
+        for step in steps:
+            assert step["bytes_per_edge"] == pytest.approx(step["nbytes"] / step["edges"], abs=1e-4)
+            assert step["peak_bytes"] >= step["nbytes"]
+        assert total["most_peak_ratio"] == max(step["peak_ratio"] for step in steps[1:])
+
+
+def test_held_bytes_of_a_plan():
+    csr = create("csr", 8)
+    csr.insert(EdgeBatch([1, 2, 3], [1, 2, 3]))
+    run = sort_batch(csr.device, EdgeBatch([4, 5], [0, 0]), 8, 8)
+    plan = csr.prepare(run)
+    # outcome, places, shifts; new offsets and destinations, which have room for 5
+    assert held_bytes(plan, csr) == 2 + 2 * 8 + 3 * 8 + 9 * 8 + 5 * 4
+    empty = csr.prepare(sort_batch(csr.device, EdgeBatch([1], [1]), 8, 8))  # an update of an unweighted edge
+    assert held_bytes(empty, csr) == 1 + 8 + 16
+    assert isinstance(csr, CsrStructure)
+
+
+# ---- exchange and scaling, on real workers ---------------------------------------------------------------------------
+
+
+def test_exchange(tmp_path):
+    options = ["--device", "cpu", "--workers", "2", "--exchange", "tcp", "--sizes", "8,100000", "--repeats", "5"]
+    assert main(["bench", "exchange", *options, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("bench-exchange-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = {(line["call"], line["bytes"]): line for line in of(lines, "exchange")}
+    calls = {(call, n) for call in ("alltoallv", "allgather", "raw alltoall") for n in (8, 100_000)}
+    assert found.keys() == calls | {("allreduce", 8), ("superstep", 0)}  # allreduce is for small arrays
+    for (call, n), line in found.items():
+        assert (line["exchange"], line["ranks"]) == ("tcp", 2)
+        assert 0 < line["p50_us"] <= line["p99_us"]
+        assert line["gb_per_s_sent"] == pytest.approx(n / line["p50_us"] / 1e3, rel=0.05)
+        if call == "raw alltoall":
+            assert line["times_raw"] == 1
+        assert (line["times_raw"] is None) == (call == "superstep")
+    assert lines[-1]["kind"] == "end"
+
+
+def test_exchange_of_one_worker(tmp_path):
+    options = ["--device", "cpu", "--workers", "1", "--sizes", "64", "--repeats", "2"]
+    assert main(["bench", "exchange", *options, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("bench-exchange-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["exchange"] for line in of(lines, "exchange")} == {"loopback"}
+
+
+def test_exchange_catches_a_wrong_byte():
+    class Shard:
+        rank = 0
+
+    right = [np.array([1, 2], np.uint8), np.array([3], np.uint8)]
+    _check(Shard(), right, right)
+    for wrong in ([right[0], np.array([4], np.uint8)], [right[0][:1], right[1]]):
+        with pytest.raises(Mismatch, match="arrived wrong"):
+            _check(Shard(), wrong, right)
+
+
+@pytest.mark.timeout(240)
+def test_scaling(tmp_path, capsys):
+    options = ["--gpus", "1,2", "--device", "cpu", "--scale", "8", "--edge-factor", "8", "--batch", "200"]
+    options += ["--batches", "2", "--roots", "2", "--iterations", "3", "--part", "300", "--out", str(tmp_path)]
+    assert main(["scaling", *options]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [(line["scaling"], line["workers"], line["scale"]) for line in of(lines, "scaling")]
+    assert found == [("strong", 1, 8), ("weak", 1, 8), ("strong", 2, 8), ("weak", 2, 9)]
+    src, dst = Generator(8, 8, seed=1).edges()
+    edges = {(min(e), max(e)) for e in zip(src.tolist(), dst.tolist(), strict=True)}
+    for line in of(lines, "scaling", scaling="strong"):
+        assert (line["drawn"], line["built"]) == (2048, len(edges))
+        assert (line["insert"]["n"], line["bfs"]["n"], line["pagerank"]["n"]) == (2, 2, 3)
+        assert line["pagerank"]["iterations"] == 3
+        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born"))
+        assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "times as the client sees them" in capsys.readouterr().out
+
+
+def test_scaling_compares_what_workers_found():
+    one = {"checks": {"edges built": 3, "distances from 0": np.array([0, 1]), "ranks": np.array([0.5, 0.5])}}
+    _compare(one, one, 2)
+    for what, value in (("edges built", 4), ("distances from 0", np.array([0, 2])), ("ranks", np.array([0.6, 0.4]))):
+        with pytest.raises(Mismatch, match=what):
+            _compare(one, {"checks": {**one["checks"], what: value}}, 2)
+
+
+# ---- on GPUs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["updates", "--structure", "gpma+,rebuild", "--batches", "50,3000", "--repeats", "2", "--double"],
+        ["bfs", "--symmetric", "--roots", "2", "--degree-order"],
+        ["bfs", "--directed", "--reverse", "--roots", "2", "--parts", "3"],
+        ["pagerank", "--directed", "--uniform", "--iterations", "3"],
+        ["memory", "--batch", "500"],
+    ],
+)
+def test_on_a_gpu(tmp_path, options):
+    assert main(["bench", options[0], *SMALL, *options[1:], "--device", "cuda", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("bench-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[1]["device"] == "cuda:0"
+    assert lines[-1]["kind"] == "end"
+    if options[0] == "updates":
+        edges = keys_of(*drawn(0, 8 << 9))
+        assert {line["edges"] for line in of(lines, "build")} == {len(edges)}
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(300)
+def test_on_two_gpus(tmp_path):
+    options = ["--device", "cuda", "--workers", "2", "--exchange", "ucx,tcp", "--sizes", "8,1000000", "--repeats", "5"]
+    assert main(["bench", "exchange", *options, "--out", str(tmp_path)]) == 0
+    options = ["--gpus", "1,2", "--device", "gpu", "--scale", "9", "--batch", "500", "--batches", "2", "--roots", "2"]
+    assert main(["scaling", *options, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("bench-exchange-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["exchange"] for line in of(lines, "exchange", call="raw alltoall")} == {"ucx", "tcp"}
+
+
+# ---- mistakes, and small parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["bench", "updates", *SMALL, "--structure", "treap"], "treap"),
+        (["bench", "updates", *SMALL, "--batches", "ten"], "'ten'"),
+        (["bench", "updates", *SMALL, "--batches", "0"], "'0'"),
+        (["bench", "updates", *SMALL, "--repeats", "0"], "--repeats is 0"),
+        (["bench", "updates", *SMALL, "--resident", "-1"], "--resident is -1"),
+        (["bench", "updates", "--device", "cpu", "--scale", "99"], "scale is 99"),
+        (["bench", "updates", "--device", "tpu"], "tpu"),
+        (["bench", "updates", "--device", "cpu", "--threads", "0"], "--threads is 0"),
+        (["bench", "bfs", *SMALL, "--roots", "0"], "--roots is 0"),
+        (["bench", "bfs", *SMALL, "--parts", "0"], "--parts is 0"),
+        (["bench", "pagerank", *SMALL, "--iterations", "0"], "--iterations is 0"),
+        (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth 0.5"),
+        (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
+        (["scaling", "--scaling", "sideways"], "sideways"),
+        (["scaling", "--gpus", "1,three"], "three"),
+        (["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, options, named):
+    assert main(options) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert named in said
+
+
+def test_a_benchmark_with_a_gpu_asked_for_and_none(capsys):
+    from mgraph.device import gpu_count
+
+    index = gpu_count()
+    assert main(["bench", "updates", "--device", f"cuda:{index}"]) == 2
+    assert f"GPU {index} was asked for" in capsys.readouterr().err
+
+
+def test_small_parts():
+    assert counts_of("1,1e6", "x") == [1, 1_000_000]
+    assert [short(n) for n in (7, 10_000, 1_500_000, 268_435_456, 4_000_000_000)] == [
+        "7",
+        "10k",
+        "1.5M",
+        "268.4M",
+        "4G",
+    ]
+    assert summary([0.001, 0.003]) == {
+        "n": 2, "p50_ms": 2, "p99_ms": pytest.approx(2.98), "mean_ms": 2, "min_ms": 1, "max_ms": 3,
+    }  # fmt: skip
+    assert archive_folder({"gpus": ["NVIDIA H200", "NVIDIA H200"], "cpu": "x"}).name == "2x-nvidia-h200"
+    assert archive_folder({"gpus": [], "cpu": "AMD EPYC(tm) 9"}).name == "amd-epyc-tm-9"
+
+
+def test_edges_are_the_generators():
+    import argparse
+
+    options = argparse.Namespace(scale=9, edge_factor=8, uniform=True, seed=4)
+    quarter = (0.25, 0.25, 0.25, 0.25)
+    found = Edges(options, Device("cpu")).between(5, 1005)
+    for one, other in zip(found, Generator(9, 8, 4, quarter).edges(5, 1005), strict=True):
+        np.testing.assert_array_equal(one, other)

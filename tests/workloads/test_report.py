@@ -1,0 +1,82 @@
+"""Archived results as Markdown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from bench_runs import SMALL, bench
+
+from workloads.__main__ import main
+from workloads.report import BEGIN, END
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """One run of bfs under the name of some hardware."""
+    bench(tmp_path / "archive" / "some-gpu", "bfs", "--roots", "1")
+    return tmp_path / "archive"
+
+
+def test_report_between_the_markers(archive, tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert main(["report", "--results", str(archive), "--write", str(readme)]) == 0
+    text = readme.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert text.count("| gpma+ |") == text.count("| csr |") == 1
+    assert "scale 9" in text
+    again = text
+    assert main(["report", "--results", str(archive), "--write", str(readme)]) == 0
+    assert readme.read_text() == again
+    assert main(["report", "--results", str(archive), "--hardware", "some"]) == 0
+    assert "| gpma+ |" in capsys.readouterr().out
+
+
+def test_report_takes_the_newest_whole_run(archive, capsys):
+    (path,) = archive.glob("*/*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for name, day, cut in (("newer", "2999-01-01", None), ("cut", "2999-02-01", -1), ("older", "1999-01-01", None)):
+        lines[0]["time"], lines[-2]["p50_ms"] = f"{day}T00:00:00", {"newer": 7.25, "cut": 8.25, "older": 9.25}[name]
+        path.with_name(f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:cut]))
+    assert main(["report", "--results", str(archive)]) == 0
+    out = capsys.readouterr().out
+    assert "7.25" in out
+    assert "8.25" not in out
+    assert "9.25" not in out
+
+
+def test_report_knows_every_benchmark(tmp_path, capsys):
+    folder = tmp_path / "archive" / "cpu"
+    for name, options in (
+        ("updates", ["--batches", "20", "--repeats", "1", "--builds", "1", "--double"]),
+        ("pagerank", ["--iterations", "1", "--repeats", "1"]),
+        ("memory", ["--batch", "500"]),
+    ):
+        assert main(["bench", name, *SMALL, *options, "--out", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["report", "--results", str(folder.parent)]) == 0
+    out = capsys.readouterr().out
+    for title in ("**Updates**", "**PageRank**", "**Memory**"):
+        assert title in out
+    for row in ("| build, 4.1k edges drawn |", "| insert 20 |", "| delete 20, sorted and unique |", "doubling by 1M"):
+        assert row in out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--results", "ARCHIVE", "--write", "README"], BEGIN),
+        (["--results", "ARCHIVE", "--write", "nowhere.md"], "nowhere.md"),
+        (["--results", "ARCHIVE", "--hardware", "abacus"], "abacus"),
+    ],
+)
+def test_report_mistakes(archive, tmp_path, capsys, options, named):
+    readme = tmp_path / "README.md"
+    readme.write_text("no markers\n")
+    given = [option.replace("ARCHIVE", str(archive)).replace("README", str(readme)) for option in options]
+    assert main(["report", *given]) == 2
+    assert named in capsys.readouterr().err
+    assert readme.read_text() == "no markers\n"

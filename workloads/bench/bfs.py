@@ -1,0 +1,90 @@
+"""``bench bfs``: the search that shards run, from random roots of the giant component.
+
+The rate is Graph500's: drawn edges within what the root reached, repeats and self-loops included, each once, by the
+time of the search. Levels must equal those found with ``csr``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import bfs
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from mgraph.runtime.shard import Shard
+from workloads.bench import shards
+from workloads.bench.harness import Bench, Mismatch, summary
+from workloads.bench.shards import Graph
+
+__all__ = ["HELP", "add_arguments", "measure"]
+
+HELP = "time BFS from random roots of the giant component, through the program that shards run"
+WARM = 2  #: searches that do not count
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    shards.add_arguments(parser)
+    parser.add_argument("--roots", type=int, default=16, metavar="N", help="searches (default: %(default)s)")
+
+
+def measure(bench: Bench) -> None:
+    """Search each structure from the same roots."""
+    if bench.options.roots < 1:
+        raise InvalidOption(f"--roots is {bench.options.roots}; at least 1 is needed")
+    graph = Graph(bench)
+    per_vertex = graph.drawn_per_vertex()
+    roots: list[int] = []
+    levels: dict[int, np.ndarray] = {}
+    for name, shard in graph.shards():
+        roots = roots or _roots(bench, shard, per_vertex)
+        for _ in range(WARM):
+            bfs(shard, roots[0])
+        lines = [_search(bench, name, shard, root, per_vertex, levels) for root in roots]
+        _summarise(bench, name, shard, lines)
+        del shard
+    columns = ["structure", "p50 ms", "p99 ms", "GTEPS, median", "levels", "bottom-up"]
+    found = bench.record.of("bfs")
+    rows = [[f[c] for c in ("structure", "p50_ms", "p99_ms", "gteps_median", "levels", "bottom_up")] for f in found]
+    bench.table(f"BFS, {len(roots)} roots; levels equal to csr's", columns, rows)
+
+
+def _roots(bench: Bench, shard: Shard, per_vertex: Array) -> list[int]:
+    """Random vertices with an edge that the busiest vertex reaches; it lies in the giant component."""
+    distance, _ = bfs(shard, int(per_vertex.argmax()))
+    inside = bench.device.to_host(bench.xp.flatnonzero((distance >= 0) & (per_vertex > 0)))
+    rng = np.random.default_rng(bench.options.seed)
+    return rng.choice(inside, min(bench.options.roots, len(inside)), replace=False).tolist()
+
+
+def _search(
+    bench: Bench, name: str, shard: Shard, root: int, per_vertex: Array, levels: dict[int, np.ndarray]
+) -> dict[str, Any]:
+    """One timed search, checked. The first structure's levels are kept on the host."""
+    seconds, (distance, info) = bench.time(lambda: bfs(shard, root))
+    edges = int(per_vertex[distance >= 0].sum(dtype=np.int64))
+    host = bench.device.to_host(distance)
+    if not (levels.setdefault(root, host) == host).all():
+        at = int((levels[root] != host).argmax())
+        raise Mismatch(f"{name}: BFS from {root} finds {at} at {host[at]}, with csr at {levels[root][at]}")
+    return bench.add(
+        "search", structure=name, root=root, seconds=seconds, edges=edges, gteps=edges / seconds / 1e9, **info
+    )
+
+
+def _summarise(bench: Bench, name: str, shard: Shard, lines: list[dict[str, Any]]) -> None:
+    rates = np.array([line["gteps"] for line in lines])
+    shape = {key: int(np.median([line[key] for line in lines])) for key in ("levels", "reached", "bottom_up")}
+    bench.add(
+        "bfs",
+        structure=name,
+        arcs=shard.num_edges,
+        bytes_per_arc=round(shard.nbytes / max(shard.num_edges, 1), 3),
+        **summary([line["seconds"] for line in lines]),
+        gteps_median=round(float(np.median(rates)), 4),
+        gteps_harmonic_mean=round(float(len(rates) / (1 / rates).sum()), 4),
+        **shape,
+    )

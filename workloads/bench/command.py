@@ -1,0 +1,38 @@
+"""``python -m workloads bench NAME``: one module each, with HELP, add_arguments(parser) and measure(bench)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+from workloads.bench.harness import Bench
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "measure updates, algorithms, memory or the exchange, and check the results"
+BENCHMARKS = ("updates", "bfs", "pagerank", "memory", "exchange")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare a subcommand for each benchmark."""
+    names = parser.add_subparsers(dest="bench", required=True, metavar="BENCHMARK")
+    for name in BENCHMARKS:
+        module = importlib.import_module(f"workloads.bench.{name}")
+        one = names.add_parser(name, help=module.HELP, description=module.HELP)
+        add = one.add_argument
+        module.add_arguments(one)
+        add("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:INDEX (default: %(default)s)")
+        add("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
+        add("--out", type=Path, metavar="DIR", help="write JSON lines here")
+        add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
+        add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one benchmark; 0, or `Mismatch` where a result was wrong."""
+    module = importlib.import_module(f"workloads.bench.{options.bench}")
+    bench = Bench(options.bench, options)
+    module.measure(bench)
+    bench.close()
+    return 0

@@ -1,0 +1,185 @@
+"""``bench exchange``: latency and bandwidth of each collective by size, beside the bare transport's, in one run.
+
+Runs on the workers of a real cluster, in the shards' threads, with the exchange that the library made and connected:
+the benchmark is a program like BFS. Every collective's result is checked before it is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from cluster import start
+from mgraph.algorithms import warm
+from mgraph.algorithms.contract import Result, Shard
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from mgraph.partition import Partition
+from mgraph.runtime import placement, plugin
+from mgraph.runtime.bridge import Bridge
+from mgraph.runtime.coordinator import Coordinator
+from workloads.bench.harness import Bench, Mismatch, counts_of, short
+from workloads.bench.raw import RAW
+
+__all__ = ["HELP", "add_arguments", "collectives", "measure"]
+
+HELP = "latency and bandwidth of each collective by size, beside the bare transport's"
+PROGRAM = "bench_exchange"
+SMALL = 1 << 16  #: bytes below which a call is repeated often
+REDUCED = 1 << 14  #: bytes up to which allreduce is timed: it is for small host arrays
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    add = parser.add_argument
+    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add(
+        "--exchange", default="auto", metavar="A,B", help="exchanges to measure, such as tcp,ucx (default: %(default)s)"
+    )
+    sizes = "8,65536,1048576,16777216,268435456"
+    add("--sizes", default=sizes, metavar="N,N", help="bytes to each peer (default: %(default)s)")
+    add(
+        "--repeats",
+        type=int,
+        default=100,
+        metavar="N",
+        help="calls of under 64 KiB; a tenth of larger ones, at least 5",
+    )
+
+
+def measure(bench: Bench) -> None:
+    """Start a cluster, and run the program on an exchange of each kind in turn."""
+    options, on_gpus = bench.options, bench.device.kind == "cuda"
+    sizes = counts_of(options.sizes, "sizes")
+    if options.repeats < 1:
+        raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
+    bench.free()
+    with start(options.workers, device="gpu" if on_gpus else "cpu") as client:
+        plugin.ensure(client, {PROGRAM: collectives}, warm)
+        addresses = placement.choose_workers(client, None)
+        for name in options.exchange.split(","):
+            placement.check_names(bench.device.kind, name, len(addresses))
+            bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+            coordinator = Coordinator(graph, bridge, addresses, client.connection_args)
+            try:
+                _measure_one(bench, coordinator, name, sizes)
+            finally:
+                coordinator.close()
+
+
+def _measure_one(bench: Bench, coordinator: Coordinator, name: str, sizes: list[int]) -> None:
+    coordinator.open()
+    addresses, size = coordinator.addresses, len(coordinator.addresses)
+    found = coordinator.call("inspect")
+    name = placement.choose_exchange(name, bench.device.kind, addresses, found)
+    starts = Partition.equal(size, size).starts
+    spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
+    coordinator.call("create", {"device": bench.device.kind, "exchange": name, "starts": starts, **spec})
+    hosts = [urlsplit(address).hostname for address in addresses]
+    args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": name if name in RAW else ""}
+    answers = coordinator.call("run", {"name": PROGRAM, "result": "times", "args": args}, connect=True)
+    _report(bench, name, size, answers[0]["info"]["lines"])
+
+
+def _report(bench: Bench, name: str, size: int, lines: list[dict[str, Any]]) -> None:
+    raw = {line["bytes"]: line for line in lines if line["call"] == "raw alltoall"}
+    rows = []
+    for line in lines:
+        p50, p99 = line["p50_s"], line["p99_s"]
+        sent, bare = line["bytes"] * (size - 1) / p50 / 1e9, raw.get(line["bytes"])
+        found = {"call": line["call"], "bytes": line["bytes"], "n": line["n"]}
+        found |= {"p50_us": round(p50 * 1e6, 1), "p99_us": round(p99 * 1e6, 1), "gb_per_s_sent": float(f"{sent:.4g}")}
+        found["times_raw"] = round(p50 / bare["p50_s"], 3) if bare else None
+        bench.add("exchange", exchange=name, ranks=size, **found)
+        times = found["times_raw"]
+        rows.append([line["call"], short(line["bytes"]), found["p50_us"], found["p99_us"], sent, times or ""])
+    columns = ["call", "bytes a peer", "p50 us", "p99 us", "GB/s sent a rank", "times raw"]
+    bench.table(f"{name}, {size} ranks, {bench.device.kind}: {RAW[name].what if name in RAW else ''}", columns, rows)
+
+
+# ---- on the workers ------------------------------------------------------------------------------------------------
+
+
+def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], raw: str) -> Result:
+    """Check and time every collective at each size; a program, run by all ranks in lockstep.
+
+    Returns
+    -------
+    array
+        Nothing.
+    info : dict
+        ``lines``: for each call and size the median and the 99th percentile in seconds, of the slowest rank.
+    """
+    lines: list[dict[str, Any]] = []
+
+    def timed(call: str, nbytes: int, function: Callable[[], Any], settle: Callable[[], None] = _nothing) -> None:
+        count = repeats if nbytes < SMALL else max(5, repeats // 10)
+        lines.append({"call": call, "bytes": nbytes, "n": count, **_times(shard, function, count, settle)})
+
+    bare = RAW[raw](shard.exchange, shard.device, hosts) if raw and shard.size > 1 else None
+    try:
+        for nbytes in sizes:
+            _time_size(shard, nbytes, timed)
+            if bare is not None:
+                timed("raw alltoall", nbytes, bare.prepare(nbytes), bare.settle)
+        timed("superstep", 0, lambda: _superstep(shard))
+    finally:
+        if bare is not None:
+            bare.close()
+    return shard.device.empty(0, np.uint8), {"lines": lines}
+
+
+def _time_size(shard: Shard, nbytes: int, timed: Callable[..., None]) -> None:
+    exchange, parts = shard.exchange, [_part(shard, shard.rank, r, nbytes) for r in range(shard.size)]
+    _check(shard, exchange.alltoallv(parts), [_part(shard, r, shard.rank, nbytes) for r in range(shard.size)])
+    timed("alltoallv", nbytes, lambda: exchange.alltoallv(parts))
+    _check(shard, exchange.allgather(parts[0]), [_part(shard, r, 0, nbytes) for r in range(shard.size)])
+    timed("allgather", nbytes, lambda: exchange.allgather(parts[0]))
+    if nbytes <= REDUCED:
+        values = np.full(-(-nbytes // 8), shard.rank + 1, np.int64)
+        if not (exchange.allreduce(values) == shard.size * (shard.size + 1) // 2).all():
+            raise Mismatch(f"rank {shard.rank}: allreduce of {nbytes} bytes is wrong")
+        timed("allreduce", nbytes, lambda: exchange.allreduce(values))
+
+
+def _part(shard: Shard, source: int, target: int, nbytes: int) -> Array:
+    return shard.device.full(nbytes, (source * 16 + target + 1) % 251, np.uint8)
+
+
+def _check(shard: Shard, got: list[Array], expected: list[Array]) -> None:
+    for source, (part, right) in enumerate(zip(got, expected, strict=True)):
+        if len(part) != len(right) or not bool((part == right).all()):
+            raise Mismatch(f"rank {shard.rank}: {len(right)} bytes from rank {source} arrived wrong")
+
+
+def _superstep(shard: Shard) -> None:
+    """What a BFS level with nothing to say exchanges: six counters and an empty part to every rank."""
+    shard.exchange.allreduce(np.zeros(6, np.int64))
+    shard.exchange.alltoallv([shard.device.empty(0, np.uint32)] * shard.size)
+
+
+def _nothing() -> None:
+    """What the exchanges need after a series of calls: they keep what was sent moving by themselves."""
+
+
+def _times(shard: Shard, function: Callable[[], Any], count: int, settle: Callable[[], None]) -> dict[str, float]:
+    """Median and 99th percentile of `count` calls, of the slowest rank."""
+    seconds = np.zeros(count)
+    function()
+    settle()
+    shard.exchange.barrier()
+    for k in range(count):
+        shard.device.synchronize()
+        began = time.perf_counter()
+        function()
+        shard.device.synchronize()
+        seconds[k] = time.perf_counter() - began
+    settle()
+    p50, p99 = shard.exchange.allreduce(np.percentile(seconds, [50, 99]), "max").tolist()
+    return {"p50_s": p50, "p99_s": p99}

@@ -1,0 +1,189 @@
+"""How everything is measured: wall time between two synchronisations of the device, after a warm-up, into JSON lines.
+
+The lines of a run: "run" (parameters, versions, hardware, commit), "device" (driver, memory, copy bandwidth), then what
+the benchmark measured, and "end", without which the run was cut short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from mgraph.device import Device, gpu_count
+from mgraph.errors import InvalidOption, MgraphError
+from mgraph.runtime.memory import WorkerDevice
+from workloads.record import ROOT, Record, environment
+
+__all__ = [
+    "ARCHIVE",
+    "Bench",
+    "Mismatch",
+    "archive_folder",
+    "counts_of",
+    "open_record",
+    "short",
+    "show_table",
+    "summary",
+]
+
+ARCHIVE = ROOT / "benchmarks" / "results"
+T = TypeVar("T")
+
+
+class Mismatch(MgraphError, AssertionError):
+    """A result differs from the oracle's: what was measured is not worth reporting."""
+
+
+def summary(seconds: Sequence[float]) -> dict[str, Any]:
+    """Median, 99th percentile, mean and extremes of some times, in milliseconds."""
+    ms = np.asarray(seconds, np.float64) * 1e3
+    found = {"p50_ms": np.median(ms), "p99_ms": np.percentile(ms, 99), "mean_ms": ms.mean(), "min_ms": ms.min()}
+    return {"n": len(ms), **{name: round(float(v), 4) for name, v in {**found, "max_ms": ms.max()}.items()}}
+
+
+def counts_of(text: str, option: str) -> list[int]:
+    """The whole numbers of a list such as "10000,1e6"; `InvalidOption` for anything else, and for none above 0."""
+    try:
+        found = [float(word) for word in text.split(",") if word]
+    except ValueError:
+        found = []
+    if not found or any(n < 1 or n != int(n) for n in found):
+        raise InvalidOption(f"--{option} is {text!r}; a list of whole numbers above 0 is needed")
+    return [int(n) for n in found]
+
+
+def short(n: int) -> str:
+    """A count in few characters: 10k, 1M, 268.4M."""
+    for unit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if n >= unit:
+            return f"{round(n / unit, 1):g}{letter}"
+    return str(n)
+
+
+def archive_folder(hardware: dict[str, Any]) -> Path:
+    """Where results of this hardware are kept: named for its GPUs, or for its CPU where it has none."""
+    gpus = hardware["gpus"]
+    name = f"{len(gpus)}x {gpus[0]}" if gpus else hardware["cpu"]
+    return ARCHIVE / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def open_record(name: str, options: argparse.Namespace) -> Record:
+    """The record of a run; `--archive` chooses its folder by the hardware, `--out` by name."""
+    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
+    folder = archive_folder(environment()["hardware"]) if options.archive else options.out
+    return Record(name, folder, chosen)
+
+
+def show_table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table on the terminal; columns of numbers stand to the right."""
+    table = Table(title=title, title_justify="left")
+    for at, column in enumerate(columns):
+        words = any(isinstance(row[at], str) for row in rows)
+        table.add_column(column, justify="left" if words else "right", no_wrap=words)
+    for row in rows:
+        table.add_row(*(f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    console.print(table)
+
+
+class Bench:
+    """One run: what was asked for, the device, a clock, and the record.
+
+    Parameters
+    ----------
+    name : str
+    options : argparse.Namespace
+        With device, threads, out, archive and commit beside the benchmark's own.
+
+    Attributes
+    ----------
+    device : WorkerDevice
+        A device as shards have it.
+    record : Record
+    """
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.options, self.console = options, Console()
+        self.device = _device(options.device, options.threads)
+        self.device.use()
+        self.xp = self.device.xp
+        self.record = open_record(f"bench-{name}", options)
+        self.record.add("device", **self._describe())
+
+    def _describe(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"device": str(self.device), "threads": self.device.threads}
+        found["load"] = os.getloadavg()[0]  # what else ran on the machine
+        if self.device.kind == "cuda":
+            runtime = self.xp.cuda.runtime
+            found |= {"driver": runtime.driverGetVersion(), "cuda": runtime.runtimeGetVersion()}
+            found["memory_bytes"] = runtime.memGetInfo()[1]
+        n = 1 << (30 if self.device.kind == "cuda" else 26)
+        seconds = self.copy_seconds(n)
+        return {**found, "copy_gb_per_s": round(2 * n / seconds / 1e9, 1)}  # read and written
+
+    # ---- time --------------------------------------------------------------------------------------------------------
+
+    def synchronize(self) -> None:
+        """Wait for everything that the device was given, on any stream."""
+        if self.device.kind == "cuda":
+            self.xp.cuda.runtime.deviceSynchronize()
+
+    def time(self, call: Callable[[], T]) -> tuple[float, T]:
+        """Seconds that `call` takes until the device is done, and what it returned."""
+        self.synchronize()
+        began = time.perf_counter()
+        value = call()
+        self.synchronize()
+        return time.perf_counter() - began, value
+
+    def times(self, call: Callable[[], Any], repeats: int, warm: int = 1) -> list[float]:
+        """The seconds of `repeats` calls after `warm` that do not count."""
+        return [self.time(call)[0] for _ in range(warm + repeats)][warm:]
+
+    def copy_seconds(self, nbytes: int) -> float:
+        """The median time of copying so many bytes on the device, from memory to memory; takes twice as many."""
+        source, target = self.device.zeros(nbytes // 8 + 1, np.uint64), self.device.zeros(nbytes // 8 + 1, np.uint64)
+        return float(np.median(self.times(lambda: self.xp.copyto(target, source), 5)))
+
+    def free(self) -> None:
+        """Give back the memory that a pool keeps, so that the next structure starts as this one did."""
+        if self.device.kind == "cuda":
+            self.synchronize()
+            self.xp.get_default_memory_pool().free_all_blocks()
+
+    # ---- what comes of it --------------------------------------------------------------------------------------------
+
+    def add(self, kind: str, **values: Any) -> dict[str, Any]:
+        """Keep one line of the record."""
+        return self.record.add(kind, **values)
+
+    def say(self, text: str) -> None:
+        """A line on the terminal, at once."""
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A table on the terminal."""
+        show_table(self.console, title, columns, rows)
+
+    def close(self) -> None:
+        """End the record and say where it is."""
+        self.add("end")
+        if self.record.path is not None:
+            self.say(f"wrote {self.record.path}")
+
+
+def _device(name: str, threads: int | None) -> WorkerDevice:
+    if threads is not None and threads < 1:
+        raise InvalidOption(f"--threads is {threads}; at least 1 is needed")
+    if name == "auto":
+        name = "cuda" if gpu_count() else "cpu"
+    found = Device.of("cuda" if name == "gpu" else name)
+    return WorkerDevice(found.kind, found.index, threads or found.threads)

@@ -1,0 +1,146 @@
+"""What is measured on: the same edges for every structure, made on the device; and a hash to compare them by."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.device import Array, Device
+from mgraph.errors import InvalidOption
+from mgraph.runtime.rmat import Rmat
+from mgraph.structures import Structure
+from mgraph.structures import names as structure_names
+from workloads.generators import GRAPH500, UNIFORM, Generator
+
+__all__ = [
+    "Edges",
+    "add_graph_arguments",
+    "chosen_structures",
+    "degree_order",
+    "distinct",
+    "edge_hash",
+    "filled",
+    "mix",
+]
+
+ROWS = 1 << 20  #: rows hashed at once
+
+
+def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma+,csr") -> None:
+    """Declare which graph and which structures."""
+    add = parser.add_argument
+    add("--structure", default=structures, metavar="A,B", help="the structures to compare (default: %(default)s)")
+    add("--scale", type=int, default=18, metavar="S", help="2**S vertices (default: %(default)s)")
+    add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
+    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
+    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
+
+
+def chosen_structures(options: argparse.Namespace, others: tuple[str, ...] = ()) -> list[str]:
+    """The names in `--structure`, "csr" first, which is the oracle and comes along unasked."""
+    known = (*structure_names(), *others)
+    asked = list(dict.fromkeys(name for name in options.structure.split(",") if name))
+    for name in asked:
+        if name not in known:
+            raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, known))}")
+    return ["csr", *(name for name in asked if name != "csr")]
+
+
+class Edges:
+    """An endless numbered sequence of random edges with shuffled ids, repeats among them.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        With scale, edge_factor, uniform and seed.
+    device : Device
+        Where they are made.
+    """
+
+    def __init__(self, options: argparse.Namespace, device: Device) -> None:
+        quadrants = UNIFORM if options.uniform else GRAPH500
+        self.generator = Generator(options.scale, options.edge_factor, options.seed, quadrants)
+        self.device = device
+
+    @property
+    def n_vertices(self) -> int:
+        """How many vertices."""
+        return self.generator.n_vertices
+
+    @property
+    def n_edges(self) -> int:
+        """edge_factor * 2**scale."""
+        return self.generator.n_edges
+
+    def between(self, start: int, stop: int) -> tuple[Array, Array]:
+        """The edges numbered start .. stop - 1, uint32 each; one launch."""
+        source = self.source(start, stop - start)
+        return source(0, 1, 0, self.device)
+
+    def source(self, first: int, size: int) -> Rmat:
+        """A source of the edges from `first` on, `size` for each rank and step of an ingest."""
+        made = self.generator
+        return Rmat(made.scale, size, made.seed, made.quadrants, first=first)
+
+    def batches(self, start: int, size: int, count: int) -> Iterator[tuple[Array, Array]]:
+        """`count` batches of `size` edges each, from number `start` on."""
+        for k in range(count):
+            yield self.between(start + k * size, start + (k + 1) * size)
+
+
+def filled(structure: Structure, src: Array, dst: Array, parts: int = 1, mirrored: bool = False) -> Structure:
+    """`structure`, built from the first of `parts` equal parts of the edges, the others inserted as batches.
+
+    Where `mirrored`, each edge goes both ways.
+    """
+    concatenate = structure.device.xp.concatenate
+    ends = [len(src) * k // parts for k in range(parts + 1)]
+    for first, end in pairwise(ends):
+        there, back = src[first:end], dst[first:end]
+        if mirrored:
+            there, back = concatenate([there, back]), concatenate([back, there])
+        (structure.apply if first else structure.build)(EdgeBatch(there, back))
+    return structure
+
+
+def degree_order(src: Array, dst: Array, n_vertices: int, xp: Any) -> Array:
+    """New ids by descending degree, in and out together, repeats counted: uint32[n_vertices]."""
+    degree = xp.bincount(src, minlength=n_vertices) + xp.bincount(dst, minlength=n_vertices)
+    order = xp.argsort(-degree)
+    ids = xp.empty(n_vertices, np.uint32)
+    ids[order] = xp.arange(n_vertices, dtype=np.uint32)
+    return ids
+
+
+def distinct(keys: Array, xp: Any) -> Array:
+    """Sorted keys without repeats. ``numpy.unique`` is no choice: NumPy 2.4 hashes, which took 30 s for 10M keys."""
+    keep = xp.ones(len(keys), bool)
+    keep[1:] = keys[1:] != keys[:-1]
+    return keys[keep]
+
+
+def mix(keys: Array) -> Array:
+    """SplitMix64's finaliser: uint64 to uint64, one to one, every bit depending on every bit."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def edge_hash(structure: Structure) -> int:
+    """A 64-bit hash of the set of edges, whatever their order: the sum of the hashes of ``src << 32 | dst``.
+
+    O(n + m). Scratch: some 40 bytes an edge of `ROWS` rows.
+    """
+    xp, total = structure.device.xp, 0
+    for first in range(0, structure.n_rows, ROWS):
+        rows = xp.arange(first, min(first + ROWS, structure.n_rows), dtype=np.uint32)
+        csr = structure.neighbors(rows)
+        place = xp.arange(len(csr.dst), dtype=np.int64)
+        row = (xp.searchsorted(csr.offsets, place, side="right") + (first - 1)).astype(np.uint64)
+        total += int(mix((row << np.uint64(32)) | csr.dst).sum(dtype=np.uint64))
+    return total % 2**64

@@ -1,0 +1,155 @@
+"""``bench memory``: bytes an edge after the build and while growing, and the peak while a batch is taken.
+
+The peak of a batch is the structure, its plan and every temporary of prepare and commit, over the structure before it.
+On a GPU it is read off the memory pool's allocations; on the CPU it is the larger of the structure with the arrays of
+its plan and the structure afterwards, which leaves temporaries out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.errors import InvalidOption
+from mgraph.kernels import Struct
+from mgraph.structures import Plan, Structure, create
+from mgraph.structures.run import sort_batch
+from workloads.bench.harness import Bench
+from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures
+
+__all__ = ["HELP", "add_arguments", "held_bytes", "measure"]
+
+HELP = "bytes an edge after the build and over growth, and the peak while growing"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    add = parser.add_argument
+    add_graph_arguments(parser)
+    add("--resident", type=int, metavar="N", help="edges drawn for the build (default: all)")
+    add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
+    add("--growth", type=float, default=2.0, metavar="X", help="grow to X times the edges built (default: %(default)s)")
+
+
+def measure(bench: Bench) -> None:
+    """Build and grow each structure by the same batches, and follow its memory."""
+    options = bench.options
+    if options.batch < 1 or options.growth < 1:
+        raise InvalidOption(f"--batch is {options.batch}, --growth {options.growth}; at least 1 is needed")
+    edges, rows = Edges(options, bench.device), []
+    for name in chosen_structures(options):
+        structure = create(name, edges.n_vertices, device=bench.device)
+        lines = _grow(bench, name, structure, edges)
+        del structure
+        bench.free()
+        rows.append(_summarise(bench, name, lines))
+    columns = ["structure", "bytes/edge built", "least", "mean", "most", "peak / before: build", "mean", "most"]
+    bench.table(f"memory over growth by {options.growth:g}", columns, rows)
+
+
+def _grow(bench: Bench, name: str, structure: Structure, edges: Edges) -> list[dict[str, Any]]:
+    options = bench.options
+    resident = options.resident or edges.n_edges
+    lines = [_step(bench, name, structure, edges, 0, resident)]
+    goal, at = options.growth * structure.num_edges, resident
+    limit = resident + 100 * int(options.growth * resident)  # a small graph may be full before
+    while structure.num_edges < goal and at < limit:
+        lines.append(_step(bench, name, structure, edges, at, at + options.batch))
+        at += options.batch
+    return lines
+
+
+def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: int, stop: int) -> dict[str, Any]:
+    batch = EdgeBatch(*edges.between(start, stop))
+    run = sort_batch(bench.device, batch, structure.n_rows, structure.n_vertices)
+    del batch
+    before = structure.nbytes
+    with _high_water(bench) as high:
+        plan = structure.prepare(run)
+        planned = held_bytes(plan, structure)
+        structure.commit(plan)
+        bench.synchronize()
+        del plan
+    peak = before + high[0] if high else max(before + planned, structure.nbytes)
+    return bench.add(
+        "memory",
+        structure=name,
+        drawn=stop - start,
+        edges=structure.num_edges,
+        nbytes=structure.nbytes,
+        bytes_per_edge=round(structure.nbytes / max(structure.num_edges, 1), 4),
+        peak_bytes=peak,
+        peak_ratio=round(peak / max(before, 1), 4),
+    )
+
+
+@contextmanager
+def _high_water(bench: Bench) -> Iterator[list[int]]:
+    """Most bytes that were taken from the GPU's pool inside, over those at the beginning; empty on the CPU."""
+    if bench.device.kind == "cpu":
+        yield []
+        return
+    pool = bench.xp.get_default_memory_pool()
+    begin, high = pool.used_bytes(), [0]
+
+    class Watch(bench.xp.cuda.MemoryHook):  # type: ignore[name-defined]
+        name = "high water"
+
+        def malloc_postprocess(self, **_: Any) -> None:
+            high[0] = max(high[0], pool.used_bytes() - begin)
+
+    with Watch():
+        yield high
+
+
+def held_bytes(plan: Plan, structure: Structure) -> int:
+    """Bytes of the arrays that a plan holds beside its run and the structure's own."""
+    own, found = dict(_memory(vars(structure))), dict(_memory([plan.outcome, plan.work]))
+    run = dict(_memory(plan.run))
+    return sum(n for at, n in found.items() if at not in own and at not in run)
+
+
+def _memory(value: Any) -> Iterator[tuple[int, int]]:
+    """Address and length of every allocation that holds an array in `value`; views of one count as it."""
+    if hasattr(value, "nbytes") and hasattr(value, "dtype"):
+        while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
+            value = value.base
+        if isinstance(value, np.ndarray):
+            yield value.__array_interface__["data"][0], value.nbytes
+        else:
+            memory = value.data.mem
+            yield memory.ptr, memory.size
+    elif isinstance(value, Struct):
+        yield from _memory(value.values)
+    elif isinstance(value, dict):
+        yield from _memory(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _memory(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _memory([getattr(value, field.name) for field in fields(value)])
+
+
+def _summarise(bench: Bench, name: str, lines: list[dict[str, Any]]) -> list[Any]:
+    per_edge, peaks = ([line[key] for line in lines] for key in ("bytes_per_edge", "peak_ratio"))
+    build = round(
+        lines[0]["peak_bytes"] / max(lines[0]["nbytes"], 1), 4
+    )  # over the structure built: before it is empty
+    growing = peaks[1:] or [0.0]
+    found = {
+        "built": per_edge[0],
+        "least": min(per_edge),
+        "mean": round(float(np.mean(per_edge)), 4),
+        "most": max(per_edge),
+        "build_peak_ratio": build,
+        "mean_peak_ratio": round(float(np.mean(growing)), 4),
+        "most_peak_ratio": max(growing),
+    }
+    bench.add("growth", structure=name, batches=len(lines) - 1, edges=lines[-1]["edges"], **found)
+    return [name, *found.values()]

@@ -1,0 +1,86 @@
+"""Shards to run algorithms on: one process that owns every vertex, and the programs that a worker's shard would run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from mgraph.algorithms import warm
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from mgraph.exchange import Loopback
+from mgraph.partition import Partition
+from mgraph.runtime.shard import Shard, ShardSpec
+from workloads.bench.harness import Bench
+from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled
+
+__all__ = ["Graph", "add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the graph, and how it is kept."""
+    add_graph_arguments(parser)
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--symmetric", dest="directed", action="store_false", help="each edge both ways (the default)")
+    way.add_argument("--directed", dest="directed", action="store_true", help="each edge one way, without in-edges")
+    parser.set_defaults(directed=False)
+    add = parser.add_argument
+    add("--reverse", action="store_true", help="keep the in-edges of a directed graph too")
+    add("--degree-order", action="store_true", help="ids by descending degree instead of shuffled ones")
+    add("--parts", type=int, default=1, metavar="N", help="build from 1/N of the edges and insert the rest in batches")
+
+
+class Graph:
+    """The edges of a run, and a shard of them for each structure in turn.
+
+    Attributes
+    ----------
+    src, dst : uint32[n_edges]
+        As drawn: each edge once, repeats among them.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, options, xp = bench, bench.options, bench.xp
+        if options.parts < 1:
+            raise InvalidOption(f"--parts is {options.parts}; at least 1 is needed")
+        edges = Edges(options, bench.device)
+        self.n_vertices = edges.n_vertices
+        self.src, self.dst = edges.between(0, edges.n_edges)
+        if options.degree_order:
+            ids = degree_order(self.src, self.dst, self.n_vertices, xp)
+            self.src, self.dst = ids[self.src], ids[self.dst]
+        kind = "directed" if options.directed else "symmetric"
+        bench.say(f"{edges.n_edges:,} edges drawn on {edges.n_vertices:,} vertices, {kind}, {bench.device}")
+
+    def shards(self) -> Iterator[tuple[str, Shard]]:
+        """Each structure's name and the graph in it; the one before must be gone by then. "csr" first."""
+        for name in chosen_structures(self.bench.options):
+            yield name, self._shard(name)
+            self.bench.free()
+
+    def _shard(self, name: str) -> Shard:
+        options = self.bench.options
+        partition = Partition.equal(self.n_vertices, 1)
+        spec = ShardSpec("bench", 0, partition, name, directed=options.directed, reverse=options.reverse)
+        shard = Shard(spec, Loopback(), self.bench.device)
+        filled(shard.out_edges, self.src, self.dst, options.parts, mirrored=not options.directed)
+        if options.directed and shard.in_edges is not None:
+            filled(shard.in_edges, self.dst, self.src, options.parts)
+        shard.num_edges = shard.out_edges.num_edges
+        warm(shard)
+        self.bench.free()
+        self.bench.say(f"{name}: {shard.num_edges:,} arcs, {shard.nbytes / max(shard.num_edges, 1):.2f} bytes each")
+        return shard
+
+    def drawn_per_vertex(self) -> Array:
+        """How many of the drawn edges begin at each vertex: uint32[n_vertices].
+
+        Their sum over what a search reached is the edge count of Graph500's rate, which counts repeats.
+        """
+        return self.bench.xp.bincount(self.src, minlength=self.n_vertices).astype(np.uint32)
+
+    def busiest(self) -> int:
+        """The vertex where most drawn edges begin: it lies in the giant component."""
+        return int(self.drawn_per_vertex().argmax())
