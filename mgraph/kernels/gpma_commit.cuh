@@ -261,6 +261,7 @@ struct MoveDegrees {  // one lane a key: the first and the last of a row's keys 
     u32* degrees;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
+            if (k + 16 < batch.n) prefetch(degrees + (batch.keys[k + 16] >> 32));
             i64 row = (i64)(batch.keys[k] >> 32);
             if (k == 0 || (i64)(batch.keys[k - 1] >> 32) != row) atomic_add(degrees + row, (u32)-batch.net(k));
             if (k + 1 == batch.n || (i64)(batch.keys[k + 1] >> 32) != row) atomic_add(degrees + row, (u32)batch.net(k + 1));

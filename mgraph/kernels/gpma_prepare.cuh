@@ -130,6 +130,7 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         Tile<32> tile;
         for (i64 t : grid.items(tile, (batch.n + tile.size() - 1) / tile.size())) {
             i64 k = t * tile.size() + tile.rank();
+            if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
             if (k == 0) status[all_moves] = (i64)batch.moves[batch.n];
             bool chosen = k < batch.n && is_window(k);
             Window w = {};

@@ -37,9 +37,16 @@ struct GpmaView {
     }
     static constexpr int ahead = 4;  // loads that a lane has under way
 
-    DEVICE void prefetch_row(i64 v) const {  // of a row in one leaf, all that seek reads
-        const u32* leaf = slots + leaf_of(start[v]) * LEAF;
-        for (int s = 0; s < LEAF; s += 16) prefetch(leaf + s);
+    DEVICE void prefetch_row(i64 v) const {  // what seek reads of a row in one leaf, its first steps in a longer one
+        i64 low = leaf_of(start[v]), last = leaf_of(greater(start[v + 1] - 1, start[v]));
+        if (low == last) {
+            for (int s = 0; s < LEAF; s += 16) prefetch(slots + low * LEAF + s);
+            return;
+        }
+        i64 middle = (low + last + 1) >> 1;
+        prefetch(slots + middle * LEAF);
+        prefetch(slots + ((low + middle) >> 1) * LEAF);
+        prefetch(slots + ((middle + last + 1) >> 1) * LEAF);
     }
     // The slot of the first live item of row v that is not below dst, or of what follows the row; hit: it is dst itself.
     DEVICE i64 seek(i64 v, u32 dst, bool& hit) const {

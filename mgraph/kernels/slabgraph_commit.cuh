@@ -3,63 +3,7 @@
 // chains a slab. No key waits: those for whom a slab was still to come are put in by the kernel after.
 #pragma once
 #include "outcome.cuh"
-#include "slabgraph_table.cuh"
-
-struct Supply {  // of slabs, during one commit: the free ones from their list's end, then those from the tail on
-    u32* free;
-    const i64* state;  // how many are free, and the tail, before the commit
-    i64* status;
-    i64 run_slabs;     // at the tail, for tables of several buckets
-    DEVICE u32 single(i64 i) const {
-        i64 n = state[0];
-        return i < n ? free[n - 1 - i] : (u32)(state[1] + run_slabs + i - n);
-    }
-    DEVICE u32 take() const { return single(atomic_add(status + singles, (i64)1)); }
-    DEVICE u32 table(u32 buckets, u32 place) const { return buckets == 1 ? single(place) : (u32)(state[1] + place); }
-    DEVICE void give(u32 slab) const { free[state[0] + atomic_add(status + freed, (i64)1)] = slab; }
-};
-
-struct Late {  // an edge that waits for a slab of its chain; `grew`: it chained one
-    u32 slab, id;
-    f32 weight;
-    u32 grew;
-};
-
-struct Slabs {
-    u64* table;
-    u32* degrees;
-    u32* words;
-    f32* weights;
-    u32* late;
-    DEVICE u32* next(u32 slab) const { return words + (i64)slab * SLAB; }
-    DEVICE u32* room(u32 slab) const { return words + (i64)slab * SLAB + 1; }
-    DEVICE Table of_row(i64 row) const { return table_of(table[row]); }
-    DEVICE void put(i64 slot, f32 weight) const {
-        if (WEIGHTED) weights[slot] = weight;
-    }
-    DEVICE void chain(u32 slab, u32 fresh) const {  // behind the first slab; lock-free against others that chain here
-        for (u32 after = load(next(slab));;) {
-            store(next(fresh), after);
-            u32 seen = atomic_cas(next(slab), after, fresh);
-            if (seen == after) return;
-            after = seen;
-        }
-    }
-    DEVICE void defer(const Supply& supply, u32 slab, u32 id, f32 weight, i32 room_left) const {
-        bool grew = room_left <= 0 && -room_left % slots_of_slab == 0;
-        if (grew) chain(slab, supply.take());
-        ((Late*)late)[atomic_add(supply.status + n_late, (i64)1)] = {slab, id, weight, grew};
-    }
-    // An empty slot for `id`, from word `first` of `slab` on to the chain's end; -1 where others took them all.
-    DEVICE i64 claim(u32 slab, u32 id, int first) const {
-        for (; slab != no_slab; slab = load(next(slab)), first = header) {
-            u32* own = next(slab);
-            for (int at = first; at < SLAB; ++at)
-                if (load(own + at) == no_edge && atomic_cas(own + at, no_edge, id) == no_edge) return (i64)slab * SLAB + at;
-        }
-        return -1;
-    }
-};
+#include "slabgraph_supply.cuh"
 
 struct Change {  // one lane a key: deletions, new weights, and the degrees less the deletions
     static constexpr int lanes = 1;
@@ -190,22 +134,6 @@ struct InsertLate {  // one lane an edge: every slab is chained by now, so there
             if (slot < 0) slot = slabs.claim(late.slab, late.id, header);
             slabs.put(slot, late.weight);
             if (late.grew) atomic_add(slabs.room(late.slab), (u32)slots_of_slab);
-        }
-    }
-};
-
-struct Settle {  // one lane a slab that leaves the list's end for a gap in it; the supply's state after the commit
-    static constexpr int lanes = 1;
-    Supply supply;
-    i64* state_out;
-    DEVICE void operator()(Grid grid) const {
-        i64 n = supply.state[0], taken = supply.status[singles], back = supply.status[freed];
-        i64 gap = lesser(taken, n), kept = n - gap;
-        for (i64 i : grid.items(greater((i64)1, lesser(gap, back)))) {
-            if (i < lesser(gap, back)) supply.free[kept + i] = supply.free[n + back - 1 - i];
-            if (i > 0) continue;
-            state_out[0] = kept + back;
-            state_out[1] = supply.state[1] + supply.run_slabs + taken - gap;
         }
     }
 };

@@ -79,6 +79,16 @@ struct MoveSlabs {  // one tile a piece: its chains are copied, slabs after the 
     }
 };
 
+struct Retarget {  // one lane a task: where its old table is now
+    static constexpr int lanes = 1;
+    const u64* table;
+    u32* tasks;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) task_at(tasks, i).first = table_of(table[task_at(tasks, i).row]).first;
+    }
+};
+
 struct CountChains {  // one tile a row: how many buckets are chains of 1, 2 ... slabs; the last counts all longer ones too
     static constexpr int lanes = 32;
     SlabView graph;
