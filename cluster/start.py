@@ -103,7 +103,7 @@ def start(
     gpus : sequence of int, optional
         Which of the GPUs that CuPy sees, from 0; all of them where left out.
     threads : int, optional
-        Dask threads a worker; the kernels of a CPU worker use as many. Left out: an equal share of the cores on the CPU,
+        Dask threads a worker; the kernels of a CPU worker use as many. Left out: an equal share of the cores, or
         1 on GPUs. A graph's calls run in a thread of their own beside them.
     protocol : "tcp" | "ucxx"
         Of Dask's own messages. Graphs do not depend on it: their data take UCX endpoints of mgraph's own.
@@ -163,6 +163,8 @@ def _preloads() -> list[str]:
 
 
 def _cluster(choice: Choice, **options: Any) -> Any:
+    if options["dashboard_address"] is None:  # Dask serves its health page all the same: not on a port that others want
+        options["scheduler_kwargs"] = {"dashboard_address": "127.0.0.1:0"}
     options |= {"n_workers": choice.workers, "threads_per_worker": choice.threads, "protocol": choice.protocol}
     if choice.device == "cpu":
         return LocalCluster(processes=True, memory_limit=choice.memory_limit, **options)

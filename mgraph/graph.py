@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from distributed import Client
 
 from mgraph.algorithms import PROGRAMS, warm
 from mgraph.algorithms.contract import check_vertex
-from mgraph.batch import EdgeBatch, as_ids, check_ids
-from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.runtime import display, placement, plugin, reads
 from mgraph.runtime.bridge import Bridge
+from mgraph.runtime.changes import Changes
 from mgraph.runtime.checks import check_count
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
+from mgraph.runtime.protocol import Moved
+from mgraph.runtime.report import UpdateReport
 from mgraph.runtime.result import VertexValues
 from mgraph.structures import Csr, names
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
-COUNTS = ("inserted", "updated", "deleted", "missing")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class UpdateReport:
-    """What a batch did, exactly, and how long the call took.
-
-    inserted + updated are the batch's inserts and deleted + missing its deletions, after repeats within it were
-    dropped; an undirected edge counts once.
-    """
-
-    inserted: int
-    updated: int
-    deleted: int
-    missing: int
-    epoch: int
-    seconds: float
-
-
-class DynamicGraph:
+class DynamicGraph(Changes):
     """A simple graph, unique edges with optional float32 weights, that changes by batches and is analysed as it stands.
 
     Parameters
@@ -126,6 +110,7 @@ class DynamicGraph:
         self._door = Door.make(n_vertices, len(addresses), order, balance)
         self.structure, self.weighted, self.directed = structure, bool(weighted), bool(directed)
         self.reverse = bool(reverse) or not self.directed
+        self._client, self._moving = client, threading.RLock()
         plugin.ensure(client, PROGRAMS, warm)
         bridge = Bridge(client.loop.asyncio_loop)
         self._coordinator = Coordinator(uuid.uuid4().hex[:12], bridge, addresses, client.connection_args)
@@ -162,11 +147,6 @@ class DynamicGraph:
         return self._coordinator.graph
 
     @property
-    def num_vertices(self) -> int:
-        """How many vertices there are, deleted ones included: their ids stay."""
-        return self._door.n_vertices
-
-    @property
     def num_edges(self) -> int:
         """How many edges there are; an undirected edge counts once. O(1), asks no worker."""
         return sum(state["edges"] for state in self._coordinator.states)
@@ -181,111 +161,30 @@ class DynamicGraph:
         """Bytes of device memory that all workers hold for this graph, as of its last call."""
         return sum(state["nbytes"] for state in self._coordinator.states)
 
-    @property
-    def workers(self) -> tuple[str, ...]:
-        """The addresses of the workers that hold it, in rank order."""
-        return self._coordinator.addresses
-
-    # ---- changes -----------------------------------------------------------------------------------------------------
-
-    def update(self, batch: EdgeBatch) -> UpdateReport:
-        """Apply a batch of insertions and deletions: all of it, on all workers, or none.
-
-        Of repeats in the batch, the last wins. Inserting an edge that is there updates its weight; deleting one that is
-        not there counts as missing. O(n log n) in all for n operations, divided over the workers.
-
-        Raises
-        ------
-        UnknownVertex
-            An id past `num_vertices`.
-        InvalidBatch
-            Weights for an unweighted graph.
-        CapacityError
-            A worker has no room for it. Nothing was changed.
-        WorkerLost, GraphLost, GraphClosed
-            The graph cannot be used.
-        """
-        if not isinstance(batch, EdgeBatch):
-            raise TypeError(
-                f"update takes an EdgeBatch, got {type(batch).__name__}; see insert() and delete() for arrays"
-            )
-        self._coordinator.check()
-        check_ids(batch.src, self.num_vertices, "src")
-        check_ids(batch.dst, self.num_vertices, "dst")
-        if batch.weight is not None and not self.weighted:
-            raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-        began = time.perf_counter()
-        return self._report(
-            self._coordinator.call("update", shares=self._shares(batch), connect=True, commits=True), began
-        )
-
-    def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
-        """Insert edges; see `update`, and `EdgeBatch` for what the arrays may be."""
-        return self.update(EdgeBatch(src, dst, weight))
-
-    def delete(self, src: Any, dst: Any) -> UpdateReport:
-        """Delete edges; see `update`."""
-        batch = EdgeBatch(src, dst)
-        return self.update(EdgeBatch(batch.src, batch.dst, op=np.full(len(batch), -1, np.int8)))
-
-    def add_vertices(self, n: int) -> range:
-        """Add `n` vertices without edges; their ids. The last worker owns them. Not a batch: the epoch stays.
-
-        Raises
-        ------
-        CapacityError
-            More vertices than 32-bit ids allow, or than the last worker has room for.
-        """
-        n = check_count(n, "n")
-        self._coordinator.check()
-        first = self.num_vertices
-        total = check_count(first + n, "n_vertices")
-        try:
-            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
-        except KeyboardInterrupt:  # some ranks may have them: finish, which changes nothing on those
-            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
-            self._door = self._door.grown(n)
-            raise
-        self._door = self._door.grown(n)
-        return range(first, total)
-
-    def delete_vertices(self, ids: Any) -> UpdateReport:
-        """Delete every edge to and from `ids`, as one batch; the ids stay, with degree 0. O(n + m), a scan."""
-        ids = self._ids(ids, "ids")
-        began = time.perf_counter()
-        return self._report(self._coordinator.call("delete_vertices", {"ids": ids}, connect=True, commits=True), began)
-
-    def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
-        """Contiguous shares, one a worker, so that rank order is stream order."""
-        n, size = len(batch), len(self.workers)
-        parts = [batch[n * rank // size : n * (rank + 1) // size] for rank in range(size)]
-        fields = ("src", "dst", "weight", "op")
-        values = [{name: getattr(part, name) for name in fields} for part in parts]
-        return [{k: None if v is None else Device.to_host(v) for k, v in share.items()} for share in values]
-
-    def _report(self, answers: list[dict[str, Any]], began: float) -> UpdateReport:
-        counts = {name: sum(answer[name] for answer in answers) for name in COUNTS}
-        return UpdateReport(**counts, epoch=answers[0]["epoch"], seconds=time.perf_counter() - began)
-
     # ---- reads -------------------------------------------------------------------------------------------------------
 
-    def _ids(self, values: Any, name: str) -> np.ndarray:
-        self._coordinator.check()
-        ids = as_ids(values, name)
-        check_ids(ids, self.num_vertices, name)
-        return Device.to_host(ids)
+    def _read(self, read: Callable[[Door], T]) -> T:
+        """A read by the ranges of now: one that another thread's move of them overtook is made again."""
+        while True:
+            door = self._door
+            try:
+                return read(door)
+            except Moved:
+                with self._moving:  # until the move is known here
+                    if self._door is door:
+                        raise
 
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
         """Whether each edge is there: bool[n]. Ids as in `EdgeBatch`; `UnknownVertex` past `num_vertices`."""
         src, dst = self._ids(src, "src"), self._ids(dst, "dst")
         if src.shape != dst.shape:
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}; an edge is one of each")
-        return reads.has_edges(self._coordinator, self._door, src, dst)
+        return self._read(lambda door: reads.has_edges(self._coordinator, door, src, dst))
 
     def degrees(self, ids: Any = None) -> np.ndarray:
         """Out-degrees, uint32[n], of `ids` or of all vertices; a self-loop counts once."""
         ids = np.arange(self.num_vertices, dtype=np.uint32) if ids is None else self._ids(ids, "ids")
-        return reads.degrees(self._coordinator, self._door, ids)
+        return self._read(lambda door: reads.degrees(self._coordinator, door, ids))
 
     def neighbors(self, ids: Any) -> Csr:
         """The rows of `ids`, in their order.
@@ -293,12 +192,13 @@ class DynamicGraph:
         Row i of the answer is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure holds it;
         offsets is int64[n + 1], dst uint32[m], and weight float32[m], or None in an unweighted graph.
         """
-        return reads.neighbors(self._coordinator, self._door, self._ids(ids, "ids"))
+        ids = self._ids(ids, "ids")
+        return self._read(lambda door: reads.neighbors(self._coordinator, door, ids))
 
     def to_csr(self) -> Csr:
         """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
         self._coordinator.check()
-        return reads.all_rows(self._coordinator, self._door)
+        return self._read(lambda door: reads.all_rows(self._coordinator, door))
 
     def to_scipy(self) -> Any:
         """`to_csr` as a ``scipy.sparse.csr_array``, with weights or ones; needs SciPy."""

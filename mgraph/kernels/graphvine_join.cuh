@@ -50,14 +50,25 @@ struct ListRows {  // one tile a chunk of keys; counts are summed up by now
     }
 };
 
-struct Run {  // one row's keys
+struct Run {  // one row's keys, n of them from `first` on
     const u64* keys;
-    i64 a, b;
-    u64 row;
+    i64 first, n;
+    u64 row, filter;
+    template <class T> DEVICE Run(const T& tile, const u64* all, i64 a, i64 b) : keys(all), first(a), n(b - a) {
+        row = keys[a] >> 32 << 32, filter = ~(u64)0;
+        if (tile.size() > 1 || n > 16) return;
+        filter = 0;  // one lane spares itself most searches: a bit for each key
+        for (i64 i = 0; i < n; ++i) filter |= (u64)1 << (keys[a + i] & 63);
+    }
     DEVICE void meet(u32 id, i64 at, u32* position) const {
-        u64 key = row | id;
-        i64 k = upper_bound(keys, a, b, key) - 1;
-        if (k >= a && keys[k] == key) position[k] = (u32)at;
+        if (!(filter >> (id & 63) & 1) || id == nobody) return;
+        const u64 key = row | id, *base = keys + first;
+        for (i64 left = n; left > 1;) {  // base: the last key not above, without a branch
+            i64 half = left >> 1;
+            base += base[half] <= key ? half : 0;
+            left -= half;
+        }
+        if (*base == key) position[base - keys] = (u32)at;
     }
 };
 
@@ -67,6 +78,7 @@ struct Join {  // one tile a touched row; the pieces of a long one are left to J
     const u64* keys;
     const u32* first;
     const i64* touched;
+    u64* held;
     u32* position;
     u64* pieces;
     i64* n_pieces;
@@ -77,14 +89,15 @@ struct Join {  // one tile a touched row; the pieces of a long one are left to J
             fetch_ahead(t, rows);
             i64 a = first[t], row = (i64)(keys[a] >> 32);
             u64 sentinel = graph.sentinels[row];
-            i64 all = graph.extents ? (i64)graph.extents[row] : (i64)(sentinel >> 32);
+            i64 all = LAZY ? (i64)graph.extents[row] : high(sentinel);
+            if (tile.rank() == 0) held[t] = sentinel;
             if (all > hub_extent) {
                 if (tile.rank() == 0) emit(t, (all + piece_slots - 1) / piece_slots);
                 continue;
             }
-            Run run{keys, a, (i64)first[t + 1], (u64)row << 32};
+            Run run(tile, keys, a, (i64)first[t + 1]);
             graph.stretch(tile, (u32)sentinel, all, 0, all, [&](u32 id, i64, i64 at) {
-                if (id != nobody) run.meet(id, at, position);
+                run.meet(id, at, position);
                 return false;
             });
         }
@@ -112,9 +125,9 @@ struct JoinHubs {  // one tile a piece of a long row
         for (i64 i : grid.items(tile, *n_pieces)) {
             i64 t = high(pieces[i]), from = low(pieces[i]) * piece_slots, a = first[t], row = (i64)(keys[a] >> 32);
             i64 all = graph.extent(row);
-            Run run{keys, a, (i64)first[t + 1], (u64)row << 32};
+            Run run(tile, keys, a, (i64)first[t + 1]);
             graph.stretch(tile, (u32)graph.sentinels[row], all, from, lesser(from + piece_slots, all), [&](u32 id, i64, i64 at) {
-                if (id != nobody) run.meet(id, at, position);
+                run.meet(id, at, position);
                 return false;
             });
         }

@@ -35,26 +35,21 @@ struct Outcomes {  // one lane a key: what becomes of it, and what it moves (to 
     }
 };
 
-// A row that loses more edges than it gets gives up its last positions, its tail. Survivors there move into holes left of it.
-// One lane a key: flags[k + 1] = key k leaves a hole left of the tail << 32 | place k - a of the tail holds a survivor.
-struct FlagTails {
+// A row that loses more edges than it gets gives up its last positions, its tail; survivors there move into holes left of it.
+// One lane a key: flags[k + 1] = key k leaves a hole left of the tail << 32 | the edge at place k - a of the tail is deleted.
+// They come as zeros; two lanes may write one pair, each its own half.
+struct MarkTails {
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
-    u64* flags;
+    u32* halves;  // of the flags, the low ones first
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
+            if (batch.outcome[k] != deleted) continue;
             Change change(graph, batch, batch.owner[k]);
-            bool hole = batch.outcome[k] == deleted && batch.position[k] < change.after;
-            bool survives = k - change.a < change.tail() && !dies(change, change.after + k - change.a);
-            flags[k + 1] = (u64)hole << 32 | (u64)survives;
-            if (k == 0) flags[0] = 0;
+            i64 beyond = (i64)batch.position[k] - change.after;
+            halves[beyond < 0 ? 2 * (k + 1) + 1 : 2 * (change.a + beyond + 1)] = 1;
         }
-    }
-    DEVICE bool dies(const Change& change, i64 position) const {
-        u64 key = (u64)change.row << 32 | graph.slots[graph.place((u32)graph.sentinels[change.row], change.before, position)];
-        i64 k = upper_bound(batch.keys, change.a, change.b, key) - 1;
-        return k >= change.a && batch.keys[k] == key && batch.outcome[k] == deleted;
     }
 };
 
@@ -70,8 +65,8 @@ struct CountNeeds {  // one tile a chunk of touched rows; counts[counter * chunk
             i64 sums[counters] = {};
             for (i64 t = c * chunk + tile.rank(); t < lesser((c + 1) * chunk, rows); t += tile.size()) {
                 Change change(graph, batch, t);
-                Need need(graph, (u32)graph.sentinels[change.row], change.before, change.after);
-                for (int i = 0; i < counters; ++i) sums[i] += need.count(i, change.before, change.after);
+                Need need(graph, change);
+                for (int i = 0; i < counters; ++i) sums[i] += need.count(i, change);
             }
             for (int i = 0; i < counters; ++i) {
                 i64 sum = tile.sum(sums[i]);
@@ -90,7 +85,7 @@ struct Totals {  // one lane a word of status
         i64 chunks = chunks_of(batch.n);
         for (i64 i : grid.items(counters))
             status[first_counter + i] = counts[(i + 1) * chunks - 1] - (i ? counts[i * chunks - 1] : 0);
-        for (i64 i : grid.items(1)) status[all_moves + i] = (i64)batch.moves[batch.n], status[rows_touched + i] = *batch.touched;
+        for (i64 i : grid.items(1)) status[all_moves + i] = (i64)batch.moves[batch.n];
     }
 };
 

@@ -41,7 +41,7 @@ struct Rebuild {
             return;
         }
         i64 position = at - directory, before = graph.extent(row);
-        if (children_out && blocks > 1 && (position & (out.block_slots() - 1)) == 0) grow_tree(first, position >> shift_out, blocks);
+        if (TREE && blocks > 1 && (position & (out.block_slots() - 1)) == 0) grow_tree(first, position >> shift_out, blocks);
         if (position >= lesser(before, after)) return;
         i64 from = graph.place((u32)graph.sentinels[row], before, position);
         slots_out[slot] = graph.slots[from];

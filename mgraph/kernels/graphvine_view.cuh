@@ -4,22 +4,29 @@
 // where there are children, the first block: a complete binary tree, in which block i hangs below block (i - 1) / 2.
 #pragma once
 
+#ifndef TREE  // 1: blocks point to their children
+#define TREE 0
+#endif
+#ifndef LAZY  // 1: deleted edges keep their positions
+#define LAZY 0
+#endif
+
 constexpr u32 nobody = 0xffffffffu;  // in a slot whose edge was deleted and whose place was kept
 constexpr i64 unit_slots = 256;
 
 struct VineView {
     const u64* sentinels;
-    const u32* extents;  // positions in use, where deleted edges keep theirs; else null: as many as the degree
+    const u32* extents;  // positions in use, where deleted edges keep theirs; else as many as the degree
     const u32* slots;
     const f32* weights;
-    const u32* children;  // two a block, or null
+    const u32* children;  // two a block, where there is a tree
     i64 shift;
     i64 fine;  // whether small rows have smaller blocks
     static constexpr bool sorted = false;
     static constexpr int ahead = 4;  // loads that a lane has under way
 
     DEVICE u32 degree(i64 v) const { return (u32)(sentinels[v] >> 32); }
-    DEVICE i64 extent(i64 v) const { return extents ? extents[v] : degree(v); }
+    DEVICE i64 extent(i64 v) const { return LAZY ? extents[v] : degree(v); }
     DEVICE i64 units(i64 v) const { return (extent(v) + unit_slots - 1) / unit_slots; }
     DEVICE f32 weight(i64 slot) const { return weights ? load_once(weights + slot) : 1.0f; }
 
@@ -32,13 +39,13 @@ struct VineView {
     }
     // Quanta of the directory of so many blocks: its room, in slots, is a power of two, or a quantum.
     DEVICE i64 directory(i64 blocks) const {
-        if (children || blocks < 2) return 0;
+        if (TREE || blocks < 2) return 0;
         i64 quanta = ((i64)1 << bit_width((u64)blocks)) >> (shift - 2);
         return greater(quanta, (i64)1);
     }
     DEVICE const u32* child(u32 block, u64 right) const { return children + (block >> 2) * (u64)2 + right; }
     DEVICE u32 block(u32 root, i64 i) const {  // of a row of several blocks
-        if (!children) return slots[slot_of(root) + 1 + i];
+        if (!TREE) return slots[slot_of(root) + 1 + i];
         u64 path = (u64)i + 1;  // below its highest bit: 0 is left, 1 is right
         for (int bit = bit_width(path) - 2; bit >= 0; --bit) root = *child(root, path >> bit & 1);
         return root;
@@ -50,7 +57,7 @@ struct VineView {
 
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         u64 sentinel = sentinels[v];
-        i64 all = extents ? (i64)extents[v] : (i64)(sentinel >> 32);
+        i64 all = LAZY ? (i64)extents[v] : (i64)(sentinel >> 32);
         i64 first = unit * unit_slots;
         stretch(tile, (u32)sentinel, all, first, lesser(first + unit_slots, all), [&](u32 id, i64 slot, i64) {
             return f(id, slot, id != nobody);

@@ -1,9 +1,17 @@
-// SlabGraph, commit: deletions and weights in place, new tables filled, then the other inserts. An insert takes one from
-// its chain's room and thereby learns whether there is a slot; who takes a chain's last, or every slabful after it,
-// chains a slab. No key waits: those for whom a slab was still to come are put in by the kernel after.
+// SlabGraph, commit: deletions and weights in place, new tables filled, then the other inserts. An insert takes one
+// from its chain's room and so learns whether there is a slot; the first who finds none, and one every slabful after,
+// chains a slab. No key waits: those for whom a slab was still to come are put in by the kernel after. Lanes race for
+// empty slots by compare-and-swap; which edge gets which is left to chance.
 #pragma once
 #include "outcome.cuh"
 #include "slabgraph_supply.cuh"
+
+DEVICE void fetch_ahead(const Slabs& slabs, const Keys& keys, i64 k) {
+    if (k + 24 < keys.n) prefetch(slabs.table + keys.row(k + 24));
+    if (k + 12 >= keys.n) return;
+    Table own = slabs.of_row(keys.row(k + 12));
+    if (own.buckets) prefetch(slabs.next(own.slab((u32)keys.keys[k + 12])));
+}
 
 struct Change {  // one lane a key: deletions, new weights, and the degrees less the deletions
     static constexpr int lanes = 1;
@@ -11,6 +19,7 @@ struct Change {  // one lane a key: deletions, new weights, and the degrees less
     Keys keys;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(keys.n)) {
+            fetch_ahead(slabs, keys, k);
             i64 row = keys.row(k), place = keys.place[k];
             u8 is = keys.outcome[k];
             if (keys.first_of_row(k) && keys.deletes(k)) atomic_add(slabs.degrees + row, keys.deletes(k));
@@ -23,7 +32,7 @@ struct Change {  // one lane a key: deletions, new weights, and the degrees less
     }
 };
 
-struct Fill {  // one tile a piece: a task's new table gets what its old buckets hold, which are given back, and its new keys
+struct Fill {  // one tile a piece: a task's new table gets its new keys, and what its old buckets hold, which are freed
     static constexpr int lanes = TILE;
     Slabs slabs;
     Keys keys;
@@ -62,7 +71,8 @@ struct Fill {  // one tile a piece: a task's new table gets what its old buckets
         u32* words = slabs.next(slab);
         tile.sync();  // all have read its next
         for (int s = tile.rank(); s < SLAB; s += tile.size()) {
-            if (s >= header && words[s] != no_edge) put(to, words[s], WEIGHTED ? slabs.weights[(i64)slab * SLAB + s] : 1.0f);
+            f32 weight = WEIGHTED && s >= header ? slabs.weights[(i64)slab * SLAB + s] : 1.0f;
+            if (s >= header && words[s] != no_edge) put(to, words[s], weight);
             words[s] = ~0u;
         }
     }
@@ -71,7 +81,8 @@ struct Fill {  // one tile a piece: a task's new table gets what its old buckets
         for (i64 k = from + tile.rank(); k < lesser(from + piece_keys, (i64)task.last_key); k += tile.size())
             if (keys.outcome[k] == inserted) put(to, (u32)keys.keys[k], keys.weight_of(k)), keys.place[k] = filled;
     }
-    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to, i64 piece) const {  // into one slab, in order
+    // Into one slab, in order: nobody to race with.
+    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to, i64 piece) const {
         i64 from = task.first_key + piece * piece_keys, base = (i64)to.first * SLAB + header;
         u32 before = keys.inserts(task.first_key);
         if (piece == 0 && tile.rank() == 0) *slabs.room(to.first) = ~0u - (keys.inserts(task.last_key) - before);
@@ -94,6 +105,7 @@ struct Insert {  // one lane a key, a tile in step: the inserts into tables that
         Tile<32> tile;
         for (i64 t : grid.items(tile, (keys.n + tile.size() - 1) / tile.size())) {
             i64 k = t * tile.size() + tile.rank();
+            fetch_ahead(slabs, keys, k);
             u32 slab = no_slab, id = 0;
             if (k < keys.n) {
                 i64 row = keys.row(k);
@@ -117,7 +129,8 @@ struct Insert {  // one lane a key, a tile in step: the inserts into tables that
         return tile.shfl(room, head) - (rank - head);
     }
     DEVICE void put(u32 slab, u32 id, f32 weight, i32 left) const {
-        i64 slot = left > 0 ? slabs.claim(slab, id, SLAB - lesser(left, slots_of_slab)) : -1;  // a chain without gaps: the first try
+        i64 slot = -1;  // in a chain without gaps the first try finds one
+        if (left > 0) slot = slabs.claim(slab, id, SLAB - lesser(left, slots_of_slab));
         if (slot >= 0) slabs.put(slot, weight);
         else slabs.defer(supply, slab, id, weight, left);
     }

@@ -89,7 +89,7 @@ struct Retarget {  // one lane a task: where its old table is now
     }
 };
 
-struct CountChains {  // one tile a row: how many buckets are chains of 1, 2 ... slabs; the last counts all longer ones too
+struct CountChains {  // one tile a row: how many buckets are chains of 1, 2 ... slabs; the last counts longer ones too
     static constexpr int lanes = 32;
     SlabView graph;
     i64 n;

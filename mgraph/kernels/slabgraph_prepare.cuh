@@ -10,8 +10,8 @@ struct Found {
     i32 room;   // of the bucket
 };
 
-// Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes load
-// one slab at a time, 16 bytes each, but the tile's slabs all at once, so that their latencies overlap.
+// Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes
+// load a slab together, 16 bytes each, and the tile's slabs all at once, so that their latencies overlap.
 template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab, u32 id) {
     Found found = {-1, 0};
     bool first = true;
@@ -79,8 +79,8 @@ struct Locate {  // one lane a key, a tile in step: its slot, what becomes of it
         if (k + 24 < n) prefetch(graph.table + (keys[k + 24] >> 32));
         if (k + 12 < n) graph.prefetch_row((i64)(keys[k + 12] >> 32), (u32)keys[k + 12]);
     }
-    // c inserts into a bucket with f free slots chain at most c / (f + 1) slabs to it, f counting up to those of a slab.
-    // A row of one bucket chains none: it has room, or gets a larger table.
+    // c inserts into a bucket with f free slots, or more, chain at most c / (f + 1) slabs to it, f being less than a
+    // slab's. A row of one bucket chains none: it has room, or gets a larger table.
     DEVICE void note(i64 k, bool last, Found found, bool chains, i64 (&sums)[3]) const {
         bool there = found.place >= 0, insert = !op || op[k] > 0;
         u8 is = !last ? overridden : insert ? (there ? updated : inserted) : (there ? deleted : missing);
@@ -180,7 +180,7 @@ struct CountBuckets {  // one tile a piece: how many edges each bucket of a new 
     }
 };
 
-struct SumChains {  // one lane a bucket of a new table: sums[0], the slabs to be chained; sums[1], the edges to go there
+struct SumChains {  // one lane a bucket of a new table: sums[0], slabs to be chained; sums[1], edges to go there
     static constexpr int lanes = 1;
     const u32* counts;
     i64 n;

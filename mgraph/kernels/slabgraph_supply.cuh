@@ -52,7 +52,8 @@ struct Slabs {
         for (; slab != no_slab; slab = load(next(slab)), first = header) {
             u32* own = next(slab);
             for (int at = first; at < SLAB; ++at)
-                if (load(own + at) == no_edge && atomic_cas(own + at, no_edge, id) == no_edge) return (i64)slab * SLAB + at;
+                if (load(own + at) == no_edge && atomic_cas(own + at, no_edge, id) == no_edge)
+                    return (i64)slab * SLAB + at;
         }
         return -1;
     }

@@ -1,14 +1,14 @@
-// What preparing and committing a batch share: the sizes of tables, rows that get a new one, their pieces, and counting.
+// What preparing and committing share: the sizes of tables, rows that get a new one, their pieces, and counting.
 #pragma once
 #include "slabgraph_view.cuh"
 
 // status: what prepare counts for the host, and where commit counts on; slabgraph.py has the same order.
 enum Status {
-    all_moves, updates, misses, chain_slabs,           // chain_slabs: in 1 / chain_unit, see Locate
-    n_tasks, n_pieces, singles, runs,                  // singles and runs: slabs for new tables, of one and of several buckets
-    task_slabs, task_edges, task_inserts, released,    // sums over the tasks: see Choose
-    free_slabs, tail_slab,                             // copied from the supply's state
-    freed, n_late                                      // commit's
+    all_moves, updates, misses, chain_slabs,         // chain_slabs: in 1 / chain_unit, see Locate
+    n_tasks, n_pieces, singles, runs,                // singles, runs: slabs for new tables of one, of several buckets
+    task_slabs, task_edges, task_inserts, released,  // sums over the tasks: see Choose
+    free_slabs, tail_slab,                           // copied from the supply's state
+    freed, n_late                                    // commit's
 };
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 8, piece_keys = 256;
@@ -26,7 +26,7 @@ DEVICE i64 next_buckets(i64 row, i64 degree, i64 buckets) {
     return degree == 0 || degree > most_edges(row, buckets) || few ? buckets_for(degree) : buckets;
 }
 
-struct Task {  // a row that gets another table: from which, how many buckets, which slab of its kind, and the batch's keys
+struct Task {  // a row that gets another table: the old one, the buckets, which slab of their kind, the batch's keys
     u32 row, first, buckets, new_buckets, place, first_key, last_key, unused;
     DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
     DEVICE i64 key_pieces() const { return ((i64)last_key - first_key + piece_keys - 1) / piece_keys; }

@@ -24,7 +24,8 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
     template <class T> DEVICE void buckets(T tile, i64 row, Table own, i64 from, i64 to, i64& edges) const {
         bool dies = is_dead(dead, (u32)row);
         u32 gone = 0;
-        for (i64 b = from; b < to; ++b) gone += dies ? release(tile, own.first + (u32)b) : unlink(tile, own.first + (u32)b);
+        for (u32 slab = own.first + (u32)from; slab != own.first + (u32)to; ++slab)
+            gone += dies ? release(tile, slab) : unlink(tile, slab);
         gone = tile.sum(gone);
         if (tile.rank() == 0 && gone) atomic_add(slabs.degrees + row, (u32)-gone), edges += gone;
     }
@@ -75,8 +76,9 @@ struct SeverRows {  // one tile a row of few buckets; of the others the pieces a
                 if (tile.rank() == 0) list(row, own);
                 continue;
             }
+            if (own.buckets == 0) continue;
             sever.buckets(tile, row, own, 0, own.buckets, edges[0]);
-            if (own.buckets && tile.rank() == 0 && is_dead(dead, (u32)row)) slabs.table[row] = 0;
+            if (tile.rank() == 0 && is_dead(dead, (u32)row)) slabs.table[row] = 0;
         }
         add_by_block(edges, counts + 1);
     }

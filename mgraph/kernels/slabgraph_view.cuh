@@ -1,6 +1,6 @@
 // SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a bucket.
-// A slab is SLAB words: the next slab of its chain, the chain's room (in its first slab), and the slots. The first slabs
-// of a row's buckets are neighbours. All ones stand for no slab, no edge, and a chain of one slab with all its room.
+// A slab is SLAB words: the next slab of its chain, the chain's room (in its first slab), and the slots. The first
+// slabs of a row's buckets are neighbours. All ones stand for no slab, no edge, and a chain of one empty slab.
 #pragma once
 
 constexpr u32 no_slab = ~0u, no_edge = ~0u;
@@ -19,7 +19,7 @@ struct Table {  // of one row: where its buckets begin, and how many there are; 
 };
 DEVICE Table table_of(u64 word) { return {(u32)(word >> 32), (u32)word}; }
 
-DEVICE i32 free_slots(u32 room) { return (i32)room + slots_of_slab + 1; }  // of a chain, from its first slab's second word
+DEVICE i32 free_slots(u32 room) { return (i32)room + slots_of_slab + 1; }  // of a chain, from its room
 
 struct alignas(16) Quad {
     u32 a, b, c, d;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -25,8 +25,9 @@ Answer = dict[str, Any]
 class Coordinator:
     """Calls the shards of one graph, all of them in the same order.
 
-    One call is under way at a time, for reads too; callers of other threads queue, first come, first served. A call
-    that fails on any rank is aborted on the others, so that none waits for a rank that gave up, and the exchange that
+    One call is under way at a time, for reads too; callers of other threads queue, first come, first served. Only
+    batches of a pipeline may be several: the ranks queue them, and other calls wait until all have landed. A call that
+    fails on any rank is aborted on the others, so that none waits for a rank that gave up, and the exchange that
     they shared is replaced under a new attempt number before the next call.
 
     Parameters
@@ -44,6 +45,8 @@ class Coordinator:
     ----------
     epoch : int
         The last epoch that every rank acknowledged.
+    changes : int
+        The last change of any kind, a batch or a move of range boundaries, that every rank acknowledged.
     attempt : int
         The number of the exchange in use.
     states : list of dict
@@ -52,7 +55,7 @@ class Coordinator:
 
     def __init__(self, graph: str, bridge: Bridge, addresses: Sequence[str], connection_args: dict[str, Any]) -> None:
         self.graph, self.bridge, self.addresses = graph, bridge, tuple(addresses)
-        self.epoch = 0
+        self.epoch = self.changes = 0
         self.attempt = 0
         self.states: list[Answer] = [{} for _ in self.addresses]
         self.links: list[Link] = []
@@ -61,6 +64,7 @@ class Coordinator:
         self._turn = asyncio.Lock()
         self._connected = False
         self._acks: list[asyncio.Future[Answer]] = []
+        self._flying: list[asyncio.Task[list[Answer]]] = []
         self._fatal: MgraphError | None = None
         self._closed = False
         self._garbage: list[str] = []
@@ -117,6 +121,34 @@ class Coordinator:
         given = [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
         return self.bridge.run(lambda: self._call_in_turn(method, given, connect, commits), 2 * ABORT_SECONDS)
 
+    def launch(
+        self,
+        method: str,
+        shares: Sequence[Answer],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[asyncio.Task[list[Answer]], int], None],
+    ) -> None:
+        """Send a batch without waiting for what becomes of it; the ranks apply batches in the order sent.
+
+        Parameters
+        ----------
+        method, shares
+            As in `call`.
+        room : callable
+            Waits, on the event loop, until the batch may be sent; what it raises prevents that.
+        sent : callable
+            Called on the event loop with the task that has the ranks' answers in the end, and the batch's epoch.
+        """
+        self.bridge.run(lambda: self._launch_in_turn(method, list(shares), room, sent), 2 * ABORT_SECONDS)
+
+    def land(self) -> None:
+        """Wait until no batch is in flight."""
+        self.bridge.run(self._landed, 2 * ABORT_SECONDS)
+
+    def recall(self) -> None:
+        """Drop the batches in flight that are not yet voted on, and wait until none is in flight."""
+        self.bridge.run(self._recall, 2 * ABORT_SECONDS)
+
     def close(self) -> None:
         """End the sessions; the workers free the shards. At any time, also twice; takes a few seconds at most."""
         self._closed = True
@@ -168,15 +200,65 @@ class Coordinator:
 
     async def _call_in_turn(self, method: str, given: list[Answer], connect: bool, commits: bool) -> list[Answer]:
         async with self._turn:
-            self.check()
-            await self._settled()
-            if connect and not self._connected:
-                await self._connect()
+            await self._ready(connect, alone=True)
             if commits:
                 given = [{**args, "epoch": self.epoch + 1} for args in given]
             answers = await self._call(method, given, connect)
             self._note(answers)
             return answers
+
+    async def _ready(self, connect: bool, alone: bool) -> None:
+        """Wait until a call can be sent: after the batches in flight, if `alone` or if they are being released."""
+        if alone or not self._connected:
+            await self._landed()
+        self.check()
+        await self._settled()
+        if connect and not self._connected:
+            await self._connect()
+
+    async def _launch_in_turn(
+        self,
+        method: str,
+        given: list[Answer],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[asyncio.Task[list[Answer]], int], None],
+    ) -> None:
+        async with self._turn:
+            await room()
+            await self._ready(connect=True, alone=False)
+            await room()  # raises where the batch before failed meanwhile
+            epoch = self.epoch + 1 + len(self._flying)
+            futures = self._send(method, [{**args, "epoch": epoch} for args in given])
+            before = self._flying[-1] if self._flying else None
+            task = asyncio.create_task(self._land(before, futures, epoch))
+            self._flying.append(task)
+            sent(task, epoch)
+
+    async def _land(
+        self, before: asyncio.Task[list[Answer]] | None, futures: list[asyncio.Future[Answer]], epoch: int
+    ) -> list[Answer]:
+        """The answers to a batch in flight; it fails where that `before` it did: the ranks refuse its epoch."""
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+                if before.cancelled() or before.exception() is not None:
+                    await asyncio.wait(futures, timeout=ABORT_SECONDS)
+                    self.check()
+                    raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
+            answers = await self._collected(futures, together=True)
+            self._note(answers)
+            return answers
+        finally:
+            self._flying.remove(asyncio.current_task())  # type: ignore[arg-type]
+
+    async def _landed(self) -> None:
+        while self._flying:
+            await asyncio.wait(self._flying)
+
+    async def _recall(self) -> None:
+        if self._flying:
+            self._flying[0].cancel()  # aborts, which fails those after it
+        await self._landed()
 
     async def _connect(self) -> None:
         """Make the exchange of this attempt: every rank opens one, then reaches the others."""
@@ -186,12 +268,17 @@ class Coordinator:
         self._connected = True
 
     async def _call(self, method: str, given: list[Answer], together: bool = True) -> list[Answer]:
+        return await self._collected(self._send(method, given), together)
+
+    def _send(self, method: str, given: list[Answer]) -> list[asyncio.Future[Answer]]:
         garbage, self._garbage = self._garbage, []
         message = {"type": "call", "attempt": self.attempt, "method": method, "free": garbage}
         seq = next(self._numbers)
-        futures = [
+        return [
             link.request(seq, {**message, "args": encode(args)}) for link, args in zip(self.links, given, strict=True)
         ]
+
+    async def _collected(self, futures: list[asyncio.Future[Answer]], together: bool) -> list[Answer]:
         try:
             return await self._collect(futures, together)
         except asyncio.CancelledError:  # Ctrl-C
@@ -259,32 +346,31 @@ class Coordinator:
     async def _judge(self) -> None:
         """After all ranks acknowledged or were lost: finish or undo a batch whose vote was under way.
 
-        A rank that had voted for a batch and was released before it heard the outcome keeps the prepared batch. Where
-        any rank committed, all had voted for it, so it is committed everywhere; else nowhere.
+        A rank that had voted for a change and was released before it heard the outcome keeps what it prepared. Where
+        any rank has made that change, all had voted for it, so it is made everywhere; else nowhere. Ranks count their
+        changes: the one that made the most knows.
         """
         states = [ack.result() if ack.exception() is None else None for ack in self._acks]
         self._acks = []
         known = [state for state in states if state is not None]
-        committed = any(state["epoch"] > self.epoch for state in known)
+        made = max((state["changes"] for state in known), default=0)
         broken = [state["broken"] for state in known if state.get("broken")]
-        if broken or (self._any_lost() and committed):
+        if broken or (self._any_lost() and made > self.changes):
             why = broken[0] if broken else next(str(link.lost) for link in self.links if link.lost)
             self._fatal = GraphLost(
                 f"graph {self.graph} was lost after the vote on a batch ({why}); the last epoch acknowledged by all is "
                 f"{self.epoch}; only close() works"
             )
         if any(state["in_doubt"] for state in known):
-            await self._resolve(committed)
+            await self._resolve(made)
         elif self._fatal is None and not self._any_lost():
             self._note([state for state in states if state is not None])
 
-    async def _resolve(self, commit: bool) -> None:
-        seq = next(self._numbers)
-        message = {"type": "call", "attempt": self.attempt, "method": "resolve", "free": [], "args": {"commit": commit}}
-        futures = [link.request(seq, message) for link in self.links]
+    async def _resolve(self, made: int) -> None:
+        futures = self._send("resolve", [{"changes": made}] * len(self.links))
         done, pending = await asyncio.wait(futures, timeout=ABORT_SECONDS)
         failed = pending or any(future.exception() is not None for future in done)
-        if failed and commit and self._fatal is None:
+        if failed and made > self.changes and self._fatal is None:
             self._fatal = GraphLost(
                 f"graph {self.graph} was lost after the vote on a batch; the last epoch acknowledged by all is "
                 f"{self.epoch}; only close() works"
@@ -299,6 +385,7 @@ class Coordinator:
                 self.states[rank] = {key: value for key, value in answer.items() if not hasattr(value, "dtype")}
         if all("epoch" in answer for answer in answers):
             self.epoch = min(answer["epoch"] for answer in answers)
+            self.changes = min(answer["changes"] for answer in answers)
 
     def _any_lost(self) -> bool:
         return any(link.lost is not None for link in self.links)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, format_time
 
 __all__ = ["as_html", "as_text"]
 
-COLUMNS = ("rank", "worker", "vertices", "edges", "of the mean", "memory")
+COLUMNS = ("rank", "worker", "vertices", "edges", "of the mean", "memory", "last batch")
 
 
 def _rows(addresses: Sequence[str], states: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -23,6 +23,7 @@ def _rows(addresses: Sequence[str], states: Sequence[dict[str, Any]]) -> list[tu
             f"{state.get('edges', 0):,}",
             f"{state.get('edges', 0) / mean:.2f}" if mean else "-",
             format_bytes(state.get("nbytes", 0)),
+            format_time(state["seconds"]) if state.get("seconds") else "-",
         )
         for rank, (address, state) in enumerate(zip(addresses, states, strict=True))
     ]

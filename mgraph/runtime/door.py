@@ -102,6 +102,10 @@ class Door:
             order = np.concatenate([order, np.arange(self.n_vertices, self.n_vertices + n, dtype=np.uint32)])
         return Door(self.partition.grown(n), order)
 
+    def moved(self, partition: Partition) -> Door:
+        """The same ids, with other ranges of owners."""
+        return Door(partition, self.order)
+
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Door:
         """Check a user's `order` and `balance` and make the door of a new graph.

@@ -33,7 +33,7 @@ class Link:
         self.lost: WorkerLost | None = None
         self._comm = comm
         self._heard = False
-        self._closing = False
+        self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._parts: dict[tuple[int, str], list[np.ndarray]] = {}
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._watch())]
@@ -102,7 +102,8 @@ class Link:
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
-            await self._comm.write(message, on_error="raise")
+            async with self._writing:  # a large message takes turns of the loop: none may overtake it
+                await self._comm.write(message, on_error="raise")
         except OSError:
             self._lose("closed its session")
         except Exception as error:  # arguments that will not serialize: nothing was sent

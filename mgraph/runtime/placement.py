@@ -12,7 +12,7 @@ from mgraph.errors import DeviceError, InvalidOption
 __all__ = ["DEVICES", "EXCHANGES", "check_client", "check_names", "choose_device", "choose_exchange", "choose_workers"]
 
 DEVICES = ("auto", "cpu", "cuda")
-EXCHANGES = ("auto", "loopback", "tcp", "ucx")
+EXCHANGES = ("auto", "loopback", "tcp", "ucx", "nccl")
 
 
 def check_client(client: Any) -> None:
@@ -83,9 +83,13 @@ def choose_exchange(exchange: str, device: str, workers: Sequence[str], found: S
 
     Raises
     ------
+    InvalidOption
+        NCCL was asked for, which moves GPU memory only, and the device is the CPU.
     DeviceError
-        UCX was asked for, and a worker has no UCXX.
+        UCX or NCCL was asked for, and a worker has none.
     """
+    if exchange == "nccl":
+        _check_nccl(device, workers, found)
     without = [address for address, worker in zip(workers, found, strict=True) if not worker["ucx"]]
     if exchange == "ucx" and without:
         raise DeviceError(
@@ -97,3 +101,14 @@ def choose_exchange(exchange: str, device: str, workers: Sequence[str], found: S
     if len(workers) == 1:
         return "loopback"
     return "ucx" if device == "cuda" and not without else "tcp"
+
+
+def _check_nccl(device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> None:
+    if device != "cuda":
+        raise InvalidOption(f'exchange "nccl" moves GPU memory only, and the device is {device!r}')
+    without = [address for address, worker in zip(workers, found, strict=True) if not worker["nccl"]]
+    if without:
+        raise DeviceError(
+            'exchange "nccl" was asked for and on these workers CuPy finds no NCCL (pip install nvidia-nccl-cu13, or '
+            f"nvidia-nccl-cu12 with CUDA 12): {', '.join(without)}"
+        )

@@ -16,8 +16,10 @@ from distributed.core import Status
 
 from mgraph.device import Device
 from mgraph.errors import MgraphError
-from mgraph.exchange import Exchange, Hub, Loopback, TcpExchange, UcxExchange
+from mgraph.exchange import Exchange, Hub, Loopback, NcclExchange, TcpExchange, UcxExchange, ucx_installed
+from mgraph.runtime.daskdata import DaskData
 from mgraph.runtime.memory import left_under, unlimited
+from mgraph.runtime.meter import Meter
 from mgraph.runtime.protocol import EXCHANGE_HANDLER, SESSION_HANDLER
 from mgraph.runtime.servant import Program, ShardServant
 from mgraph.runtime.session import SessionTable
@@ -43,6 +45,8 @@ class MgraphPlugin(WorkerPlugin):
         The sessions, one for each shard.
     hub : Hub
         Where the other workers' exchanges knock.
+    meter : Meter
+        What the dashboard shows of the shards.
     """
 
     name = "mgraph"
@@ -51,6 +55,7 @@ class MgraphPlugin(WorkerPlugin):
     worker: Worker
     table: SessionTable
     hub: Hub
+    meter: Meter
 
     def __init__(self, programs: Mapping[str, Program], warm: Callable[[Shard], None]) -> None:
         self.programs, self.warm = dict(programs), warm
@@ -62,8 +67,11 @@ class MgraphPlugin(WorkerPlugin):
         self.worker = worker
         self.table = SessionTable(self._servant)
         self.hub = Hub(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
+        self._data = DaskData(worker.data, asyncio.get_running_loop())
+        self.meter = Meter(self.table)
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[EXCHANGE_HANDLER] = self.mgraph_exchange
+        worker.metrics.update(self.meter.metrics())
         if worker.nanny and threading.current_thread() is threading.main_thread():
             # Ctrl-C in a terminal reaches every process there, those of a LocalCluster too, which would end with the
             # call that was to be interrupted. A nanny ends its worker by other means.
@@ -73,6 +81,8 @@ class MgraphPlugin(WorkerPlugin):
         """End all sessions and free their shards."""
         for name in (SESSION_HANDLER, EXCHANGE_HANDLER):
             worker.handlers.pop(name, None)
+        for name in self.meter.metrics():
+            worker.metrics.pop(name, None)
         await self.table.close(TEARDOWN_SECONDS)
         self.hub.close()
 
@@ -87,7 +97,7 @@ class MgraphPlugin(WorkerPlugin):
     # ---- in a shard's thread -----------------------------------------------------------------------------------------
 
     def _servant(self, hello: dict[str, Any], aborted: Callable[[], bool]) -> ShardServant:
-        graph = hello["graph"]
+        graph, host = hello["graph"], Device("cpu")
 
         def open_exchange(
             name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]
@@ -96,6 +106,9 @@ class MgraphPlugin(WorkerPlugin):
                 return Loopback(aborted)
             if name == "ucx":
                 return UcxExchange(rank, size, aborted, device)
+            if name == "nccl":  # counts and votes are host values, which NCCL does not carry
+                companion = open_exchange("ucx" if ucx_installed() else "tcp", rank, size, attempt, host, aborted)
+                return NcclExchange(rank, size, aborted, device, small=companion)
             return TcpExchange(rank, size, aborted, device, hub=self.hub, key=(graph, attempt))
 
         threads = max(1, self.worker.state.nthreads)
@@ -109,6 +122,7 @@ class MgraphPlugin(WorkerPlugin):
             self._memory_left(),
             self.programs,
             self.warm,
+            partial(self._data.get, aborted=aborted),
         )
 
     def _memory_left(self) -> Callable[[], int]:

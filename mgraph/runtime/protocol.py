@@ -40,19 +40,25 @@ __all__ = [
     "PART_BYTES",
     "SESSION_HANDLER",
     "VERSION",
+    "Moved",
     "answer",
     "decode_error",
     "encode",
     "encode_error",
+    "retold",
 ]
 
-VERSION = 1  #: both ends must speak the same one
+VERSION = 2  #: both ends must speak the same one
 SESSION_HANDLER = "mgraph_session"
 EXCHANGE_HANDLER = "mgraph_exchange"
 BEAT_SECONDS = 1.0
 LOST_SECONDS = 7.0  #: silence after which a rank is lost; with ABORT_SECONDS it stays under the 10 seconds promised
 ABORT_SECONDS = 2.0  #: how long a call that failed waits for the other ranks to acknowledge
 PART_BYTES = 32 << 20
+
+
+class Moved(MgraphError):
+    """A read was dealt to the ranks by ranges that have changed since; it is dealt again, and no user sees this."""
 
 
 def encode(value: Any) -> Any:
@@ -105,3 +111,13 @@ def decode_error(data: bytes) -> BaseException:
     except Exception as problem:
         return MgraphError(f"a worker raised an error that cannot be read here: {problem}")
     return error if isinstance(error, BaseException) else MgraphError(repr(error))
+
+
+def retold(error: BaseException, where: str) -> BaseException:
+    """`error` with the place where it happened: in the message of an `MgraphError`, else as a note."""
+    if not isinstance(error, MgraphError):
+        error.add_note(where)
+        return error
+    told = type(error)(f"{error} ({where})")
+    told.__cause__ = error.__cause__
+    return told

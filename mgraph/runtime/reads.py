@@ -1,4 +1,7 @@
-"""Reads of a graph: each question goes to its owner, and the answers come back in the order asked."""
+"""Reads of a graph: each question goes to its owner, and the answers come back in the order asked.
+
+A read says by which ranges it was dealt: where they have changed meanwhile, the ranks refuse it with `protocol.Moved`.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +18,36 @@ def has_edges(coordinator: Coordinator, door: Door, src: np.ndarray, dst: np.nda
     """Whether each edge of users' ids is there: bool[n]."""
     routed = door.route(src)
     shares = zip(routed.deal(routed.internal), routed.deal(door.inside(dst)), strict=True)
-    answers = coordinator.call("has_edges", shares=[{"src": s, "dst": d} for s, d in shares])
+    answers = coordinator.call("has_edges", _by(door), [{"src": s, "dst": d} for s, d in shares])
     return routed.restore([answer["found"] for answer in answers])
 
 
 def degrees(coordinator: Coordinator, door: Door, ids: np.ndarray) -> np.ndarray:
     """Out-degrees of users' ids: uint32[n]."""
     routed = door.route(ids)
-    answers = coordinator.call("degrees", shares=[{"ids": part} for part in routed.deal(routed.internal)])
+    answers = coordinator.call("degrees", _by(door), [{"ids": part} for part in routed.deal(routed.internal)])
     return routed.restore([answer["degrees"] for answer in answers])
 
 
 def neighbors(coordinator: Coordinator, door: Door, ids: np.ndarray) -> Csr:
     """The rows of users' ids, in their order."""
     routed = door.route(ids)
-    answers = coordinator.call("neighbors", shares=[{"ids": part} for part in routed.deal(routed.internal)])
+    answers = coordinator.call("neighbors", _by(door), [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, door), routed)
 
 
 def all_rows(coordinator: Coordinator, door: Door) -> Csr:
     """Every row, by user's id, with ascending destinations; O(m log m) where ids are permuted."""
     routed = door.route(np.arange(door.n_vertices, dtype=np.uint32))
-    csr = _joined(coordinator.call("neighbors", {"ids": None}), door)
+    csr = _joined(coordinator.call("neighbors", {**_by(door), "ids": None}), door)
     if door.order is None:
         return csr  # a structure with unsorted rows leaves them so, as neighbors() does
     by_internal = Routed(routed.internal, door.outside(np.arange(door.n_vertices)), routed.bounds)
     return _sorted_rows(_rows_in_order(csr, by_internal))
+
+
+def _by(door: Door) -> dict:
+    return {"starts": list(door.partition.starts)}
 
 
 def _joined(answers: list[dict], door: Door) -> Csr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,11 +10,14 @@ import numpy as np
 
 from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
-from mgraph.exchange import Exchange
+from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
-from mgraph.runtime import update
+from mgraph.runtime import rebalance, update
+from mgraph.runtime.ingest import COUNTS, ingest
 from mgraph.runtime.memory import WorkerDevice
-from mgraph.runtime.shard import Shard, ShardSpec
+from mgraph.runtime.protocol import Moved
+from mgraph.runtime.shard import Result, Shard, ShardSpec
+from mgraph.runtime.sources import open_source
 from mgraph.structures import Run
 
 __all__ = ["ExchangeMaker", "Program", "ShardServant"]
@@ -46,6 +48,13 @@ class ShardServant:
         The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, and a dict.
     warm : callable
         Compiles what the programs run on a shard.
+    held : callable
+        The Dask data of a key on this worker.
+
+    Attributes
+    ----------
+    metrics : dict
+        What the shard last said of itself, replaced as a whole: other threads may read it.
     """
 
     def __init__(
@@ -59,16 +68,18 @@ class ShardServant:
         memory_left: Callable[[], int],
         programs: Mapping[str, Program],
         warm: Callable[[Shard], None],
+        held: Callable[[str], Any],
     ) -> None:
         self.graph, self.rank, self.size = graph, rank, size
         self._aborted, self._open, self._threads, self._memory_left = aborted, open_exchange, threads, memory_left
-        self._programs, self._warm = programs, warm
+        self._programs, self._warm, self._held = programs, warm, held
         self._exchange: Exchange | None = None
         self._exchange_name = ""
         self._device: WorkerDevice | None = None
         self._shard: Shard | None = None
-        self._in_doubt: update.Prepared | None = None
+        self._in_doubt: update.Prepared | rebalance.Moved | None = None
         self._broken: str | None = None
+        self.metrics: Answer = {}
 
     # ---- what the shard's thread drives ------------------------------------------------------------------------------
 
@@ -80,7 +91,8 @@ class ShardServant:
         if method == "open_exchange":
             args = {**args, "attempt": attempt}
         value = function(**args)
-        return {**self._state(), **(value or {})}
+        self.metrics = self._state()
+        return {**self.metrics, **(value or {})}
 
     def free(self, results: Iterable[str]) -> None:
         """Forget results."""
@@ -96,8 +108,9 @@ class ShardServant:
     def close(self) -> None:
         """Free everything: exchange first, then the shard."""
         self._close_exchange()
-        update.discard(self._in_doubt)
+        self._discard(self._in_doubt)
         self._in_doubt = self._shard = None
+        self.metrics = {}
         if self._device is not None and self._device.kind == "cuda":
             self._device.xp.get_default_memory_pool().free_all_blocks()
 
@@ -110,8 +123,9 @@ class ShardServant:
         shard = self._shard
         state: Answer = {"in_doubt": self._in_doubt is not None, "broken": self._broken}
         if shard is None:
-            return {**state, "epoch": 0}
-        state.update(epoch=shard.epoch, edges=shard.num_edges, nbytes=shard.nbytes, lo=shard.lo, hi=shard.hi)
+            return {**state, "epoch": 0, "changes": 0}
+        state.update(epoch=shard.epoch, changes=shard.changes, edges=shard.num_edges, nbytes=shard.nbytes)
+        state.update(lo=shard.lo, hi=shard.hi, arcs=sum(s.num_edges for s in shard.structures), seconds=shard.seconds)
         return state
 
     @property
@@ -123,8 +137,8 @@ class ShardServant:
     # ---- making and connecting ---------------------------------------------------------------------------------------
 
     def do_inspect(self) -> Answer:
-        """What this worker has: GPUs, UCX, and who it is."""
-        return {"gpus": gpu_count(), "ucx": importlib.util.find_spec("ucxx") is not None, "pid": os.getpid()}
+        """What this worker has: GPUs, UCX, NCCL, and who it is."""
+        return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
 
     def do_create(
         self, device: str, exchange: str, starts: list[int], order: np.ndarray | None = None, **spec: Any
@@ -158,14 +172,23 @@ class ShardServant:
         """Take a share of a batch, which all ranks commit as `epoch`, or none."""
         shard = self._ready
         self._check_epoch(epoch)
-        runs = update.share_runs(shard, **share)
-        share.clear()
-        return self._apply([update.route(shard, runs.pop(0)) for _ in range(len(runs))])
+        with update.working(shard):
+            runs = update.share_runs(shard, **share)
+            share.clear()
+            return self._apply([update.route(shard, runs.pop(0)) for _ in range(len(runs))])
+
+    def do_ingest(self, epoch: int, source: Answer) -> Answer:
+        """Apply what the ranks read themselves, step after step, from `epoch` on; see `mgraph.runtime.ingest`."""
+        shard = self._ready
+        self._check_epoch(epoch)
+        read = open_source(source, self.rank, self.size, shard.device, self._held)
+        return ingest(shard, read, self._apply)
 
     def do_delete_vertices(self, epoch: int, ids: np.ndarray) -> Answer:
         """Delete every edge to or from users' ids, as `epoch`."""
         self._check_epoch(epoch)
-        return self._apply(update.incident_runs(self._ready, ids))
+        with update.working(self._ready):
+            return self._apply(update.incident_runs(self._ready, ids))
 
     def do_add_vertices(self, n_vertices: int) -> None:
         """Have `n_vertices` in all, on every rank or on none; a rank that has them already does nothing."""
@@ -183,15 +206,20 @@ class ShardServant:
             raise update.refused(shard)
         shard.add_vertices(n_vertices)
 
-    def do_resolve(self, commit: bool) -> None:
-        """The outcome of a vote that this rank did not hear."""
-        prepared, self._in_doubt = self._in_doubt, None
-        if prepared is None:
+    def do_rebalance(self) -> None:
+        """Move the range boundaries so that the ranks have about equal work; all ranks, or none."""
+        shard = self._ready
+        self._decide(rebalance.move(shard, rebalance.balanced(shard)), None)
+
+    def do_resolve(self, changes: int) -> None:
+        """The outcome of a vote that this rank did not hear: of all ranks the most changed has made `changes`."""
+        change, self._in_doubt = self._in_doubt, None
+        if change is None:
             return
-        if commit:
-            self._commit(prepared)
+        if self._ready.changes < changes:
+            self._commit(change)
         else:
-            update.discard(prepared)
+            self._discard(change)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._ready.epoch + 1:
@@ -203,40 +231,62 @@ class ShardServant:
             prepared = update.prepare(shard, runs)
         except Exception as error:  # told to the other ranks by the vote, then raised
             problem = error
+        self._decide(prepared, problem)
+        assert prepared is not None
+        return {name: getattr(prepared.counts, name) for name in COUNTS}
+
+    def _decide(self, change: update.Prepared | rebalance.Moved | None, problem: Exception | None) -> None:
+        """Vote on a change that is prepared, or on the problem that prevented it; all commit, or all discard."""
+        shard = self._ready
         try:
-            agreed = update.vote(shard, prepared is not None)
+            agreed = update.vote(shard, change is not None)
         except BaseException:
-            self._in_doubt = prepared  # others may have heard that all agree: the coordinator finds out
+            self._in_doubt = change  # others may have heard that all agree: the coordinator finds out
             raise
         if problem is not None:
             raise problem
-        assert prepared is not None
+        assert change is not None
         if not agreed:
-            update.discard(prepared)
+            self._discard(change)
             raise update.refused(shard)
-        self._commit(prepared)
-        counts = prepared.counts
-        return {name: getattr(counts, name) for name in ("inserted", "updated", "deleted", "missing")}
+        self._commit(change)
 
-    def _commit(self, prepared: update.Prepared) -> None:
+    def _commit(self, change: update.Prepared | rebalance.Moved) -> None:
         try:
-            update.commit(self._ready, prepared)
+            if isinstance(change, rebalance.Moved):
+                rebalance.switch(self._ready, change)
+            else:
+                update.commit(self._ready, change)
+            self.metrics = self._state()
         except BaseException as error:
             self._broken = f"rank {self.rank}: the commit failed: {type(error).__name__}: {error}"
             raise
 
+    @staticmethod
+    def _discard(change: update.Prepared | rebalance.Moved | None) -> None:
+        if isinstance(change, update.Prepared):
+            update.discard(change)
+
     # ---- reads -------------------------------------------------------------------------------------------------------
 
-    def do_has_edges(self, src: np.ndarray, dst: np.ndarray) -> Answer:
+    def _owner(self, starts: list[int]) -> Shard:
+        """The shard; `Moved` where ids were dealt to the ranks by other ranges than those of now."""
+        shard = self._ready
+        if tuple(starts) != shard.partition.starts:
+            raise Moved(f"{shard}: the ranges of the ranks have changed")
+        return shard
+
+    def do_has_edges(self, starts: list[int], src: np.ndarray, dst: np.ndarray) -> Answer:
         """Internal ids whose sources this rank owns."""
-        return {"found": self._ready.has_edges(src, dst)}
+        return {"found": self._owner(starts).has_edges(src, dst)}
 
-    def do_degrees(self, ids: np.ndarray) -> Answer:
+    def do_degrees(self, starts: list[int], ids: np.ndarray) -> Answer:
         """Internal ids that this rank owns."""
-        return {"degrees": self._ready.degrees(ids)}
+        return {"degrees": self._owner(starts).degrees(ids)}
 
-    def do_neighbors(self, ids: np.ndarray | None) -> Answer:
+    def do_neighbors(self, starts: list[int], ids: np.ndarray | None) -> Answer:
         """Internal ids that this rank owns; all of them for None."""
+        self._owner(starts)
         offsets, dst, weight = self._ready.neighbors(ids)
         return {"offsets": offsets, "dst": dst, "weight": weight}
 
@@ -249,12 +299,12 @@ class ShardServant:
         shard = self._ready
         values, info = self._programs[name](shard, **args)
         shard.device.synchronize()
-        shard.results[result] = values
+        shard.results[result] = Result(values, shard.lo)
         return {"info": info, "dtype": str(values.dtype)}
 
     def do_fetch(self, result: str) -> Answer:
         """The values of a result here."""
-        return {"values": self._ready.device.to_host(self._ready.result(result))}
+        return {"values": self._ready.device.to_host(self._ready.result(result).values)}
 
     def do_top(self, result: str, k: int) -> Answer:
         """The largest values of a result here."""

@@ -13,8 +13,8 @@ import numpy as np
 from mgraph.device import Array
 from mgraph.errors import GraphClosed
 from mgraph.exchange import Exchange
-from mgraph.partition import Partition
 from mgraph.kernels import load
+from mgraph.partition import Partition
 from mgraph.runtime.memory import WorkerDevice
 from mgraph.structures import Run, Structure, create
 from mgraph.structures.run import sort_with_places
@@ -29,7 +29,7 @@ def aligned(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Result:
-    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, the shard's range then."""
+    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, its range then."""
 
     values: Array
     lo: int
@@ -89,7 +89,9 @@ class Shard:
     changes : int
         Changes of any kind committed: batches, and moves of the range boundaries.
     waited : float
-        Seconds spent in calls to the other ranks.
+        Seconds spent in calls to the other ranks, ever.
+    seconds : float
+        What the last batch took, without waiting for other ranks.
     num_edges : int
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
@@ -101,7 +103,7 @@ class Shard:
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
         self.epoch = self.num_edges = self.changes = 0
-        self.waited = 0.0
+        self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         device.use()
         self.out_edges = self.new_structure(self.hi - self.lo)

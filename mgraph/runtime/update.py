@@ -51,6 +51,7 @@ __all__ = [
     "share_runs",
     "vote",
     "waiting",
+    "working",
 ]
 
 HALF = 32
@@ -64,7 +65,9 @@ class Prepared:
     counts: Counts
 
 
-def share_runs(shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, *, check: bool = False) -> list[Run]:
+def share_runs(
+    shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, *, check: bool = False
+) -> list[Run]:
     """The runs of all arcs that follow from a share of a batch, which is in users' ids and in stream order.
 
     One run for each structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected
@@ -91,8 +94,9 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
     keys = device.empty(n * stride, np.uint64)
     largest = device.zeros(2, np.uint64) if check else None
     load(device, "arcs.cuh").Arcs(
-        n, src=src, dst=dst, order=shard.order, n=n, vertices=shard.n_vertices, stride=stride, keys=keys, largest=largest
-    )
+        n, src=src, dst=dst, order=shard.order, n=n, vertices=shard.n_vertices, stride=stride,
+        keys=keys, largest=largest,
+    )  # fmt: skip
     if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:  # name the first one
         check_ids(src, shard.n_vertices, "src")
         check_ids(dst, shard.n_vertices, "dst")
@@ -125,6 +129,16 @@ def waiting(shard: Shard) -> Iterator[None]:
         yield
     finally:
         shard.waited += time.perf_counter() - began
+
+
+@contextmanager
+def working(shard: Shard) -> Iterator[None]:
+    """Note how long a batch takes this rank, without its waiting for others."""
+    began, waited = time.perf_counter(), shard.waited
+    try:
+        yield
+    finally:
+        shard.seconds = time.perf_counter() - began - (shard.waited - waited)
 
 
 def incident_runs(shard: Shard, ids: Any) -> list[Run]:

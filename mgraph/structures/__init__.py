@@ -9,11 +9,13 @@ from mgraph.errors import InvalidOption
 from mgraph.structures.contract import Counts, Csr, Plan, Structure
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.graphvine import GraphVine
 from mgraph.structures.run import Run
+from mgraph.structures.slabgraph import SlabGraph
 
 __all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "create", "names"]
 
-_STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, CsrStructure)}
+_STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, CsrStructure)}
 
 
 def names() -> list[str]:

@@ -17,11 +17,12 @@ from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import Library, View, load
-from mgraph.structures.run import Run, make_keys, sort_batch
+from mgraph.structures.run import Run, sort_batch
 
 __all__ = ["Counts", "Csr", "Plan", "Structure"]
 
 Array = Any
+HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,6 @@ class Csr:
     offsets: Array
     dst: Array
     weight: Array = None
-
-
-def _row_of_each(xp: Any, offsets: Array) -> Array:
-    """The row, uint32, of each entry of CSR rows."""
-    if xp is np:
-        return np.repeat(np.arange(len(offsets) - 1, dtype=np.uint32), np.diff(offsets))
-    entries = xp.arange(int(offsets[-1]))  # CuPy's repeat wants its counts on the host
-    return xp.searchsorted(offsets[1:], entries, side="right").astype(np.uint32)
 
 
 class Structure(ABC):
@@ -184,16 +177,25 @@ class Structure(ABC):
     def incident(self, vertices: Array, rows: Array | None = None) -> Run:
         """A run of deletions of every edge whose dst is among `vertices` or whose row is among `rows`.
 
-        `rows` is `vertices` where it is left out. O(n + m): a scan.
+        `rows` is `vertices` where it is left out. O(n_rows + m): two scans, and what they find sorted; one read-back.
         """
-        xp, csr = self.device.xp, self.to_csr()
-        dead_dst, dead_row = xp.zeros(self.n_vertices, bool), xp.zeros(self.n_rows, bool)
-        dead_dst[vertices] = True
-        dead_row[vertices if rows is None else rows] = True
-        row = _row_of_each(xp, csr.offsets)
-        dead = dead_dst[csr.dst] | dead_row[row]
-        keys = make_keys(self.device, row[dead], csr.dst[dead])
-        return Run(keys if self.sorted_rows else xp.sort(keys), self.device.full(len(keys), -1, np.int8))
+        xp, empty, zeros = self.device.xp, self.device.empty, self.device.zeros
+        view, rows = self.view(), vertices if rows is None else rows
+        kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=1)
+        dead, dead_rows = (zeros(bound // 32 + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
+        kernels.MarkVertices(len(vertices), ids=vertices, n=len(vertices), bits=dead)
+        kernels.MarkVertices(len(rows), ids=rows, n=len(rows), bits=dead_rows)
+        tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
+        offsets, keys = zeros(self.n_rows + 1, np.int64), None
+        found = {"graph": view, "dead": dead, "dead_rows": dead_rows, "tasks": tasks, "next": offsets}
+        for hubs, place in ((tasks, n_tasks), (None, None)):  # the hubs are listed once
+            kernels.Incident(self.n_rows, **{**found, "tasks": hubs}, rows=self.n_rows, n_tasks=place, keys=keys)
+            kernels.IncidentHubs(len(tasks), **found, n_tasks=n_tasks, keys=keys)
+            if keys is None:
+                xp.cumsum(offsets, out=offsets)
+                keys = empty(int(offsets[-1]), np.uint64)
+        keys.sort()
+        return Run(keys, self.device.full(len(keys), -1, np.int8))
 
     def delete_vertices(self, ids: Any) -> Counts:
         """Delete every edge to and from `ids`; the ids stay, with degree 0. O(n + m). Needs n_rows == n_vertices."""
@@ -222,6 +224,10 @@ class Structure(ABC):
         if src.shape != dst.shape:
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
         check_ids(dst, self.n_vertices, "dst")
+        return self._find(src, dst)
+
+    def _find(self, src: Array, dst: Array) -> Array:
+        """`has_edges` of checked ids: by default a lane a query, through the View."""
         kernels, view = self._reads()
         found = self.device.empty(len(src), np.uint8)
         kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)

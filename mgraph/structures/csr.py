@@ -90,7 +90,8 @@ class CsrStructure(Structure):
             n, offsets=self._offsets, dst=self._dst, keys=run.keys, op=run.op, n=n,
             place=place, outcome=outcome, shift=shift, counts=counts,
         )  # fmt: skip
-        device.xp.cumsum(shift[1:], out=shift[1:])
+        if n:
+            device.xp.cumsum(shift[1:], out=shift[1:])
         found = Counts(*(int(c) for c in Device.to_host(counts)))
         work = _Work(place, shift)
         if found.inserted or found.deleted:

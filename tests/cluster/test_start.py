@@ -2,18 +2,21 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
+import dask
 import pytest
 from distributed import Client
 
-from cluster import start
-from cluster import start as start_function
+from cluster import Machine, start
 from mgraph.device import gpu_count
 from mgraph.errors import DeviceError, InvalidOption
 
@@ -35,7 +38,7 @@ def _wait_dead(pids, seconds=15.0):
 
 
 def test_starts_processes_and_closes_them():
-    with start(workers=2, device="cpu") as client:
+    with start(workers=2, device="cpu", threads=1) as client:
         assert isinstance(client, Client)
         workers = client.scheduler_info()["workers"].values()
         assert [worker["nthreads"] for worker in workers] == [1, 1]
@@ -70,6 +73,17 @@ def test_collecting_a_closed_client_takes_no_lock():
     worker.join(10)
 
 
+def test_a_taken_dashboard_port_is_nothing_to_those_who_want_none():
+    """Dask would warn that port 8787 is taken; warnings are errors here."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # taken by somebody else: the same to this test
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with start(workers=1, device="cpu") as client:
+            assert client.cluster.scheduler.http_server.port != 8787
+
+
 def test_memory_limit_and_threads_reach_the_worker():
     with start(workers=1, device="cpu", threads=2, memory_limit=2**30) as client:
         (worker,) = client.scheduler_info()["workers"].values()
@@ -87,6 +101,7 @@ def test_memory_limit_and_threads_reach_the_worker():
         ({"workers": 1, "memory_limit": -1}, "memory_limit is -1"),
         ({"workers": 1, "timeout": float("nan")}, "timeout is nan"),
         ({"workers": 1, "device": "tpu"}, "'tpu'"),
+        ({"workers": 1, "timeout": 0}, "timeout is 0"),
         ({"workers": 1, "device": "cpu", "rmm_pool": "1GB"}, "rmm_pool"),
     ],
 )
@@ -101,15 +116,34 @@ def test_no_gpu_is_a_device_error():
         start(workers=1, device="gpu")
 
 
-def test_missing_dask_cuda_and_too_many_workers_are_device_errors(monkeypatch):
-    module = sys.modules[start_function.__module__]
-    monkeypatch.setattr(module, "gpu_count", lambda: 2)
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DeviceError, match="dask-cuda"):
-        start(workers=1, device="gpu")
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: object())
-    with pytest.raises(DeviceError, match="3 workers were asked for and 2 GPUs"):
-        start(workers=3, device="gpu")
+def test_gpu_workers_are_what_was_chosen(monkeypatch):
+    """The call that reaches dask-cuda, on a machine with four GPUs."""
+    calls = []
+
+    class Refuses(Exception):
+        pass
+
+    def local_cuda_cluster(**options):
+        calls.append((options, dask.config.get("distributed.worker.preload")))
+        raise Refuses
+
+    monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=local_cuda_cluster))
+    machine = Machine(gpus=("4", "5", "6", "7"), cores=16, memory=2**34)
+    monkeypatch.setattr(Machine, "here", lambda: machine)
+    with pytest.raises(Refuses):
+        start(gpus=[2, 0], rmm_pool="1GB", dashboard=":8787", timeout=7)
+    ((options, preloads),) = calls
+    assert any("SIG_IGN" in line for line in preloads)
+    assert options == {
+        "CUDA_VISIBLE_DEVICES": ["6", "4"],
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "device_memory_limit": 0,
+        "rmm_pool_size": "1GB",
+        "protocol": "tcp",
+        "dashboard_address": ":8787",
+        "death_timeout": 7,
+    }
 
 
 def test_ctrl_c_stops_a_script_and_its_workers():

@@ -13,6 +13,7 @@ from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch
+from mgraph.device import Device
 
 N = 200
 
@@ -83,3 +84,72 @@ def test_two_gpus(exchange):
             with DynamicGraph(client, N, device="cuda") as graph:
                 assert graph.exchange == "ucx" or exchange == "tcp"
             stream(client, seed, exchange=exchange, **options)
+
+
+def born_here(rank: int, size: int, step: int, device) -> tuple:
+    """A part made of the shard's own arrays; src, dst, weight, op."""
+    rng = np.random.default_rng(100 * step + rank)
+    batch = random_batch(rng, N, 500, True)
+    return tuple(device.asarray(column) for column in (batch.src, batch.dst, batch.weight, batch.op))
+
+
+def flow(client: Client, size: int) -> None:
+    """Ingest, a pipeline of batches in device memory, and a move of the ranges, against the model."""
+    import cupy
+
+    from mgraph.runtime.rmat import Rmat
+
+    rng = np.random.default_rng(size)
+    with DynamicGraph(client, N, device="cuda", directed=False, weighted=True) as graph:
+        model = GraphModel(N, directed=False, weighted=True)
+        reports = graph.ingest(born_here, steps=4)
+        for step, report in enumerate(reports):
+            parts = [born_here(rank, size, step, Device()) for rank in range(size)]
+            counts = model.update(EdgeBatch(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
+            assert (report.inserted, report.updated, report.deleted, report.missing) == counts
+        batches = [random_batch(rng, N, 1000, True) for _ in range(5)]
+        with graph.pipeline() as pipe:
+            for batch in batches:
+                columns = (batch.src, batch.dst, batch.weight, batch.op)
+                pipe.update(EdgeBatch(*map(cupy.asarray, columns)))
+        for batch in batches:
+            model.update(batch)
+        check_graph(graph, model, rng)
+        graph.rebalance()
+        check_graph(graph, model, rng)
+    with DynamicGraph(client, 1 << 12, device="cuda", reverse=True) as graph:
+        graph.ingest(Rmat(12, 40_000 // size, shuffled=False), steps=2)
+        before, distances = graph.to_csr(), graph.bfs(0).to_numpy()
+        assert graph.rebalance().ratio < 1.3
+        after = graph.to_csr()
+        np.testing.assert_array_equal(after.offsets, before.offsets)
+        np.testing.assert_array_equal(after.dst, before.dst)
+        np.testing.assert_array_equal(graph.bfs(0).to_numpy(), distances)
+    assert_clean(client)
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_ingest_pipeline_and_rebalance_on_one_gpu():
+    with gpu_workers(1) as client:
+        flow(client, 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_batches_in_device_memory_of_the_same_process():
+    import cupy
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, Client(cluster) as client:
+        with DynamicGraph(client, N, device="cuda") as graph, graph.pipeline() as pipe:
+            src, dst = (cupy.random.permutation(N).astype(np.uint32) for _ in range(2))
+            assert pipe.update(EdgeBatch(src, dst)).result().inserted == N
+            assert pipe.update(EdgeBatch(src, dst)).result().updated == N
+        assert_clean(client)
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(600)
+def test_ingest_pipeline_and_rebalance_on_two_gpus():
+    with gpu_workers(2) as client:
+        flow(client, 2)

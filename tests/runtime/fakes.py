@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from distributed.core import Server
 
-from mgraph.errors import Aborted, CapacityError
+from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.runtime.bridge import Bridge
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.session import SessionTable
@@ -41,7 +41,7 @@ class FakeServant:
         self.log.append("close")
 
     def state(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "in_doubt": self.in_doubt, "broken": self.broken}
+        return {"epoch": self.epoch, "changes": self.epoch, "in_doubt": self.in_doubt, "broken": self.broken}
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -60,6 +60,17 @@ class FakeServant:
 
     def big(self, attempt: int, n: int) -> dict[str, Any]:
         return {"array": np.arange(n, dtype=np.int64) + self.rank, "n": n}
+
+    def update(self, attempt: int, epoch: int, seconds: float = 0.0, fails: Iterable[int] = (), **share: Any) -> dict:
+        """A batch: takes its time, and fails on some ranks while the others wait for them."""
+        if epoch != self.epoch + 1:
+            raise MgraphError(f"a batch came as epoch {epoch}")
+        self.log.append(f"begin {epoch}")
+        if fails:
+            return self.fail(attempt, fails)
+        time.sleep(seconds)
+        self.epoch = epoch
+        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, **self.state()}
 
     def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0) -> dict[str, Any]:
         """What waiting in an exchange looks like: until aborted."""
@@ -106,9 +117,9 @@ class FakeServant:
         self.broken = "the commit failed"
         raise CapacityError(self.broken)
 
-    def resolve(self, attempt: int, commit: bool) -> dict[str, Any]:
+    def resolve(self, attempt: int, changes: int) -> dict[str, Any]:
         if self.in_doubt:
-            self.epoch += int(commit)
+            self.epoch += int(self.epoch < changes)
         self.in_doubt = False
         return self.state()
 

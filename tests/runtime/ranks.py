@@ -79,6 +79,7 @@ class Ranks:
     ) -> None:
         self.size, self.attempt = len(starts) - 1, 0
         self.tables = [Table(self.size)]
+        self.held: dict[str, Any] = {}  #: Dask data that the workers have
         self.servants = [
             ShardServant(
                 "g",
@@ -90,6 +91,7 @@ class Ranks:
                 lambda rank=rank: memory_left(rank),
                 {},
                 lambda shard: None,
+                lambda key: self.held[key],
             )
             for rank in range(self.size)
         ]

@@ -117,7 +117,7 @@ def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
         assert coordinator.epoch == 1
-        assert [answer["epoch"] for answer in coordinator.call("resolve", {"commit": False})] == [1, 1, 1]
+        assert [answer["epoch"] for answer in coordinator.call("resolve", {"changes": 0})] == [1, 1, 1]
         assert "resolve" in workers[0].log
 
 
@@ -127,7 +127,7 @@ def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [], "doubting": [0]})
         assert coordinator.epoch == 0
-        assert [answer["epoch"] for answer in coordinator.call("resolve", {"commit": True})] == [0, 0]
+        assert [answer["epoch"] for answer in coordinator.call("resolve", {"changes": 1})] == [0, 0]
 
 
 def test_commit_fails_on_one_rank_and_the_graph_is_lost():
@@ -262,8 +262,11 @@ def test_client_loop_ends_before_the_graph_is_closed():
 
 
 def test_worker_speaks_another_version(monkeypatch):
-    monkeypatch.setattr(link, "VERSION", 2)
-    with pytest.raises(MgraphError, match=r"version 1 .* client version 2"), fake_cluster(1):
+    monkeypatch.setattr(link, "VERSION", protocol.VERSION + 1)
+    with (
+        pytest.raises(MgraphError, match=rf"version {protocol.VERSION} .* client version {protocol.VERSION + 1}"),
+        fake_cluster(1),
+    ):
         pass
 
 

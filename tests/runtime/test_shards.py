@@ -10,6 +10,7 @@ from ranks import Ranks, csr_of
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.runtime import update
+from mgraph.runtime.shard import Result
 from mgraph.structures import names
 
 N = 40
@@ -140,7 +141,7 @@ def test_a_rank_released_during_the_vote_waits_for_its_outcome(commit, monkeypat
     answers = ranks.update(EdgeBatch([0, 20], [1, 2]), 1)
     assert all(isinstance(answer, Aborted) for answer in answers)
     assert [servant.settle()["in_doubt"] for servant in ranks.servants] == [True, True]
-    answers = ranks.call("resolve", commit=commit)
+    answers = ranks.call("resolve", changes=int(commit))
     assert [(a["epoch"], a["in_doubt"], a["edges"]) for a in answers] == [(int(commit), False, int(commit))] * 2
     monkeypatch.undo()
     ranks.reconnect()
@@ -182,7 +183,7 @@ def test_the_largest_of_a_result():
     rng = np.random.default_rng(3)
     for values in (rng.integers(0, 5, 27).astype(np.int32), rng.random(27).astype(np.float32)):
         shard = ranks.shards[1]
-        shard.results["r"] = values
+        shard.results["r"] = Result(values, 13)
         for k in (0, 1, 5, 27, 100):
             ids, best = shard.top("r", k)
             want = np.lexsort((np.arange(27), -values.astype(float)))[:k]

@@ -1,0 +1,104 @@
+"""``python -m cluster probe``: what this machine has, and what `cluster.start` would make of it, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from dask.utils import format_bytes
+
+from cluster import facts
+from cluster.choice import Machine, choose
+
+__all__ = ["HELP", "add_arguments", "as_text", "probe", "run"]
+
+HELP = "print GPUs, links, UCX, versions, the host, and what start() would choose and why"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--workers", type=int, metavar="N", help="as start(workers=N)")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"), help="as start(device=...)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    found = probe(options.workers, options.device)
+    print(json.dumps(found, indent=2) if options.json else as_text(found))
+    return 0
+
+
+def probe(workers: int | None = None, device: str = "auto") -> dict[str, Any]:
+    """All facts of this machine as plain values: gpus, links, ucx, versions, host, choice. Takes seconds.
+
+    Raises
+    ------
+    InvalidOption, DeviceError
+        What `cluster.start` would raise for these options.
+    """
+    machine = Machine.here()
+    choice = choose(machine, workers, device=device)
+    gpus = facts.gpus()
+    return {
+        "gpus": gpus,
+        "usable_gpus": list(machine.gpus),
+        "links": facts.links(len(gpus)),
+        "ucx": facts.ucx(),
+        "versions": facts.versions(),
+        "host": facts.host(machine),
+        "choice": asdict(choice),
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """What `probe` found, in lines to read."""
+    parts = [
+        _section("GPUs", _gpu_lines(found) or ["none"]),
+        _section("links", [f"{i} - {j}: {one['link']}" for one in found["links"] for i, j in [one["gpus"]]]),
+        _section("UCX", _ucx_lines(found["ucx"])),
+        _section("versions", [f"{name} {version}" for name, version in found["versions"].items()]),
+        _section("host", _host_lines(found["host"])),
+        _section("start() would choose", _choice_lines(found["choice"])),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _gpu_lines(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{index}: {gpu['name']}, {format_bytes(gpu['memory_bytes'])}, driver {gpu['driver']}"
+        for index, gpu in enumerate(found["gpus"])
+    ]
+    usable = ", ".join(found["usable_gpus"]) or "none"
+    return [*lines, f"usable by CuPy: {usable}"] if lines else []
+
+
+def _ucx_lines(ucx: dict[str, Any]) -> list[str]:
+    if "why" in ucx:
+        return [f"unknown: {ucx['why']}"]
+    cuda = "with transports of GPU memory" if ucx["cuda"] else "no transports of GPU memory"
+    head = f"UCX {ucx['version']}, UCXX {ucx['ucxx']}, {cuda}"
+    return [head, *(f"{transport}: {', '.join(devices)}" for transport, devices in ucx["transports"].items())]
+
+
+def _host_lines(host: dict[str, Any]) -> list[str]:
+    memory = f"{format_bytes(host['memory_bytes'])} of memory, {format_bytes(host['memory_free_bytes'])} free"
+    compiler = host["compiler"] or f"none: {host['compiler_why']}"
+    return [host["system"], f"{host['cores']} cores, {memory}", f"compiler: {compiler}"]
+
+
+def _choice_lines(choice: dict[str, Any]) -> list[str]:
+    shown = {**choice, "device": choice["device"] + (f" ({', '.join(choice['gpus'])})" if choice["gpus"] else "")}
+    if choice["memory_limit"]:
+        shown["memory_limit"] = format_bytes(choice["memory_limit"])
+    width = max(map(len, choice["why"]))
+    return [
+        f"{name:{width}}  {'none' if shown[name] is None else shown[name]}: {why}"
+        for name, why in choice["why"].items()
+    ]

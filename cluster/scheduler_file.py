@@ -1,0 +1,112 @@
+"""A client of a cluster that others started, such as a batch job's: found by its scheduler file, in bounded time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+from distributed import Client
+
+from mgraph.errors import InvalidOption, MgraphError
+
+__all__ = ["HELP", "ClusterNotReady", "add_arguments", "connect", "run"]
+
+HELP = "wait until a scheduler and its workers are there, and name them"
+POLL_SECONDS = 0.1
+CALL_SECONDS = 5.0  #: how long a scheduler has to answer before the file is read again
+
+
+class ClusterNotReady(MgraphError, TimeoutError):
+    """A scheduler or its workers were not there in time; the message says which, and what was waited for."""
+
+
+def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60.0) -> Client:
+    """A client of the scheduler that wrote `scheduler_file`, once it has `workers` workers.
+
+    Parameters
+    ----------
+    scheduler_file : str or Path
+        What ``dask scheduler --scheduler-file`` writes; may come into being, or be written anew, while this waits.
+    workers : int
+        How many workers to wait for; more may join.
+    timeout : float
+        Seconds in all.
+
+    Returns
+    -------
+    distributed.Client
+        To be closed by the caller; the cluster goes on.
+
+    Raises
+    ------
+    InvalidOption
+        No workers, or no time.
+    ClusterNotReady
+        There is no such file, nobody answers at its address, or workers are missing when the time is over.
+    """
+    if not isinstance(workers, int) or workers < 1:
+        raise InvalidOption(f"workers is {workers!r}; at least 1 is needed")
+    if not (math.isfinite(timeout) and timeout > 0):
+        raise InvalidOption(f"timeout is {timeout!r}; seconds above 0 are needed")
+    end = time.monotonic() + timeout
+    client = _reach(Path(scheduler_file), end, timeout)
+    try:
+        client.wait_for_workers(workers, timeout=max(POLL_SECONDS, end - time.monotonic()))
+    except TimeoutError:
+        there = len(client.scheduler_info(n_workers=-1)["workers"])
+        client.close(CALL_SECONDS)
+        raise ClusterNotReady(f"{there} of {workers} workers joined {scheduler_file} within {timeout:g} s") from None
+    except BaseException:
+        client.close(CALL_SECONDS)
+        raise
+    return client
+
+
+def _reach(file: Path, end: float, timeout: float) -> Client:
+    """A client of the scheduler in `file`, which is read again each time nobody answers: it may be an earlier job's."""
+    while True:
+        address = _address(file)
+        left = end - time.monotonic()
+        if address is not None:
+            try:
+                return Client(address, timeout=max(POLL_SECONDS, min(CALL_SECONDS, left)))
+            except OSError as error:
+                why = f"nobody answers at {address}, which {file} names: {error}"
+        else:
+            why = f"{file} does not name a scheduler" if file.exists() else f"there is no scheduler file {file}"
+        if time.monotonic() >= end:
+            raise ClusterNotReady(f"{why} (waited {timeout:g} s)")
+        time.sleep(POLL_SECONDS)
+
+
+def _address(file: Path) -> str | None:
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or not yet written to its end
+        return None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add = parser.add_argument
+    add("--scheduler-file", default=os.environ.get("MGRAPH_SCHEDULER_FILE"), metavar="FILE",
+        help="what the scheduler wrote (default: MGRAPH_SCHEDULER_FILE)")  # fmt: skip
+    add("--workers", type=int, default=1, metavar="N", help="how many to wait for (default: %(default)s)")
+    add("--timeout", type=float, default=60.0, metavar="S", help="seconds in all (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    if not options.scheduler_file:
+        raise InvalidOption("--scheduler-file is missing, and so is MGRAPH_SCHEDULER_FILE")
+    client = connect(options.scheduler_file, workers=options.workers, timeout=options.timeout)
+    try:
+        for address in sorted(client.scheduler_info(n_workers=-1)["workers"]):
+            print(address)
+    finally:
+        client.close(CALL_SECONDS)
+    return 0

@@ -1,0 +1,48 @@
+"""``python -m cluster.transports``: what UCX offers in this process, as one line of JSON.
+
+A process of its own: UCX reads its settings from the environment, prints warnings, and may abort.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from mgraph.exchange.ucxx_api import Ucxx
+
+__all__ = ["look", "transports_of"]
+
+
+def transports_of(info: str) -> dict[str, list[str]]:
+    r"""The devices by transport, from the text that UCX prints of a context; O(its lines).
+
+    Examples
+    --------
+    >>> transports_of("# resource 1 : md 1 dev 1 flags -- tcp/eth0\n# resource 2 : md 1 dev 2 flags -- tcp/lo")
+    {'tcp': ['eth0', 'lo']}
+    """
+    found: dict[str, list[str]] = {}
+    for transport, device in re.findall(r"resource\s+\d+.*\s(\w+)/(\S+)\s*$", info, re.MULTILINE):
+        found.setdefault(transport, []).append(device)
+    return found
+
+
+def look() -> dict[str, Any]:
+    """{"version", "ucxx", "cuda", "transports"}, or {"why"} where UCXX does not load."""
+    try:
+        ucxx_version = Ucxx().version
+        import ucxx
+        from ucxx._lib import libucxx
+
+        context = libucxx.UCXContext({}, feature_flags=(libucxx.Feature.TAG,))
+        transports = transports_of(context.info)
+        version = ".".join(map(str, ucxx.get_ucx_version()))
+        cuda = any(name.startswith("cuda") for name in transports)
+        return {"version": version, "ucxx": ucxx_version, "cuda": cuda, "transports": transports}
+    except Exception as error:  # not installed, or its libraries do not load: the message says which
+        return {"why": str(error)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(look()))

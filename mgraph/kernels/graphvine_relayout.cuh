@@ -1,0 +1,122 @@
+// GraphVine: every touched row gets the blocks that it will use, before edges are inserted (the tree fixed first).
+// Pieces are popped and pushed by rank (prepare summed the counts up), without atomics: no two lanes take or write one place.
+#pragma once
+#include "graphvine_batch.cuh"
+
+struct Queues {  // of free pieces by class: a ring each, `waiting` of them from `head` on; then fresh quanta from `fresh` on
+    u32* rings;
+    i64 length;
+    i64 head0;
+    i64 head1;
+    i64 head2;
+    i64 waiting0;
+    i64 waiting1;
+    i64 waiting2;
+    i64 fresh0;
+    i64 fresh1;
+    i64 fresh2;
+    i64 fresh_directories;
+    DEVICE static i64 pick(int c, i64 a, i64 b, i64 d) { return c == 0 ? a : c == 1 ? b : d; }
+    DEVICE u32* entry(int c, i64 i) const {
+        i64 at = pick(c, head0, head1, head2) + i;
+        return rings + c * length + (at < length ? at : at - length);
+    }
+    DEVICE u32 pop(int c, i64 rank) const {
+        i64 waiting = pick(c, waiting0, waiting1, waiting2);
+        return rank < waiting ? *entry(c, rank) : (u32)(pick(c, fresh0, fresh1, fresh2) + ((rank - waiting) << c));
+    }
+    DEVICE void push(int c, i64 rank, u32 quantum) const { *entry(c, pick(c, waiting0, waiting1, waiting2) + rank) = quantum; }
+};
+
+// Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
+struct Ranks {
+    i64 pop, directory, push;
+};
+
+struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile together where a row has much to do
+    static constexpr int lanes = 32;
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    const i64* counts;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 rows = *batch.touched, chunks = chunks_of(batch.n);
+        for (i64 c : grid.items(tile, chunks_of(rows))) {
+            i64 at[filled];
+            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
+            for (i64 base = c * chunk; base < lesser((c + 1) * chunk, rows); base += tile.size()) step(tile, base, rows, at);
+        }
+    }
+    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
+        i64 first = counter * chunks, to = first + c;
+        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
+    }
+    template <class T> DEVICE void step(const T& tile, i64 base, i64 rows, i64* at) const {
+        i64 t = base + tile.rank(), work = 0;
+        i64 mine[filled] = {};
+        int from = 0, to = 0;
+        if (t < rows) {
+            Change change(graph, batch, t);
+            Need need(graph, change);
+            for (int i = 0; i < filled; ++i) mine[i] = need.count(i, change);
+            from = need.from, to = need.to;
+            work = need.pops + need.pushes + (need.directory ? need.kept : 0) + (need.kept ? 0 : lesser(change.before, change.after));
+        }
+        Ranks ranks = {};
+        for (int i = 0; i < filled; ++i) {
+            i64 upto = tile.scan(mine[i]), rank = at[i] + upto - mine[i];
+            if (i == pop0 + to) ranks.pop = rank;
+            if (i == directories) ranks.directory = rank;
+            if (i == push0 + from) ranks.push = rank;
+            at[i] += tile.shfl(upto, tile.size() - 1);
+        }
+        bool heavy = work > 8;
+        if (t < rows && !heavy) lay(Tile<1>{}, t, ranks);
+        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
+            lay(tile, base + lane, its);
+        }
+    }
+    // The tile gives touched row t its blocks.
+    template <class T> DEVICE void lay(const T& tile, i64 t, Ranks ranks) const {
+        Change change(graph, batch, t);
+        i64 size = tile.size(), rank = tile.rank();
+        Need need(graph, change);
+        u32 root = change.root, root_out = 0;
+        i64 had = graph.blocks(change.before), has = graph.blocks(change.after);
+        if (need.kept == 0) carry(size, rank, change, root, queues.pop(need.to, ranks.pop));
+        for (i64 i = need.kept + rank; i < had; i += size)
+            queues.push(need.from, ranks.push + i - need.kept, graph.block_of(root, change.before, i));
+        if (has == 1 || (has && TREE))
+            root_out = need.kept ? graph.block_of(root, change.before, 0) : queues.pop(need.to, ranks.pop);
+        else if (has)
+            root_out = need.directory ? (u32)(queues.fresh_directories + ranks.directory) : root;
+        if (has > 1 && TREE) hang(size, rank, need, root, change.before, has, ranks.pop);
+        else if (has > 1) list(size, rank, need, root, root_out, change.before, has, ranks.pop);
+        if (LAZY) tile.sync();  // all lanes have read the row's extent
+        if (rank) return;
+        pool.sentinels[change.row] = (u64)(high(batch.held[t]) + change.inserts - change.deletes) << 32 | root_out;
+        if (LAZY) pool.extents[change.row] = (u32)change.after;
+    }
+    DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {  // a small row, to another class
+        for (i64 p = rank; p < lesser(change.before, change.after); p += size)
+            pool.move(graph.slot_of(first) + p, graph.place(root, change.before, p));
+    }
+    DEVICE void list(i64 size, i64 rank, const Need& need, u32 root, u32 root_out, i64 before, i64 has, i64 pop) const {
+        u32* out = pool.slots + graph.slot_of(root_out);
+        if (need.directory && rank == 0) out[0] = (u32)(graph.slot_of((u32)need.directory) - 1);
+        if (need.directory)
+            for (i64 i = rank; i < need.kept; i += size) out[1 + i] = graph.block_of(root, before, i);
+        for (i64 i = need.kept + rank; i < has; i += size) out[1 + i] = queues.pop(need.to, pop + i - need.kept);
+    }
+    DEVICE void hang(i64 size, i64 rank, const Need& need, u32 root, i64 before, i64 has, i64 pop) const {
+        for (i64 i = greater(need.kept, (i64)1) + rank; i < has; i += size) {
+            i64 above = (i - 1) / 2;
+            u32 parent = above < need.kept ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
+            pool.hang(parent, i, queues.pop(need.to, pop + i - need.kept));
+        }
+    }
+};

@@ -1,0 +1,75 @@
+// The edges from and to a set of vertices, of any structure: a scan that counts them by row, and a second that lists them,
+// each row's where the counts before it end. A row is one lane's, a tile's or, a hub's, several tiles' (rows.cuh).
+#pragma once
+#include "bits.cuh"
+#include "rows.cuh"
+
+struct MarkVertices {  // one lane an id; lanes may set bits of one word
+    static constexpr int lanes = 1;
+    const u32* ids;
+    i64 n;
+    u32* bits;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) set_bit(bits, ids[i]);
+    }
+};
+
+// The tile's part of one unit: counted into next[row + 1], or, where `keys` is given, put from next[row] on.
+template <class View, class Group>
+DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const u32* dead, const u32* dead_rows, i64* next, u64* keys) {
+    bool all = get_bit(dead_rows, row);
+    i64 mine = 0;
+    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+        bool hit = live && (all || get_bit(dead, id));
+        u32 hits = group.ballot(hit);
+        if (!keys) mine += popcount(hits);
+        if (!keys || !hits) return false;
+        i64 to = group.rank() == 0 ? atomic_add(next + row, (i64)popcount(hits)) : 0;
+        to = group.shfl(to, 0) + popcount(hits & ((1u << group.rank()) - 1));
+        if (hit) keys[to] = (u64)row << 32 | id;
+        return false;
+    });
+    if (mine && group.rank() == 0) atomic_add(next + row + 1, mine);
+}
+
+template <class View>
+struct Incident {  // a lane brings a row; hubs are added to the tasks
+    static constexpr int lanes = 32;
+    View graph;
+    i64 rows;
+    const u32* dead;
+    const u32* dead_rows;
+    u64* tasks;
+    i64* n_tasks;
+    i64* next;
+    u64* keys;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
+            i64 row = i * tile.size() + tile.rank();
+            visit_rows(graph, tile, row < rows ? row : -1, tasks, n_tasks, [&](auto group, i64 its, i64 unit) {
+                list_unit(graph, group, its, unit, dead, dead_rows, next, keys);
+            });
+        }
+    }
+};
+
+template <class View>
+struct IncidentHubs {  // a tile a task
+    static constexpr int lanes = 32;
+    View graph;
+    const u32* dead;
+    const u32* dead_rows;
+    const u64* tasks;
+    const i64* n_tasks;
+    i64* next;
+    u64* keys;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                list_unit(graph, tile, row, unit, dead, dead_rows, next, keys);
+                return false;
+            });
+    }
+};

@@ -1,0 +1,59 @@
+"""What a worker tells the scheduler of its shards with each heartbeat, for the dashboard and ``scheduler_info()``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mgraph.runtime.session import SessionTable
+
+__all__ = ["Meter"]
+
+Numbers = dict[str, float]
+
+SPAN_SECONDS = 0.25  #: a rate over less than this says little
+
+
+class Meter:
+    """The numbers of all shards of one worker, from what each last said of itself; asks no shard.
+
+    ``metrics["mgraph"]`` is a dict: `graphs`; `edges` and `bytes`, their sums; `epoch`, the largest; `batch_rate`,
+    batches committed a second since the heartbeat before. Dask's table of workers shows plain numbers only, so each but
+    `graphs` is there by itself too, as ``mgraph_edges`` and so on.
+    """
+
+    def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._clock = table, clock
+        self._seen: dict[tuple[str, int], int] = {}
+        self._at, self._rate = clock(), 0.0
+
+    def metrics(self) -> dict[str, Callable[[Any], Any]]:
+        """The entries of ``Worker.metrics``; called with the worker, on its event loop."""
+        flat = {f"mgraph_{name}": self._one(name) for name in ("edges", "bytes", "epoch", "batch_rate")}
+        return {"mgraph": lambda worker: self.read(), **flat}
+
+    def _one(self, name: str) -> Callable[[Any], float]:
+        return lambda worker: self.read()[name]
+
+    def read(self) -> Numbers:
+        """The numbers of now."""
+        shards = {key: state for key, state in self._states().items() if "edges" in state}
+        return {
+            "graphs": len(shards),
+            "edges": sum(state["edges"] for state in shards.values()),
+            "bytes": sum(state["nbytes"] for state in shards.values()),
+            "epoch": max((state["epoch"] for state in shards.values()), default=0),
+            "batch_rate": self._batch_rate({key: state["epoch"] for key, state in shards.items()}),
+        }
+
+    def _states(self) -> dict[tuple[str, int], dict[str, Any]]:
+        servants = {key: session.thread.servant for key, session in self._table.sessions.items()}
+        return {key: getattr(servant, "metrics", {}) for key, servant in servants.items()}
+
+    def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
+        now = self._clock()
+        if now - self._at >= SPAN_SECONDS:
+            batches = sum(epoch - self._seen.get(key, 0) for key, epoch in epochs.items())
+            self._rate, self._at, self._seen = batches / (now - self._at), now, epochs
+        return self._rate

@@ -1,0 +1,143 @@
+"""The client's side of an ingest: what a user gives as a source, as each rank's parts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dask import delayed
+from dask.base import is_dask_collection
+from dask.delayed import Delayed
+from distributed import Client, Future, wait
+from distributed.protocol.pickle import dumps
+
+from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.runtime.checks import check_count
+from mgraph.runtime.sources import COLUMNS, FILES, as_batch
+
+__all__ = ["Parts", "as_parts"]
+
+WATCH_SECONDS = 0.5  #: how often the wait for Dask's tasks looks whether the workers are still there
+
+
+class Parts:
+    """A source as each rank is told it; keeps the Dask data that it names alive.
+
+    Parameters
+    ----------
+    shares : list of dict
+        What each rank's `mgraph.runtime.sources.open_source` is given.
+    held : list of Future
+        Dask data, each on the worker of the rank that reads it.
+    """
+
+    def __init__(self, shares: list[dict[str, Any]], held: list[Future] | None = None) -> None:
+        self.shares, self._held = shares, held or []
+
+
+def as_parts(
+    client: Client, source: Any, workers: Sequence[str], steps: int | None, watch: Callable[[], None]
+) -> Parts:
+    """See `DynamicGraph.ingest` for what a source may be. Part i goes to rank ``i % size`` in step ``i // size``.
+
+    Dask collections are computed, and their parts moved to the ranks' workers where they lie elsewhere.
+
+    Parameters
+    ----------
+    watch : callable
+        Called from time to time while Dask computes; raises where a worker was lost.
+
+    Raises
+    ------
+    InvalidOption, InvalidBatch
+        It is no source; or columns are missing.
+    Exception
+        Whatever Dask's tasks raised.
+    """
+    if steps is not None and not callable(source):
+        raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
+    if callable(source) and not is_dask_collection(source):
+        steps = None if steps is None else check_count(steps, "steps")
+        return Parts([{"kind": "function", "function": dumps(source), "steps": steps}] * len(workers))
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
+        return _dealt("files", [_checked_path(item) for item in source], len(workers))
+    keys, held = _computed(client, _futures(client, source), workers, watch)
+    return Parts(_dealt("keys", keys, len(workers)).shares, held)
+
+
+def _dealt(kind: str, parts: list[str], size: int) -> Parts:
+    return Parts([{"kind": kind, "parts": parts[rank::size]} for rank in range(size)])
+
+
+def _checked_path(path: Any) -> str:
+    if Path(path).suffix not in FILES:
+        raise InvalidOption(f"{os.fspath(path)}: workers read files that end in {', '.join(FILES)}")
+    return os.fspath(path)
+
+
+def _futures(client: Client, source: Any) -> list[Future]:
+    """The parts of a Dask collection, or the list of futures and delayed values that was given."""
+    if hasattr(source, "to_delayed") and hasattr(source, "columns"):
+        if not {"src", "dst"} <= set(source.columns):
+            raise InvalidBatch(f"the data frame has the columns {list(source.columns)}; src and dst are needed")
+        return client.compute(source[[name for name in COLUMNS if name in source.columns]].to_delayed())
+    if isinstance(source, Mapping):
+        source = tuple(source.get(name) for name in COLUMNS)
+    if isinstance(source, tuple) and any(is_dask_collection(column) for column in source):
+        return client.compute(_zipped(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(item, Future | Delayed) for item in source):
+        return [item if isinstance(item, Future) else client.compute(item) for item in source]
+    raise InvalidOption(
+        "a source is a Dask DataFrame, a tuple or mapping of Dask arrays (src, dst[, weight, op]), a list of futures, "
+        f"of delayed values or of paths, or a function; got {type(source).__name__}. Batches of this process go "
+        "through update() and pipeline()"
+    )
+
+
+def _zipped(columns: Sequence[Any]) -> list[Delayed]:
+    """One delayed mapping a chunk of arrays that are cut alike."""
+    named = {name: column for name, column in zip(COLUMNS, columns, strict=False) if column is not None}
+    first = named.get("src")
+    if first is None or "dst" not in named:
+        raise InvalidBatch("src and dst are needed")
+    for name, column in named.items():
+        if getattr(column, "ndim", 1) != 1 or not hasattr(column, "to_delayed") or column.shape != first.shape:
+            raise InvalidBatch(
+                f"{name} is {type(column).__name__} of shape {getattr(column, 'shape', '?')}; the columns are "
+                f"one-dimensional Dask arrays as long as src, {first.shape}"
+            )
+    blocks = [column.rechunk(first.chunks).to_delayed().ravel() for column in named.values()]
+    together = delayed(_mapping, pure=True)
+    return [together(tuple(named), *parts) for parts in zip(*blocks, strict=True)]
+
+
+def _mapping(names: tuple[str, ...], *columns: Any) -> dict[str, Any]:
+    return dict(zip(names, columns, strict=True))
+
+
+def _computed(
+    client: Client, futures: list[Future], workers: Sequence[str], watch: Callable[[], None]
+) -> tuple[list[str], list[Future]]:
+    """Each part checked and on its rank's worker, by key."""
+    run = uuid.uuid4().hex
+    held = [
+        client.submit(as_batch, future, workers=[workers[i % len(workers)]], key=f"mgraph-part-{run}-{i}", retries=0)
+        for i, future in enumerate(futures)
+    ]
+    while True:
+        try:
+            wait(held, timeout=WATCH_SECONDS)
+            break
+        except TimeoutError:  # a pinned task waits for ever for a worker that died
+            watch()
+    for i, future in enumerate(held):
+        if future.status != "finished":
+            error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
+            error.add_note(f"part {i} of {len(held)} of the source; nothing was ingested")
+            raise error
+    return [future.key for future in held], held

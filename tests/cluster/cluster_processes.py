@@ -1,0 +1,191 @@
+"""A scheduler, nannies and workers as processes of their own on the loopback interface, to be ended one by one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+from cluster import connect
+from mgraph import DynamicGraph, EdgeBatch
+
+ROOT = Path(__file__).parents[2]
+LOCAL = ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+N = 50
+
+
+def environment() -> dict[str, str]:
+    """For a process that imports the checkout and these tests' modules."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT), str(Path(__file__).parent)]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def spawn(arguments: list[str], log: Path) -> subprocess.Popen[str]:
+    """``python ARGUMENTS`` in the background, its output appended to `log`."""
+    with log.open("a") as out:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=out,
+            stderr=out,
+            text=True,
+            env=environment(),
+            cwd=log.parent,
+        )
+
+
+@dataclass
+class Processes:
+    """A running cluster; `nannies` and `workers` (process ids) by the address of their worker."""
+
+    folder: Path
+    scheduler: subprocess.Popen[str]
+    client: Client
+    nannies: dict[str, int] = field(default_factory=dict)
+    workers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "scheduler.json"
+
+
+@contextmanager
+def processes(folder: Path, n: int = 2) -> Iterator[Processes]:
+    """A scheduler and `n` workers, each under a nanny of its own process; whatever became of them, none is left."""
+    file, log = folder / "scheduler.json", folder / "cluster.log"
+    scheduler = spawn(["-m", "dask", "scheduler", *LOCAL, "--port", "0", "--scheduler-file", str(file)], log)
+    worker = ["-m", "dask", "worker", *LOCAL, "--nthreads", "1", "--scheduler-file", str(file), "--death-timeout", "30"]
+    nannies = [spawn(worker, log) for _ in range(n)]
+    cluster, pids = None, []
+    try:
+        client = connect(file, workers=n, timeout=40)
+        cluster = Processes(folder, scheduler, client)
+        cluster.workers = client.run(os.getpid)
+        cluster.nannies = client.run(os.getppid)
+        pids = list(cluster.workers.values())
+        yield cluster
+    finally:
+        for pid in [scheduler.pid, *(nanny.pid for nanny in nannies), *pids]:
+            send(pid, signal.SIGKILL)
+        if cluster is not None:
+            cluster.client.close(5)
+        for process in (scheduler, *nannies):
+            process.wait(10)
+        assert wait_until(lambda: not any(map(alive, pids)), 10), "a worker outlived its SIGKILL"
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(true: Callable[[], bool], seconds: float) -> bool:
+    """Whether it became true in time."""
+    end = time.monotonic() + seconds
+    while not (found := true()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
+
+
+def batch(seed: int = 0, n: int = N) -> EdgeBatch:
+    """200 random operations on `n` vertices, a quarter of them deletions."""
+    rng = np.random.default_rng(seed)
+    return EdgeBatch(*rng.integers(0, n, (2, 200)), op=np.where(rng.random(200) < 0.75, 1, -1))
+
+
+# ---- what runs in the workers ----------------------------------------------------------------------------------------
+
+QUICK: dict[str, Any] = {}  #: in a worker process: what was made slow, as it was
+
+
+def slow_in(step: str, seconds: float) -> None:
+    """Take `seconds` before a step of the batch path, in this worker process."""
+    from mgraph.runtime import update
+
+    quick = QUICK.setdefault(step, getattr(update, step))
+    setattr(update, step, lambda *args: (time.sleep(seconds), quick(*args))[1])
+
+
+def slow_program(seconds: float, dask_worker: Any = None) -> None:
+    """Have rank 1 take `seconds` in the middle of every BFS, while the others wait for it."""
+    programs = dask_worker.plugins["mgraph"].programs
+    quick = QUICK.setdefault("superstep", programs["bfs"])
+
+    def slow(shard: Any, **args: Any) -> Any:
+        shard.exchange.barrier()
+        if shard.rank == 1:
+            time.sleep(seconds)
+        shard.exchange.barrier()
+        return quick(shard, **args)
+
+    programs["bfs"] = slow
+
+
+def slow_gather(seconds: float) -> None:
+    """Take `seconds` before handing out the values of a result, in this worker process."""
+    from mgraph.runtime.servant import ShardServant
+
+    quick = QUICK.setdefault("gather", ShardServant.do_fetch)
+    ShardServant.do_fetch = lambda *args, **options: (time.sleep(seconds), quick(*args, **options))[1]
+
+
+def as_before(dask_worker: Any = None) -> None:
+    """Undo what made this worker process slow."""
+    from mgraph.runtime import update
+    from mgraph.runtime.servant import ShardServant
+
+    for step, quick in QUICK.items():
+        if step == "superstep":
+            dask_worker.plugins["mgraph"].programs["bfs"] = quick
+        elif step == "gather":
+            ShardServant.do_fetch = quick
+        else:
+            setattr(update, step, quick)
+    QUICK.clear()
+
+
+def leftovers(dask_worker: Any = None) -> list[Any]:
+    """What mgraph holds in this worker process."""
+    import threading
+
+    plugin = dask_worker.plugins.get("mgraph")
+    held = [*plugin.table.sessions, *(["exchange"] * len(plugin.hub))] if plugin else []
+    comms = [op for op in dask_worker._comms.values() if op and op.startswith("mgraph")]
+    return [*held, *comms, *(t.name for t in threading.enumerate() if t.name.startswith("mgraph"))]
+
+
+def assert_clean(client: Client, workers: list[str], seconds: float = 5.0) -> None:
+    """No shards, exchanges, threads or comms of mgraph on these workers, in time."""
+    found: dict[str, list[Any]] = {}
+
+    def clean() -> bool:
+        found.update(client.run(leftovers, workers=workers))
+        return not any(found.values())
+
+    assert wait_until(clean, seconds), found
+
+
+def assert_usable(graph: DynamicGraph, seed: int = 7) -> None:
+    """Batches, reads and BFS work, and the counts add up."""
+    before = graph.num_edges
+    report = graph.update(batch(seed, graph.num_vertices))
+    assert graph.num_edges == before + report.inserted - report.deleted == graph.to_csr().offsets[-1]
+    assert len(graph.bfs(0).to_numpy()) == graph.num_vertices

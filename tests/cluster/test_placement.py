@@ -1,0 +1,103 @@
+"""Several graphs on one cluster: on workers of their own, from several threads and clients, and when a worker dies."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+from cluster_processes import N, as_before, assert_clean, assert_usable, batch, processes, send, slow_in
+from distributed import Client
+
+from mgraph import DynamicGraph, InvalidOption, WorkerLost
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with processes(tmp_path_factory.mktemp("cluster"), 3) as cluster:
+        yield cluster
+
+
+def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_of_both(tmp_path):
+    with processes(tmp_path, 3) as cluster:
+        first, second, victim = sorted(cluster.workers)
+        with (
+            DynamicGraph(cluster.client, N, workers=[first, second]) as graph,
+            DynamicGraph(cluster.client, N, workers=[victim]) as other,
+        ):
+            assert (graph.workers, other.workers) == ((first, second), (victim,))
+            assert (graph.exchange, other.exchange) == ("tcp", "loopback")
+            graph.update(batch())
+            other.update(batch())
+            reports = []
+            cluster.client.run(slow_in, "prepare", 1.5)
+            calls = threading.Thread(target=lambda: reports.append(graph.update(batch(1))), daemon=True)
+            calls.start()
+            threading.Timer(0.5, send, (cluster.workers[victim], signal.SIGKILL)).start()
+            with pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"):
+                other.update(batch(1))
+            assert reports == []  # it is still under way, and ends well
+            calls.join(10)
+            assert [report.epoch for report in reports] == [2]
+            cluster.client.run(as_before, workers=[first, second])
+            assert_usable(graph)
+            assert graph.epoch == 3
+        assert_clean(cluster.client, [first, second])
+
+
+def test_ranks_follow_the_order_of_the_addresses(shared):
+    addresses = sorted(shared.workers, reverse=True)[:2]
+    with DynamicGraph(shared.client, 4, workers=addresses) as graph:
+        assert graph.workers == tuple(addresses)
+        graph.insert([0, 3], [3, 0])
+        rows = [state["lo"] for state in graph._coordinator.states]
+        assert rows == [0, 2]
+    assert_clean(shared.client, addresses)
+
+
+def test_workers_that_are_not_there_are_refused(shared):
+    (address, *_) = shared.workers
+    with pytest.raises(InvalidOption, match="'tcp://127.0.0.1:1' is not in the cluster"):
+        DynamicGraph(shared.client, 4, workers=[address, "tcp://127.0.0.1:1"])
+    with pytest.raises(InvalidOption, match="named 2 times"):
+        DynamicGraph(shared.client, 4, workers=[address, address])
+    assert_clean(shared.client, list(shared.workers))
+
+
+def test_graphs_of_several_threads_and_clients_keep_their_order(shared):
+    """Three graphs on overlapping workers: each ends as if it had been alone."""
+    addresses = sorted(shared.workers)
+    rounds, errors = 8, []
+    with Client(shared.client.scheduler.address) as other:
+        graphs = [
+            DynamicGraph(shared.client, N, workers=addresses),
+            DynamicGraph(other, N, workers=addresses[::-1]),
+            DynamicGraph(other, N, workers=addresses[1:]),
+        ]
+
+        def drive(graph: DynamicGraph) -> None:
+            try:
+                for seed in range(rounds):
+                    assert graph.update(batch(seed)).epoch == seed + 1
+                    graph.bfs(seed)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=drive, args=(graph,), daemon=True) for graph in graphs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert errors == []
+        edges: set[tuple[int, int]] = set()
+        for seed in range(rounds):
+            part = batch(seed)
+            for edge, op in zip(zip(part.src.tolist(), part.dst.tolist(), strict=True), part.op.tolist(), strict=True):
+                (edges.add if op > 0 else edges.discard)(edge)
+        for graph in graphs:
+            csr = graph.to_csr()
+            src = np.repeat(np.arange(N), np.diff(csr.offsets))
+            assert set(zip(src.tolist(), csr.dst.tolist(), strict=True)) == edges
+            graph.close()
+    assert_clean(shared.client, addresses)

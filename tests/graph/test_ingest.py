@@ -1,0 +1,235 @@
+"""Batches born on the workers and batches in flight, on real worker processes."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+from graph_clusters import assert_clean, check_graph
+from graph_model import GraphModel, random_batch
+
+from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph.runtime.rmat import Rmat
+
+N = 50
+
+
+def fresh_rng() -> np.random.Generator:
+    seed = int(np.random.SeedSequence().entropy % 2**32)
+    print("seed", seed)
+    return np.random.default_rng(seed)
+
+
+def columns(batch: EdgeBatch) -> dict[str, np.ndarray]:
+    return {name: getattr(batch, name) for name in ("src", "dst", "weight", "op") if getattr(batch, name) is not None}
+
+
+def slices(batch: EdgeBatch, parts: int) -> list[EdgeBatch]:
+    n = len(batch)
+    return [batch[n * i // parts : n * (i + 1) // parts] for i in range(parts)]
+
+
+def apply_steps(graph: DynamicGraph, model: GraphModel, reports: list, parts: list[EdgeBatch]) -> None:
+    """The reports are the model's, for steps of one part a worker."""
+    size, first = len(graph.workers), graph.epoch - len(reports) + 1
+    steps = [parts[at : at + size] for at in range(0, len(parts), size)]
+    assert [report.epoch for report in reports] == list(range(first, first + len(steps)))
+    for report, step in zip(reports, steps, strict=True):
+        whole = {name: np.concatenate([getattr(part, name) for part in step]) for name in columns(step[0])}
+        counts = model.update(EdgeBatch(**whole))
+        assert (report.inserted, report.updated, report.deleted, report.missing) == counts
+        assert report.seconds > 0
+
+
+KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True}]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_files_and_futures_against_the_model(client3, tmp_path, size, kind):
+    rng = fresh_rng()
+    workers = sorted(client3.scheduler_info(n_workers=-1)["workers"])[:size]
+    model = GraphModel(N, kind.get("directed", True), kind.get("weighted", False))
+    with DynamicGraph(client3, N, workers=workers, order=rng.permutation(N), **kind) as graph:
+        parts = slices(random_batch(rng, N, 500, model.weighted), 5)
+        for i, part in enumerate(parts):
+            np.savez(tmp_path / f"{i}.npz", **columns(part))
+        apply_steps(graph, model, graph.ingest([tmp_path / f"{i}.npz" for i in range(5)]), parts)
+        parts = slices(random_batch(rng, N, 500, model.weighted), 4)
+        apply_steps(graph, model, graph.ingest(client3.scatter(parts, hash=False)), parts)
+        check_graph(graph, model, rng)
+    assert_clean(client3)
+
+
+def test_data_frames_and_dask_arrays(client):
+    pandas, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    import dask.array as da
+
+    rng = fresh_rng()
+    model = GraphModel(N, weighted=True)
+    with DynamicGraph(client, N, weighted=True) as graph:
+        batch = random_batch(rng, N, 400, True)
+        frame = dd.from_pandas(pandas.DataFrame({**columns(batch), "other": "x"}), npartitions=3, sort=False)
+        parts = [
+            EdgeBatch(*(p[c].to_numpy() for c in columns(batch)))
+            for p in (frame.get_partition(i).compute() for i in range(3))
+        ]
+        apply_steps(graph, model, graph.ingest(frame), parts)
+        batch = random_batch(rng, N, 400, True)
+        arrays = [da.from_array(column, chunks=100) for column in columns(batch).values()]
+        arrays[1] = arrays[1].rechunk(70)
+        apply_steps(graph, model, graph.ingest(tuple(arrays)), slices(batch, 4))
+        batch = random_batch(rng, N, 90, False, 0)
+        source = {name: da.from_array(column, chunks=30) for name, column in columns(batch).items()}
+        assert len(graph.ingest(source)) == 2
+        model.update(EdgeBatch(batch.src, batch.dst))
+        check_graph(graph, model, rng)
+
+
+def test_functions_on_each_worker(client):
+    def ring(rank, size, step):
+        return None if step == 3 else ([step], [10 * rank + step])
+
+    with DynamicGraph(client, 20) as graph:
+        reports = graph.ingest(ring)
+        assert [(r.inserted, r.epoch) for r in reports] == [(2, 1), (2, 2), (2, 3)]
+        assert graph.neighbors([0, 1, 2]).dst.tolist() == [0, 10, 1, 11, 2, 12]
+        assert [r.updated for r in graph.ingest(ring, steps=2)] == [2, 2]
+        assert graph.ingest(ring, steps=0) == []
+        assert graph.epoch == 5
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_generator_gives_the_same_graph_on_any_number_of_workers(client, directed):
+    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    found = []
+    for size in (1, 2):
+        with DynamicGraph(client, 1 << 8, workers=workers[:size], directed=directed) as graph:
+            reports = graph.ingest(Rmat(8, 2000 // size), steps=3)
+            assert sum(report.inserted for report in reports) == graph.num_edges
+            found.append((graph.to_csr(), graph.bfs(1).to_numpy()))
+    np.testing.assert_array_equal(found[0][0].offsets, found[1][0].offsets)
+    np.testing.assert_array_equal(found[0][0].dst, found[1][0].dst)
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def fails_late(rank, size, step):
+    if rank == 1 and step == 2:
+        raise ZeroDivisionError("of this test")
+    return [step], [rank]
+
+
+def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
+    da = pytest.importorskip("dask.array")
+    with DynamicGraph(client, N) as graph:
+        for source, error in [
+            (3, InvalidOption),
+            ([], InvalidOption),
+            (EdgeBatch([0], [1]), InvalidOption),
+            ([EdgeBatch([0], [1])], InvalidOption),
+            (["edges.txt"], InvalidOption),
+            ((da.zeros(4, dtype=int), da.zeros(5, dtype=int)), InvalidBatch),
+            ((da.zeros((4, 2), dtype=int), da.zeros((4, 2), dtype=int)), InvalidBatch),
+            ({"dst": da.zeros(4, dtype=int)}, InvalidBatch),
+            ((da.zeros(4), da.full(4, 0.5)), InvalidBatch),  # found by a worker
+            ([client.submit(lambda: "text")], InvalidBatch),
+            ([client.submit(lambda: 1 / 0)], ZeroDivisionError),
+        ]:
+            with pytest.raises(error):
+                graph.ingest(source)
+        with pytest.raises(InvalidOption, match="steps"):
+            graph.ingest(["a.npz"], steps=3)
+        with pytest.raises(ReadError, match=r"no\.npz.*ingest step 0, epoch 1, rank 0"):
+            graph.ingest([tmp_path / "no.npz"])
+        assert (graph.epoch, graph.num_edges) == (0, 0)
+        with pytest.raises(ZeroDivisionError) as raised:
+            graph.ingest(fails_late)
+        assert any("ingest step 2, epoch 3, rank 1" in note for note in raised.value.__notes__)
+        assert (graph.epoch, graph.num_edges) == (2, 4)
+        with pytest.raises(UnknownVertex, match=f"dst\\[1\\] is {N}.*epoch 3"):
+            graph.ingest(client.scatter([([0, 1], [1, N])]))
+        assert graph.insert([40], [41]).epoch == 3
+    with pytest.raises(GraphClosed):
+        graph.ingest(fails_late)
+    assert_clean(client)
+
+
+# ---- batches of this process in flight -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 28])
+def test_a_pipeline_against_the_model(client, max_bytes):
+    rng = fresh_rng()
+    model = GraphModel(N, directed=False, weighted=True)
+    with DynamicGraph(client, N, directed=False, weighted=True) as graph:
+        batches = [random_batch(rng, N, int(rng.integers(0, 200)), True) for _ in range(15)]
+        with graph.pipeline(max_bytes) as pipe:
+            pending = [pipe.update(batch) for batch in batches]
+        for epoch, (batch, p) in enumerate(zip(batches, pending, strict=True), 1):
+            report = p.result()
+            assert (report.inserted, report.updated, report.deleted, report.missing) == model.update(batch)
+            assert report.epoch == epoch
+        check_graph(graph, model, rng)
+
+
+def test_a_pipeline_checks_each_batch_before_it_is_sent(client):
+    with DynamicGraph(client, N) as graph:
+        with pytest.raises(UnknownVertex), graph.pipeline() as pipe:
+            pipe.update(EdgeBatch([0], [1]))
+            pipe.update(EdgeBatch([0], [N]))
+        assert graph.num_edges == 1
+        with pytest.raises(InvalidOption):
+            graph.pipeline(max_bytes=0)
+        with graph.pipeline() as pipe, pytest.raises(TypeError):
+            pipe.update(([0], [1]))
+
+
+def test_deletes_by_one_number(client):
+    with DynamicGraph(client, N, directed=False) as graph:
+        graph.insert([0, 1, 2], [1, 2, 3])
+        assert graph.update(EdgeBatch([1, 3], [0, 0], op=-1)).deleted == 1
+
+
+# ---- what Dask shows -------------------------------------------------------------------------------------------------
+
+
+def metrics(client) -> list[dict]:
+    return [worker["metrics"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+
+
+def wait_for(condition, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return found
+
+
+def test_the_scheduler_knows_edges_bytes_epoch_and_batch_rate_of_each_worker(client):
+    with DynamicGraph(client, 1000) as graph:
+        graph.ingest(Rmat(9, 1000), steps=3)
+
+        def known() -> bool:
+            graph.insert([], [])
+            found = [m.get("mgraph", {}) for m in metrics(client)]
+            return sum(m.get("edges", 0) for m in found) == graph.num_edges and all(m["batch_rate"] > 0 for m in found)
+
+        assert wait_for(known)
+        for m in metrics(client):
+            assert set(m["mgraph"]) == {"graphs", "edges", "bytes", "epoch", "batch_rate"}
+            assert m["mgraph"]["graphs"] == 1
+            assert m["mgraph"]["bytes"] > 0
+            assert m["mgraph"]["epoch"] >= 3
+            assert all(
+                isinstance(m[f"mgraph_{name}"], int | float) for name in ("edges", "bytes", "epoch", "batch_rate")
+            )
+    assert wait_for(lambda: all(m["mgraph"]["graphs"] == 0 == m["mgraph_edges"] for m in metrics(client)))
+
+
+def test_workers_process_ids_differ(client):
+    """The tests above mean it: parts are read in the workers, not here."""
+    with DynamicGraph(client, 1 << 23) as graph:
+        graph.ingest(lambda rank, size, step: None if step else ([os.getpid()], [rank]))
+        assert graph.has_edges(list(client.run(os.getpid).values()), [0, 1]).any()
+        assert not graph.has_edges([os.getpid()], [0]).any()

@@ -1,0 +1,215 @@
+"""Who fails during an ingest, a pipeline or a move of the ranges: nothing hangs, and the survivors are clean."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from graph_clusters import assert_clean
+from test_failures import N, batch, fail_in, raises_in_time, slow_in
+
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
+
+GRID = np.divmod(np.arange(400), 20)  #: edges among the first 20 vertices, all of which the first worker owns
+
+
+def ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
+    """One edge a rank and step, for ever."""
+    return [step % N], [(step + rank) % N]
+
+
+def slow_ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
+    """The same, each part after a moment."""
+    time.sleep(0.1)
+    return ring(rank, size, step)
+
+
+def stuck(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
+    """A part that takes long to come."""
+    time.sleep(3.0 if step == 2 else 0)
+    return ring(rank, size, step)
+
+
+def die_in(module: str, step: str, at: int) -> None:
+    """Have this worker process killed when it comes to a step for the time `at`, counted from 0; runs there."""
+    from importlib import import_module
+
+    place, left = import_module(module), [at]
+    quick = getattr(place, step)
+
+    def maybe(*args, **kwargs):
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+        return quick(*args, **kwargs)
+
+    setattr(place, step, maybe)
+
+
+def refuse_at(epoch: int) -> None:
+    """Have this worker process refuse the batch of an epoch once; runs there."""
+    from mgraph.runtime import update
+
+    quick, left = update.prepare, [1]
+
+    def prepare(shard, runs):
+        if shard.epoch + 1 == epoch and left:
+            left.pop()
+            raise CapacityError(f"{shard}: no room for {len(runs[0])} edges")
+        return quick(shard, runs)
+
+    update.prepare = prepare
+
+
+@pytest.mark.parametrize("step", ["route", "commit"])
+def test_worker_is_killed_in_a_later_step_of_an_ingest(own_client, step):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        survivor, victim = graph.workers
+        own_client.run(die_in, "mgraph.runtime.update", step, 20, workers=[victim])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.ingest(ring)
+        with raises_in_time((WorkerLost, GraphLost), limit=0.5):  # type: ignore[arg-type]
+            graph.degrees([1])
+        assert graph.epoch == 1  # the last that was acknowledged
+    assert_clean(own_client, [survivor])
+
+
+def test_worker_is_killed_while_it_reads_its_part(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        survivor, victim = graph.workers
+        (pid,) = own_client.run(os.getpid, workers=[victim]).values()
+        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.ingest(slow_ring)
+    assert_clean(own_client, [survivor])
+
+
+def test_worker_is_killed_while_dask_computes_its_parts(own_client):
+    def slow() -> tuple[list[int], list[int]]:
+        time.sleep(2.5)
+        return [1], [2]
+
+    with DynamicGraph(own_client, N) as graph:
+        survivor, victim = graph.workers
+        (pid,) = own_client.run(os.getpid, workers=[victim]).values()
+        futures = [own_client.submit(slow, workers=[worker], pure=False) for worker in graph.workers]
+        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+        with raises_in_time(WorkerLost, "rank 1", limit=5):
+            graph.ingest(futures)
+        del futures
+    assert_clean(own_client, [survivor])
+
+
+def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client):
+    with DynamicGraph(own_client, N, directed=False) as graph:
+        threading.Timer(0.7, _thread.interrupt_main).start()
+        with raises_in_time(KeyboardInterrupt, limit=5):
+            graph.ingest(ring)
+        assert graph.epoch > 5
+        graph.degrees()  # each rank says what it has
+        assert {state["epoch"] for state in graph._coordinator.states} == {graph.epoch}
+        arcs, loops = graph.to_csr(), sum(graph.has_edges(range(N), range(N)))
+        assert 2 * graph.num_edges - loops == arcs.offsets[-1]
+        assert graph.update(batch(1)).epoch == graph.epoch
+    assert_clean(own_client)
+
+
+def test_keyboard_interrupt_while_a_part_does_not_come(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        threading.Timer(1.0, _thread.interrupt_main).start()
+        with raises_in_time(KeyboardInterrupt, limit=4):
+            graph.ingest(stuck)
+        assert graph.epoch == 2
+        assert graph.update(batch(1)).epoch == 3
+    assert_clean(own_client)
+
+
+def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        own_client.run(refuse_at, 4, workers=[graph.workers[1]])
+        with raises_in_time(
+            CapacityError, "no room.*ingest step 3, epoch 4, rank 1; the epochs before it are committed"
+        ):
+            graph.ingest(ring)
+        assert graph.epoch == 3
+        assert graph.has_edges([0, 1, 2, 3], [1, 2, 3, 4]).tolist() == [True, True, True, False]
+        assert [report.epoch for report in graph.ingest(ring, steps=2)] == [4, 5]
+    assert_clean(own_client)
+
+
+@pytest.mark.parametrize("step", ["route", "commit"])
+def test_worker_is_killed_with_batches_in_flight(own_client, step):
+    with DynamicGraph(own_client, N) as graph:
+        survivor, victim = graph.workers
+        own_client.run(die_in, "mgraph.runtime.update", step, 3, workers=[victim])
+        with raises_in_time(WorkerLost, r"rank 1.*the batch of epoch [34] in a pipeline"), graph.pipeline() as pipe:
+            pending = [pipe.update(batch(seed)) for seed in range(8)]
+        assert all(p.done() for p in pending)
+        assert graph.epoch in (2, 3)  # of its last answer the victim may not have said all
+        with raises_in_time((GraphLost, WorkerLost), limit=0.5):  # type: ignore[arg-type]
+            graph.update(batch())
+    assert_clean(own_client, [survivor])
+
+
+def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        own_client.run(refuse_at, 3, workers=[graph.workers[0]])
+        with raises_in_time(CapacityError, "no room.*the batch of epoch 3 in a pipeline"), graph.pipeline() as pipe:
+            for k in range(8):
+                pipe.update(EdgeBatch([k], [k]))
+        assert graph.epoch == graph.num_edges == 2
+        assert graph.update(batch()).epoch == 3
+    assert_clean(own_client)
+
+
+@pytest.mark.parametrize("step", ["move", "switch"])
+def test_worker_is_killed_while_ranges_move(own_client, step):
+    with DynamicGraph(own_client, N) as graph:
+        graph.insert(*GRID)
+        survivor, victim = graph.workers
+        own_client.run(die_in, "mgraph.runtime.rebalance", step, 0, workers=[victim])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.rebalance()
+        with raises_in_time(GraphLost if step == "switch" else WorkerLost, limit=0.5):
+            graph.degrees([1])
+    assert_clean(own_client, [survivor])
+
+
+@pytest.mark.parametrize("step", ["vote", "switch"])
+def test_keyboard_interrupt_while_ranges_move(own_client, step):
+    """In the vote nobody has moved, unless all agreed; while one rank switches the vote is over: all do."""
+    with DynamicGraph(own_client, N) as graph:
+        graph.insert(*GRID)
+        slow = slow_in if step == "vote" else slow_in_rebalance
+        own_client.run(slow, step, 1.0, workers=[graph.workers[1]])
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        with raises_in_time(KeyboardInterrupt, limit=5):
+            graph.rebalance()
+        assert (graph.balance().ratio == 2.0) == (step == "vote")
+        assert graph.has_edges(*GRID).all()
+        assert graph.rebalance().ratio < 1.2
+        assert graph.has_edges(*GRID).all()
+    assert_clean(own_client)
+
+
+def slow_in_rebalance(step: str, seconds: float) -> None:
+    """Have this worker process take its time over a step of a move; runs there."""
+    from mgraph.runtime import rebalance
+
+    quick = getattr(rebalance, step)
+    setattr(rebalance, step, lambda *args: (time.sleep(seconds), quick(*args))[1])
+
+
+def test_stopped_worker_during_an_ingest(own_client):
+    with DynamicGraph(own_client, N) as graph:
+        survivor, victim = graph.workers
+        own_client.run(fail_in, "prepare", signal.SIGSTOP, workers=[victim])
+        with raises_in_time(WorkerLost, "rank 1"):
+            graph.ingest(ring)
+    assert_clean(own_client, [survivor])

@@ -1,0 +1,102 @@
+"""Moving the ranges of a living graph between worker processes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from graph_clusters import assert_clean, check_graph
+from graph_model import GraphModel, random_batch
+
+from mgraph import DynamicGraph
+from mgraph.runtime.rmat import Rmat
+
+N = 60
+
+
+@pytest.mark.parametrize("kind", [{}, {"directed": False, "weighted": True}, {"reverse": True}], ids=str)
+def test_a_skewed_graph_becomes_even_and_stays_the_same_graph(client3, kind):
+    with DynamicGraph(client3, 1 << 12, **kind) as graph:
+        graph.ingest(Rmat(12, 10_000, shuffled=False), steps=2)
+        before = graph.balance()
+        assert before.ratio > 1.5
+        rows, distances, ranks = graph.to_csr(), graph.bfs(0), graph.pagerank()
+        kept, top = distances.to_numpy(), ranks.top(20)
+        after = graph.rebalance()
+        assert after.ratio < 1.3
+        assert sum(worker.edges for worker in after.workers) == graph.num_edges
+        assert sum(worker.vertices for worker in after.workers) == 1 << 12
+        assert graph.epoch == 2
+        now = graph.to_csr()
+        for name in ("offsets", "dst", "weight"):
+            np.testing.assert_array_equal(getattr(now, name), getattr(rows, name))
+        np.testing.assert_array_equal(graph.bfs(0).to_numpy(), kept)
+        assert np.abs(graph.pagerank().to_numpy() - ranks.to_numpy()).sum() < 1e-5
+        np.testing.assert_array_equal(distances.to_numpy(), kept)  # results lie as they did
+        assert ranks.top(20) == top
+        graph.rebalance()
+        assert graph.balance().ratio == after.ratio
+    assert_clean(client3)
+
+
+def test_batches_go_on_after_a_move(client):
+    seed = int(np.random.SeedSequence().entropy % 2**32)
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    model = GraphModel(N, directed=False)
+    with DynamicGraph(client, N, directed=False, order=rng.permutation(N), balance=np.arange(N) ** 2) as graph:
+        for round_ in range(3):
+            batch = random_batch(rng, model.n_vertices, 200, False)
+            graph.update(batch)
+            model.update(batch)
+            graph.rebalance()
+            check_graph(graph, model, rng)
+            graph.add_vertices(2)
+            model.n_vertices += 2
+            dead = rng.integers(0, N, 2)
+            assert graph.delete_vertices(dead).deleted == model.delete_vertices(dead.tolist())
+            check_graph(graph, model, rng)
+            assert graph.epoch == 2 * (round_ + 1)
+
+
+def test_reads_of_other_threads_while_ranges_move(client):
+    rng = np.random.default_rng(2)
+    with DynamicGraph(client, N) as graph, ThreadPoolExecutor(3) as pool:
+        src, dst = np.divmod(rng.choice(N * N, 600, replace=False), N)
+        graph.insert(src, dst)
+        degrees = np.bincount(src, minlength=N)
+
+        def read(turn: int) -> bool:
+            if turn % 4 == 0:
+                graph.delete(src[: 10 * turn], dst[: 10 * turn])
+                graph.rebalance()
+                graph.insert(src[: 10 * turn], dst[: 10 * turn])
+                graph.rebalance()
+                return True
+            late = src[300:], dst[300:]
+            rows = graph.neighbors([N - 1, 0])
+            return bool(graph.has_edges(*late).all()) and int(rows.offsets[1]) <= degrees[N - 1]
+
+        assert all(pool.map(read, range(24)))
+        np.testing.assert_array_equal(graph.degrees(), degrees)
+
+
+def test_balance_shows_each_worker(client):
+    with DynamicGraph(client, N, directed=False) as graph:
+        assert graph.balance().ratio == 1
+        graph.insert([0, 1], [1, 2])
+        balance = graph.balance()
+        assert [worker.arcs for worker in balance.workers] == [4, 0]
+        assert [worker.edges for worker in balance.workers] == [2, 0]
+        assert balance.ratio == 2
+        assert all(worker.seconds > 0 and worker.nbytes > 0 for worker in balance.workers)
+        assert "most arcs over the mean: 2.00" in repr(balance)
+        assert graph.workers[1] in repr(balance)
+
+
+def test_one_worker_has_nothing_to_move(client):
+    with DynamicGraph(client, N, workers=sorted(client.scheduler_info(n_workers=-1)["workers"])[:1]) as graph:
+        graph.insert([0, 1], [1, 2])
+        assert graph.rebalance().ratio == 1
+        assert graph.has_edges([0, 1], [1, 2]).all()

@@ -1,0 +1,201 @@
+"""slabgraph passes the conformance suite; its tables, chains and pool follow the edges; broken invariants are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conformance import StructureConformance
+from edge_model import Model, check, edges, random_batch, scaled, step
+
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption
+from mgraph.structures import Counts, create, slabgraph_pool
+from mgraph.structures.run import sort_batch
+from mgraph.structures.slabgraph_check import mix
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+class Conformance(StructureConformance):
+    name = "slabgraph"
+
+    def test_weights_default_to_one_and_are_updated(self, make):  # neighbours come in any order
+        s, model = make(6), Model()
+        pairs = [(0, 1), (2, 3), (4, 5)]
+        step(s, model, edges(s, pairs))
+        step(s, model, edges(s, pairs, [np.inf, -0.0, 1 / 3]))
+        step(s, model, edges(s, [*pairs[1:], (0, 0)]))
+        if s.weighted:
+            assert sorted(Device.to_host(s.neighbors([0, 2, 4]).weight).tolist()) == [1, 1, 1, np.inf]
+
+
+class TestSlabGraph(Conformance):
+    pass
+
+
+class TestSlabGraphShortSlabs(Conformance):
+    options = {"slab": 32, "load_factor": 0.9, "limit": 1.5}
+
+
+def colliding(bucket: int, buckets: int, n: int) -> np.ndarray:
+    """`n` ids that one bucket of so many gets."""
+    ids = np.arange(200 * n * buckets, dtype=np.uint32)
+    return ids[(mix(ids).astype(np.uint64) * np.uint64(buckets) >> np.uint64(32)) == bucket][:n]
+
+
+def fresh(device: str, n: int = 1000, **options):
+    return create("slabgraph", n, device=device, **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+class TestTables:
+    def test_rows_have_tables_by_their_degrees(self, device):
+        s = fresh(device)
+        degrees = [0, 1, 30, 31, 210, 1000]
+        row = np.repeat(np.arange(len(degrees)), degrees)
+        dst = np.concatenate([np.random.default_rng(0).permutation(1000)[:d] for d in degrees])
+        s.insert(EdgeBatch(row, dst))
+        s.check_invariants()
+        buckets = Device.to_host(s.table).astype(np.int64) & 0xFFFFFFFF
+        assert buckets[: len(degrees) + 1].tolist() == [0, 1, 1, 2, 10, 48, 0]
+        assert Device.to_host(s.degrees())[: len(degrees)].tolist() == degrees
+
+    def test_rows_outgrow_and_shrink(self, device):
+        s, model = fresh(device), Model()
+        ids, sizes = np.random.default_rng(1).permutation(1000), []
+        for n in (5, 40, 41, 300, 900):
+            step(s, model, edges(s, [(3, int(d)) for d in ids[:n]]))
+            sizes.append(int(s.table[3]) & 0xFFFFFFFF)
+        for n in (900, 400, 100, 20, 1):
+            step(s, model, edges(s, [(3, int(d)) for d in ids[n:]], op=np.full(1000 - n, -1)))
+            sizes.append(int(s.table[3]) & 0xFFFFFFFF)
+        assert sizes == [1, 2, 2, 15, 43, 43, 43, 5, 1, 1]
+        step(s, model, edges(s, [(3, int(ids[0]))], op=[-1]))
+        assert s.chains().slabs == 0
+
+    def test_a_bucket_that_all_keys_want_is_chained(self, device):
+        n = scaled(3000)
+        s, model = fresh(device, 1 << 22), Model()
+        ids = colliding(7, -(-n * 10 // 210), n)  # all in one bucket of the row's table
+        step(s, model, edges(s, [(5, int(d)) for d in ids]))
+        assert s.chains().lengths[-1] == 1
+        assert int(s.table[5]) & 0xFFFFFFFF == -(-n * 10 // 210)
+        assert Device.to_host(s.has_edges(np.full(n, 5), ids)).all()
+        step(s, model, edges(s, [(5, int(d)) for d in ids[::2]], op=np.full(-(-n // 2), -1)))
+        more = colliding(7, -(-n * 10 // 210), n + 40)[n:]
+        step(s, model, edges(s, [(5, int(d)) for d in more]))  # into holes: no slab more
+        step(s, model, edges(s, [(5, int(d)) for d in ids], op=np.full(n, -1)))
+
+    def test_deleted_slots_are_used_again(self, device):
+        s = fresh(device)
+        row, dst = np.divmod(np.arange(20_000), 20)
+        s.insert(EdgeBatch(row, dst))
+        before = s.chains()
+        for i in range(12):  # a window that slides
+            dead = EdgeBatch(row, dst + 20 * i, op=-1)
+            assert s.apply(dead) == Counts(deleted=20_000)
+            assert s.insert(EdgeBatch(row, dst + 20 * (i + 1))) == Counts(inserted=20_000)
+            s.check_invariants()
+        assert s.chains().slabs == before.slabs
+
+    def test_insert_after_delete_leaves_no_duplicate(self, device):
+        s, model = fresh(device), Model()
+        pairs = [(1, d) for d in range(25)]
+        step(s, model, edges(s, pairs))
+        for _ in range(3):
+            step(s, model, edges(s, pairs[::2], op=np.full(13, -1)))
+            step(s, model, edges(s, pairs))
+
+    def test_memory_follows_the_edges(self, device):
+        n, rng = scaled(100_000), np.random.default_rng(3)
+        s = fresh(device, 2000)
+        batch = random_batch(s, rng, n, inserts=1.0, skew=2)
+        s.insert(batch)
+        full = s.nbytes
+        for _ in range(8):  # what grows row by row leaves slabs behind, which compaction takes back
+            s.insert(random_batch(s, rng, n // 8, inserts=1.0, skew=2))
+            s.check_invariants()
+        assert s.nbytes < 3 * full
+        csr = s.to_csr()
+        row = np.repeat(np.arange(2000), np.diff(Device.to_host(csr.offsets)))
+        s.delete(EdgeBatch(row[100:], Device.to_host(csr.dst)[100:]))
+        s.check_invariants()
+        assert s.num_edges == 100
+        assert s.nbytes < full // 4
+
+    def test_a_batch_that_replaces_all_rows_moves_the_pool_twice(self, device):
+        s, model, n = fresh(device), Model(), 300
+        old = [(row, dst) for row in range(60) for dst in range(n)]
+        new = [(row + 500, dst) for row, dst in old]
+        step(s, model, edges(s, old))
+        plan = s.prepare(sort_batch(s.device, edges(s, old + new, op=np.repeat([-1, 1], len(old))), 1000, 1000))
+        assert plan.work.before is not None
+        assert plan.work.after is not None
+        assert s.commit(plan) == model.apply(edges(s, old + new, op=np.repeat([-1, 1], len(old))))
+        check(s, model)
+
+    def test_more_slabs_than_numbers_for_them(self, device, monkeypatch):
+        s, model = fresh(device), Model()
+        step(s, model, edges(s, [(row, 1) for row in range(40)]))
+        monkeypatch.setattr(slabgraph_pool, "MOST_SLABS", 50)
+        step(s, model, edges(s, [(row, 1) for row in range(50)]))
+        with pytest.raises(CapacityError, match=r"51 slabs of 128 bytes.* 50"):
+            s.insert(edges(s, [(50, 1)]))
+        assert s.pool.slabs == 50
+        check(s, model)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vertices_deleted_at_once(device, weighted):
+    s, model = fresh(device, 400, weighted=weighted, slab=32), Model()
+    rng = np.random.default_rng(4)
+    step(s, model, random_batch(s, rng, 20_000, inserts=1.0, skew=4))  # some rows are of many pieces
+    for n in (1, 60, 0, 300):
+        ids = rng.integers(0, 400, n)
+        assert s.delete_vertices(ids).deleted == model.delete_vertices(ids.tolist())
+        check(s, model)
+        step(s, model, random_batch(s, rng, 300, inserts=0.9))
+
+
+def test_a_plan_from_before_vertices_left_is_refused():
+    s = fresh("cpu")
+    s.insert(EdgeBatch([1, 2], [2, 3]))
+    plan = s.prepare(s.incident(np.array([1], np.uint32)))
+    s.delete_vertices([2])
+    with pytest.raises(InvalidOption, match="plan"):
+        s.commit(plan)
+
+
+@pytest.mark.parametrize(
+    "options", [{"slab": 48}, {"slab": 256}, {"load_factor": 0.05}, {"limit": 0.75}, {"limit": 5.0}]
+)
+def test_bad_options(options):
+    with pytest.raises(InvalidOption, match=str(next(iter(options.values())))):
+        fresh("cpu", **options)
+
+
+BREAKS = {
+    "1: degrees and edges": lambda s: s.row_degrees.__setitem__(0, 3),
+    "1: degree and table": lambda s: s.table.__setitem__(2, 0),
+    "2: a slab": lambda s: s.supply.__setitem__(1, s.supply[1] + 1),
+    "2: a chain without end": lambda s: s.pool.words.__setitem__(0, 0),
+    "3: an edge twice": lambda s: s.pool.words.__setitem__(3, s.pool.words[2]),
+    "3: an edge in another's": lambda s: s.pool.words.__setitem__(2, 999),
+    "3: dst": lambda s: s.pool.words.__setitem__(2, 1001),
+    "4: room": lambda s: s.pool.words.__setitem__(1, s.pool.words[1] - 1),
+    "5: past": lambda s: s.pool.words.__setitem__(-1, 0),
+    "6: NaN": lambda s: s.pool.weights.__setitem__(2, np.nan),
+}
+
+
+@pytest.mark.parametrize("message", BREAKS)
+def test_check_invariants_finds(message):
+    s = fresh("cpu", weighted=True)
+    row, dst = np.divmod(np.arange(0, 40_000, 7), 1000)
+    s.insert(EdgeBatch(row, dst))
+    s.check_invariants()
+    BREAKS[message](s)
+    with pytest.raises(AssertionError, match=f"^{message}"):
+        s.check_invariants()
