@@ -39,8 +39,10 @@ class Partition:
         """
         work = np.cumsum(np.asarray(degrees, np.int64) + 1)
         total = int(work[-1]) if len(work) else 0
-        cuts = np.searchsorted(work, [total * r // size for r in range(1, size)], side="left") + 1 if total else []
-        return cls((0, *(min(int(c), len(work)) for c in cuts), len(work)) if total else (0,) * (size + 1))
+        if total == 0:
+            return cls((0,) * (size + 1))
+        cuts = np.searchsorted(work, [total * r // size for r in range(1, size)], side="left") + 1
+        return cls((0, *(min(int(c), len(work)) for c in cuts), len(work)))
 
     @property
     def size(self) -> int:

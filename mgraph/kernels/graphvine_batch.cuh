@@ -37,7 +37,7 @@ struct Change {  // of one touched row: its keys [a, b), and how many positions 
         before = LAZY ? (i64)graph.extents[row] : degree;
         after = !LAZY ? degree + inserts - deletes : degree + inserts == deletes ? 0 : before + inserts;
     }
-    DEVICE i64 tail() const { return greater(before - after, (i64)0); }  // positions that a row loses, where none are kept
+    DEVICE i64 tail() const { return greater(before - after, (i64)0); }  // positions that it loses, where none are kept
 };
 
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
@@ -66,6 +66,10 @@ struct Pool {  // what a commit writes
     u32* children;
     u64* sentinels;
     u32* extents;
+    DEVICE void put(i64 slot, u32 id, f32 weight) const {
+        slots[slot] = id;
+        if (weights) weights[slot] = weight;
+    }
     DEVICE void move(i64 to, i64 from) const {
         slots[to] = slots[from];
         if (weights) weights[to] = weights[from];

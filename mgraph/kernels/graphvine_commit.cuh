@@ -13,7 +13,8 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
         for (i64 k : grid.items(batch.n)) {
             if (batch.outcome[k] != updated) continue;
             i64 row = (i64)(batch.keys[k] >> 32);
-            weights[graph.place((u32)graph.sentinels[row], graph.extent(row), batch.position[k])] = weight ? weight[k] : 1.0f;
+            i64 slot = graph.place((u32)graph.sentinels[row], graph.extent(row), batch.position[k]);
+            weights[slot] = weight ? weight[k] : 1.0f;
         }
     }
 };
@@ -79,17 +80,11 @@ struct Target {
         holes = LAZY ? 0 : low(all);
     }
     i64 holes;
-    DEVICE i64 position(const Batch& batch, const u32* hole, i64 k) const {
+    DEVICE i64 slot(const VineView& graph, const Batch& batch, const u32* hole, i64 k) const {
         i64 i = high(batch.moves[k] - moves);
-        return i < holes ? (i64)hole[a + i] : before + i - holes;
+        return graph.place(root, after, i < holes ? (i64)hole[a + i] : before + i - holes);
     }
 };
-
-DEVICE void put(const VineView& graph, const Batch& batch, const Pool& pool, const f32* weight, const Target& target, i64 at, i64 k) {
-    i64 slot = graph.place(target.root, target.after, at);
-    pool.slots[slot] = (u32)batch.keys[k];
-    if (pool.weights) pool.weights[slot] = weight ? weight[k] : 1.0f;
-}
 
 struct Insert {  // one lane a key
     static constexpr int lanes = 1;
@@ -102,7 +97,7 @@ struct Insert {  // one lane a key
         for (i64 k : grid.items(batch.n)) {
             if (batch.outcome[k] != inserted) continue;
             Target target(graph, batch, batch.owner[k]);
-            put(graph, batch, pool, weight, target, target.position(batch, holes, k), k);
+            pool.put(target.slot(graph, batch, holes, k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
         }
     }
 };
@@ -118,7 +113,8 @@ struct InsertByRow {  // one lane a touched row, which inserts all its edges one
         for (i64 t : grid.items(*batch.touched)) {
             Target target(graph, batch, t);
             for (i64 k = batch.first[t]; k < batch.first[t + 1]; ++k)
-                if (batch.outcome[k] == inserted) put(graph, batch, pool, weight, target, target.position(batch, holes, k), k);
+                if (batch.outcome[k] == inserted)
+                    pool.put(target.slot(graph, batch, holes, k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
         }
     }
 };

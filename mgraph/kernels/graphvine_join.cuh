@@ -15,8 +15,8 @@ struct CountRows {  // one tile a chunk of keys: how many rows begin there
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 c : grid.items(tile, chunks_of(n))) {
-            i64 heads = 0;
-            for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, n); k += tile.size()) heads += is_head(keys, k);
+            i64 heads = 0, end = lesser((c + 1) * chunk, n);
+            for (i64 k = c * chunk + tile.rank(); k < end; k += tile.size()) heads += is_head(keys, k);
             heads = tile.sum(heads);
             if (tile.rank() == 0) counts[c] = heads;
         }
@@ -124,9 +124,9 @@ struct JoinHubs {  // one tile a piece of a long row
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, *n_pieces)) {
             i64 t = high(pieces[i]), from = low(pieces[i]) * piece_slots, a = first[t], row = (i64)(keys[a] >> 32);
-            i64 all = graph.extent(row);
+            i64 all = graph.extent(row), end = lesser(from + piece_slots, all);
             Run run(tile, keys, a, (i64)first[t + 1]);
-            graph.stretch(tile, (u32)graph.sentinels[row], all, from, lesser(from + piece_slots, all), [&](u32 id, i64, i64 at) {
+            graph.stretch(tile, (u32)graph.sentinels[row], all, from, end, [&](u32 id, i64, i64 at) {
                 run.meet(id, at, position);
                 return false;
             });

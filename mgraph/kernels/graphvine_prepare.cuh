@@ -5,7 +5,7 @@
 
 enum Status { updates, misses, all_moves, rows_touched, hub_pieces, first_counter };
 
-struct Outcomes {  // one lane a key: what becomes of it, and what it moves (to be summed up); of equal keys the last acts
+struct Outcomes {  // one lane a key: what becomes of it, what it moves (to be summed up); of equal keys the last acts
     static constexpr int lanes = 1;
     const u64* keys;
     const i8* op;
@@ -35,9 +35,9 @@ struct Outcomes {  // one lane a key: what becomes of it, and what it moves (to 
     }
 };
 
-// A row that loses more edges than it gets gives up its last positions, its tail; survivors there move into holes left of it.
-// One lane a key: flags[k + 1] = key k leaves a hole left of the tail << 32 | the edge at place k - a of the tail is deleted.
-// They come as zeros; two lanes may write one pair, each its own half.
+// A row that loses more edges than it gets gives up its last positions, its tail; survivors there move into holes left
+// of it. One lane a key: flags[k + 1] = key k leaves a hole left of the tail << 32 | the edge at place k - a of the
+// tail is deleted. They come as zeros; two lanes may write one pair, each its own half.
 struct MarkTails {
     static constexpr int lanes = 1;
     VineView graph;
@@ -117,7 +117,7 @@ struct GrowRows {  // one lane a touched row
     }
 };
 
-struct CountQuanta {  // one lane a row: what it needs of the new pool, in quanta, to be summed up; directories are totalled
+struct CountQuanta {  // one lane a row: its quanta of the new pool, to be summed up; those of directories are totalled
     static constexpr int lanes = 1;
     VineView graph;  // the new pool's, as yet without slots
     const u32* grown;

@@ -41,7 +41,8 @@ struct Rebuild {
             return;
         }
         i64 position = at - directory, before = graph.extent(row);
-        if (TREE && blocks > 1 && (position & (out.block_slots() - 1)) == 0) grow_tree(first, position >> shift_out, blocks);
+        bool begins = (position & (out.block_slots() - 1)) == 0;
+        if (TREE && blocks > 1 && begins) grow_tree(first, position >> shift_out, blocks);
         if (position >= lesser(before, after)) return;
         i64 from = graph.place((u32)graph.sentinels[row], before, position);
         slots_out[slot] = graph.slots[from];

@@ -1,9 +1,9 @@
 // GraphVine: every touched row gets the blocks that it will use, before edges are inserted (the tree fixed first).
-// Pieces are popped and pushed by rank (prepare summed the counts up), without atomics: no two lanes take or write one place.
+// Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take or write one.
 #pragma once
 #include "graphvine_batch.cuh"
 
-struct Queues {  // of free pieces by class: a ring each, `waiting` of them from `head` on; then fresh quanta from `fresh` on
+struct Queues {  // of free pieces, by class: `waiting` in a ring from `head` on, then those cut from `fresh` on
     u32* rings;
     i64 length;
     i64 head0;
@@ -25,7 +25,9 @@ struct Queues {  // of free pieces by class: a ring each, `waiting` of them from
         i64 waiting = pick(c, waiting0, waiting1, waiting2);
         return rank < waiting ? *entry(c, rank) : (u32)(pick(c, fresh0, fresh1, fresh2) + ((rank - waiting) << c));
     }
-    DEVICE void push(int c, i64 rank, u32 quantum) const { *entry(c, pick(c, waiting0, waiting1, waiting2) + rank) = quantum; }
+    DEVICE void push(int c, i64 rank, u32 quantum) const {
+        *entry(c, pick(c, waiting0, waiting1, waiting2) + rank) = quantum;
+    }
 };
 
 // Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
@@ -46,7 +48,8 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
         for (i64 c : grid.items(tile, chunks_of(rows))) {
             i64 at[filled];
             for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
-            for (i64 base = c * chunk; base < lesser((c + 1) * chunk, rows); base += tile.size()) step(tile, base, rows, at);
+            i64 end = lesser((c + 1) * chunk, rows);
+            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, base, rows, at);
         }
     }
     DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
@@ -62,7 +65,8 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
             Need need(graph, change);
             for (int i = 0; i < filled; ++i) mine[i] = need.count(i, change);
             from = need.from, to = need.to;
-            work = need.pops + need.pushes + (need.directory ? need.kept : 0) + (need.kept ? 0 : lesser(change.before, change.after));
+            work = need.pops + need.pushes + (need.directory ? need.kept : 0);
+            if (need.kept == 0) work += lesser(change.before, change.after);
         }
         Ranks ranks = {};
         for (int i = 0; i < filled; ++i) {
@@ -101,10 +105,12 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
         pool.sentinels[change.row] = (u64)(high(batch.held[t]) + change.inserts - change.deletes) << 32 | root_out;
         if (LAZY) pool.extents[change.row] = (u32)change.after;
     }
-    DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {  // a small row, to another class
+    // A small row to a piece of another class.
+    DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {
         for (i64 p = rank; p < lesser(change.before, change.after); p += size)
             pool.move(graph.slot_of(first) + p, graph.place(root, change.before, p));
     }
+    // The blocks into the directory, the old ones too where it is a new one.
     DEVICE void list(i64 size, i64 rank, const Need& need, u32 root, u32 root_out, i64 before, i64 has, i64 pop) const {
         u32* out = pool.slots + graph.slot_of(root_out);
         if (need.directory && rank == 0) out[0] = (u32)(graph.slot_of((u32)need.directory) - 1);
@@ -112,10 +118,12 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
             for (i64 i = rank; i < need.kept; i += size) out[1 + i] = graph.block_of(root, before, i);
         for (i64 i = need.kept + rank; i < has; i += size) out[1 + i] = queues.pop(need.to, pop + i - need.kept);
     }
+    // The new blocks into the tree.
     DEVICE void hang(i64 size, i64 rank, const Need& need, u32 root, i64 before, i64 has, i64 pop) const {
         for (i64 i = greater(need.kept, (i64)1) + rank; i < has; i += size) {
             i64 above = (i - 1) / 2;
-            u32 parent = above < need.kept ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
+            bool old = above < need.kept;
+            u32 parent = old ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
             pool.hang(parent, i, queues.pop(need.to, pop + i - need.kept));
         }
     }

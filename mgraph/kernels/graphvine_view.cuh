@@ -1,7 +1,7 @@
-// GraphVine as algorithms see it. A row's edges are numbered from 0 (their positions) and lie in blocks of 1 << shift slots;
-// a row that fits in a half or a quarter of a block has one such piece. Addresses count quanta, quarters of a block.
-// sentinels[v] = degree << 32 | root: the only block, or the directory of the blocks (its room, then their addresses), or,
-// where there are children, the first block: a complete binary tree, in which block i hangs below block (i - 1) / 2.
+// GraphVine as algorithms see it. A row's edges are numbered from 0 (their positions) and lie in blocks of 1 << shift
+// slots; a row that fits in a half or a quarter of a block has one such piece. Addresses count quanta, quarters of a
+// block. sentinels[v] = degree << 32 | root: the only block, or the directory of the blocks (its room, then their
+// addresses), or in a TREE the first block of a complete binary tree, in which block i hangs below block (i - 1) / 2.
 #pragma once
 
 #ifndef TREE  // 1: blocks point to their children
@@ -63,7 +63,8 @@ struct VineView {
             return f(id, slot, id != nobody);
         });
     }
-    // f(id, slot, position) for positions [first, end) until it says so; first is a multiple of unit_slots. Past the end: nobody.
+    // f(id, slot, position) for positions [first, end) until it says so, with nobody past the end; `first` is a
+    // multiple of unit_slots.
     template <class T, class F> DEVICE void stretch(T tile, u32 root, i64 all, i64 first, i64 end, F f) const {
         bool together = ahead * tile.size() <= block_slots();  // then the positions of one step lie in one block
         for (i64 base = first; base < end; base += ahead * tile.size()) {

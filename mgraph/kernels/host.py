@@ -116,8 +116,8 @@ def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None
     target = _cache_dir() / f"{Path(program.name).stem}-{key}.so"
     if not target.exists():
         _compile(text, flags, target)
-    # By default libgomp's threads spin for milliseconds at a kernel's end: with other work on the cores, a batch of 10,000
-    # took 47 ms instead of 3. libgomp reads this when the first library loads it.
+    # By default libgomp's threads spin for milliseconds at a kernel's end: with other work on the cores, a batch of
+    # 10,000 took 47 ms instead of 3. libgomp reads this when the first library loads it.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     library = ctypes.CDLL(str(target))
     functions = {}

@@ -1,5 +1,5 @@
-// The edges from and to a set of vertices, of any structure: a scan that counts them by row, and a second that lists them,
-// each row's where the counts before it end. A row is one lane's, a tile's or, a hub's, several tiles' (rows.cuh).
+// The edges from and to a set of vertices, of any structure: a scan that counts them by row, and a second that lists
+// them, each row's where the counts before it end. Rows are dealt as in rows.cuh.
 #pragma once
 #include "bits.cuh"
 #include "rows.cuh"
@@ -14,13 +14,18 @@ struct MarkVertices {  // one lane an id; lanes may set bits of one word
     }
 };
 
+struct Vertices {  // bits of those whose in-edges and whose rows are sought
+    const u32* dead;
+    const u32* dead_rows;
+};
+
 // The tile's part of one unit: counted into next[row + 1], or, where `keys` is given, put from next[row] on.
 template <class View, class Group>
-DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const u32* dead, const u32* dead_rows, i64* next, u64* keys) {
-    bool all = get_bit(dead_rows, row);
+DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const Vertices& sought, i64* next, u64* keys) {
+    bool all = get_bit(sought.dead_rows, row);
     i64 mine = 0;
     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-        bool hit = live && (all || get_bit(dead, id));
+        bool hit = live && (all || get_bit(sought.dead, id));
         u32 hits = group.ballot(hit);
         if (!keys) mine += popcount(hits);
         if (!keys || !hits) return false;
@@ -37,8 +42,7 @@ struct Incident {  // a lane brings a row; hubs are added to the tasks
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
-    const u32* dead;
-    const u32* dead_rows;
+    Vertices sought;
     u64* tasks;
     i64* n_tasks;
     i64* next;
@@ -48,7 +52,7 @@ struct Incident {  // a lane brings a row; hubs are added to the tasks
         for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
             visit_rows(graph, tile, row < rows ? row : -1, tasks, n_tasks, [&](auto group, i64 its, i64 unit) {
-                list_unit(graph, group, its, unit, dead, dead_rows, next, keys);
+                list_unit(graph, group, its, unit, sought, next, keys);
             });
         }
     }
@@ -58,8 +62,7 @@ template <class View>
 struct IncidentHubs {  // a tile a task
     static constexpr int lanes = 32;
     View graph;
-    const u32* dead;
-    const u32* dead_rows;
+    Vertices sought;
     const u64* tasks;
     const i64* n_tasks;
     i64* next;
@@ -68,7 +71,7 @@ struct IncidentHubs {  // a tile a task
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, *n_tasks))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                list_unit(graph, tile, row, unit, dead, dead_rows, next, keys);
+                list_unit(graph, tile, row, unit, sought, next, keys);
                 return false;
             });
     }

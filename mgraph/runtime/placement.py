@@ -7,22 +7,32 @@ from typing import Any
 
 from distributed import Client
 
-from mgraph.errors import DeviceError, InvalidOption
+from mgraph.errors import DeviceError, InvalidOption, MgraphError
 
 __all__ = ["DEVICES", "EXCHANGES", "check_client", "check_names", "choose_device", "choose_exchange", "choose_workers"]
 
+ANSWER_SECONDS = 8  #: how long the scheduler may take to answer
 DEVICES = ("auto", "cpu", "cuda")
 EXCHANGES = ("auto", "loopback", "tcp", "ucx", "nccl")
 
 
 def check_client(client: Any) -> None:
-    """`TypeError` unless `client` is a synchronous Dask client, `InvalidOption` where it is closed."""
+    """`TypeError` unless `client` is a synchronous Dask client, `InvalidOption` where it is closed.
+
+    `MgraphError` where its scheduler does not answer: what a graph asks of it later has no time limit in Dask.
+    """
     if not isinstance(client, Client):
         raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}")
     if client.asynchronous:
         raise TypeError("DynamicGraph's calls wait: give it a synchronous client, Client(..., asynchronous=False)")
     if client.status != "running":
         raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
+    try:
+        client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
+    except TimeoutError:
+        raise MgraphError(
+            f"the scheduler at {client.scheduler.address} did not answer within {ANSWER_SECONDS} s; is it stopped?"
+        ) from None
 
 
 def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
-from mgraph.kernels import Library, View, load
+from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.run import Run, sort_batch
 
 __all__ = ["Counts", "Csr", "Plan", "Structure"]
@@ -180,14 +180,17 @@ class Structure(ABC):
         `rows` is `vertices` where it is left out. O(n_rows + m): two scans, and what they find sorted; one read-back.
         """
         xp, empty, zeros = self.device.xp, self.device.empty, self.device.zeros
-        view, rows = self.view(), vertices if rows is None else rows
+        view = self.view()
+        vertices = self.device.asarray(vertices, np.uint32)
+        rows = vertices if rows is None else self.device.asarray(rows, np.uint32)
         kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=1)
         dead, dead_rows = (zeros(bound // 32 + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
         kernels.MarkVertices(len(vertices), ids=vertices, n=len(vertices), bits=dead)
         kernels.MarkVertices(len(rows), ids=rows, n=len(rows), bits=dead_rows)
         tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
-        offsets, keys = zeros(self.n_rows + 1, np.int64), None
-        found = {"graph": view, "dead": dead, "dead_rows": dead_rows, "tasks": tasks, "next": offsets}
+        offsets: Array = zeros(self.n_rows + 1, np.int64)
+        keys: Array = None
+        found = {"graph": view, "sought": Struct(dead=dead, dead_rows=dead_rows), "tasks": tasks, "next": offsets}
         for hubs, place in ((tasks, n_tasks), (None, None)):  # the hubs are listed once
             kernels.Incident(self.n_rows, **{**found, "tasks": hubs}, rows=self.n_rows, n_tasks=place, keys=keys)
             kernels.IncidentHubs(len(tasks), **found, n_tasks=n_tasks, keys=keys)

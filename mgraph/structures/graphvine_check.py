@@ -17,17 +17,20 @@ NOBODY = np.uint32(0xFFFFFFFF)  # in the slot of an edge that was deleted and ke
 def check_graphvine(s: GraphVine) -> None:
     """Assert every invariant. O(n_rows + m), copies the structure to the host."""
     host = s.device.to_host
-    sentinels, slots = host(s.sentinels), host(s.slots)
+    sentinels, slots = host(s.sentinels), host(s.pool.slots)
     degrees, roots = (sentinels >> np.uint64(32)).astype(np.int64), (sentinels & np.uint64(NOBODY)).astype(np.int64)
     extents = degrees if s.extents is None else host(s.extents).astype(np.int64)
     assert len(sentinels) == 1 << max(s.n_rows - 1, 0).bit_length(), "1: length of the dictionary"
-    assert not sentinels[s.n_rows :].any() and not extents[s.n_rows :].any(), "1: a row that is not there"
+    assert not sentinels[s.n_rows :].any(), "1: a row that is not there"
+    assert not extents[s.n_rows :].any(), "1: positions of a row that is not there"
     assert degrees.sum() == s.num_edges, "1: degrees"
     rows = np.flatnonzero(extents)
     assert s.filled == len(rows) == np.count_nonzero(degrees), "6 or 7: rows with edges"
     block, quantum = 1 << s.pool.shift, 1 << (s.pool.shift - 2)
     blocks = -(-extents[rows] // block)
-    sizes = np.where(extents[rows] > block // 2, 4, np.where(extents[rows] > block // 4, 2, 1)) if s.fine else np.full(len(rows), 4)
+    sizes = np.full(len(rows), 4)
+    if s.fine:
+        sizes = np.where(extents[rows] > block // 2, 4, np.where(extents[rows] > block // 4, 2, 1))
     assert s.live == (blocks * sizes).sum(), "7: quanta of blocks"
     directories = _directories(s, slots, roots[rows], blocks)
     row, first = _blocks(s, slots, roots[rows], blocks)
@@ -39,14 +42,14 @@ def check_graphvine(s: GraphVine) -> None:
     at = np.repeat(first * quantum, live) + np.arange(live.sum()) - np.repeat(np.cumsum(live) - live, live)
     _check_edges(s, slots[at], np.repeat(rows[row], live), degrees)
     if s.weighted:
-        assert len(s.weights) == len(slots), "8: room for weights"
-        assert not np.isnan(host(s.weights)[at[slots[at] != NOBODY]]).any(), "8: a weight is NaN"
+        assert len(s.pool.weights) == len(slots), "8: room for weights"
+        assert not np.isnan(host(s.pool.weights)[at[slots[at] != NOBODY]]).any(), "8: a weight is NaN"
 
 
 def _directories(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     """Quanta of each row's directory, 0 where there is none."""
     sizes = np.zeros(len(roots), np.int64)
-    if s.children is None:
+    if s.pool.children is None:
         many = blocks > 1
         quantum = 1 << (s.pool.shift - 2)
         room = slots[roots[many] * quantum].astype(np.int64)
@@ -62,10 +65,10 @@ def _blocks(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarr
     number = np.arange(len(row)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     first = roots[row]
     many = blocks[row] > 1
-    if s.children is None:
+    if s.pool.children is None:
         first[many] = slots[(first[many] << (s.pool.shift - 2)) + 1 + number[many]]
         return row, first
-    children = s.device.to_host(s.children)
+    children = s.device.to_host(s.pool.children)
     for bit in range(int(number.max(initial=0) + 1).bit_length() - 1, -1, -1):
         down = (number + 1) >> (bit + 1) > 0
         first[down] = children[(first[down] >> 2) * 2 + ((number[down] + 1) >> bit & 1)]
@@ -74,7 +77,7 @@ def _blocks(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarr
 
 def _waiting(s: GraphVine) -> list[tuple[Any, Any]]:
     """The pieces in the rings: first quanta and sizes."""
-    rings, length = s.device.to_host(s.rings), s.pool.ring
+    rings, length = s.device.to_host(s.pool.rings), s.pool.ring
     found = []
     for c, (head, waiting) in enumerate(zip(s.queues.head, s.queues.waiting, strict=True)):
         assert 0 <= waiting <= length, "2: length of a ring"
@@ -89,7 +92,7 @@ def _check_disjoint(s: GraphVine, first: np.ndarray, sizes: np.ndarray) -> None:
     assert (first[1:] >= ends[:-1]).all(), "2: pieces overlap"
     assert not len(first) or ends[-1] <= s.queues.fresh, "2: a piece that was never used"
     assert s.queues.fresh <= s.pool.quanta, "2: the end of the pool"
-    assert len(s.slots) == s.pool.slots, "2: the pool's slots"
+    assert len(s.pool.slots) == s.pool.quanta << (s.pool.shift - 2), "2: the pool's slots"
 
 
 def _check_edges(s: GraphVine, dst: np.ndarray, row: np.ndarray, degrees: np.ndarray) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Run:
             if len(starts) > 2
             else [0, len(self)]
         )
-        return [self.take(slice(a, b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        return [self.take(slice(a, b)) for a, b in pairwise(cuts)]
 
 
 def _cupy() -> Any:

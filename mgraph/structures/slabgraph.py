@@ -22,7 +22,7 @@ the paper:
 - The pool grows before a batch that might need more of it, or raises `CapacityError`: nothing spins.
 
 What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 59 bytes
-an edge (33 with ``slab=64``, 20 with ``slab=32``). Chains get as long as whoever chooses the dst likes, because the hash
+an edge (33 with ``slab=64``, 20 with ``slab=32``). Chains get as long as whoever chooses the dst likes: the hash
 is no secret.
 
 Invariants

@@ -1,0 +1,148 @@
+"""graphvine's pool of slots and its queues of free pieces: what they hold, give and take, and a pool made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError
+from mgraph.kernels import Struct
+
+__all__ = ["CLASSES", "Needs", "Pool", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
+
+Array = Any
+CLASSES = 3  # pieces of a quarter, a half and a whole of a block: 1, 2 and 4 quanta
+RING_SHARE = 32  # a ring has room for a piece for so many quanta of the pool; more given back make a new pool
+
+
+def quanta_of(pieces: Sequence[int]) -> int:
+    """How many quanta so many pieces of each class are."""
+    return sum(p << c for c, p in enumerate(pieces))
+
+
+class Pool(NamedTuple):
+    """Slots and what goes with them: ``1 << shift`` slots a block, a quarter of them a quantum."""
+
+    shift: int
+    quanta: int
+    slots: Array
+    weights: Array
+    children: Array
+    rings: Array
+
+    @classmethod
+    def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> Pool:
+        """A pool of undefined slots; `CapacityError` where addresses or memory do not suffice."""
+        if quanta >= 1 << 32:
+            raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
+        slots, ring = quanta << (shift - 2), max(64, quanta // RING_SHARE) if quanta else 0
+        return cls(
+            shift,
+            quanta,
+            device.empty(slots, np.uint32),
+            device.empty(slots, np.float32) if weighted else None,
+            device.empty(quanta // 2 + 2, np.uint32) if tree else None,
+            device.empty(CLASSES * ring, np.uint32),
+        )
+
+    @property
+    def ring(self) -> int:
+        """Entries a ring."""
+        return len(self.rings) // CLASSES
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All that it holds."""
+        return [a for a in (self.slots, self.weights, self.children, self.rings) if a is not None]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a batch takes from the queues and gives back, by class; quanta of new directories; rows that get edges."""
+
+    pops: tuple[int, ...]
+    directories: int
+    pushes: tuple[int, ...]
+    filled: int
+
+    @classmethod
+    def read(cls, words: Sequence[int]) -> Needs:
+        """From the counters of graphvine_batch.cuh, in their order."""
+        return cls(tuple(words[:CLASSES]), words[CLASSES], tuple(words[CLASSES + 1 : -1]), words[-1])
+
+    @property
+    def quanta(self) -> int:
+        """Quanta that rows' blocks have more after the batch."""
+        return quanta_of(self.pops) - quanta_of(self.pushes)
+
+
+@dataclass(frozen=True)
+class Queues:
+    """By class: where each ring begins and how many pieces wait in it; then the first quantum never used."""
+
+    head: tuple[int, ...] = (0,) * CLASSES
+    waiting: tuple[int, ...] = (0,) * CLASSES
+    fresh: int = 0
+
+    def missing(self, needs: Needs) -> tuple[int, ...]:
+        """How many pieces of each class the rings do not have: they are cut from fresh quanta."""
+        return tuple(max(p - w, 0) for p, w in zip(needs.pops, self.waiting, strict=True))
+
+    def after(self, needs: Needs, ring: int) -> Queues:
+        """The queues after a batch."""
+        missing = self.missing(needs)
+        taken = [p - m for p, m in zip(needs.pops, missing, strict=True)]
+        return Queues(
+            tuple((h + t) % ring for h, t in zip(self.head, taken, strict=True)),
+            tuple(w - t + p for w, t, p in zip(self.waiting, taken, needs.pushes, strict=True)),
+            self.fresh + quanta_of(missing) + needs.directories,
+        )
+
+    def fit(self, needs: Needs, pool: Pool) -> bool:
+        """Whether the pool has what a batch needs, and the rings room for what it gives back.
+
+        Pieces pushed never overwrite those that the same batch pops.
+        """
+        room = all(w + p <= pool.ring for w, p in zip(self.waiting, needs.pushes, strict=True))
+        return room and self.fresh + quanta_of(self.missing(needs)) + needs.directories <= pool.quanta
+
+    def struct(self, needs: Needs, pool: Pool) -> Struct:
+        """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
+        missing = self.missing(needs)
+        fresh = [self.fresh + quanta_of(missing[:c]) for c in range(CLASSES + 1)]
+        by_class = {"head": self.head, "waiting": self.waiting, "fresh": fresh}
+        words = {f"{name}{c}": values[c] for name, values in by_class.items() for c in range(CLASSES)}
+        return Struct(rings=pool.rings, length=pool.ring, **words, fresh_directories=fresh[-1])
+
+
+@dataclass
+class Rebuild:
+    """A new pool for all rows, and each row's place in it."""
+
+    pool: Pool
+    sentinels: Array
+    grown: Array  # positions that each row will use
+    places: Array
+    used: int  # quanta, by blocks and directories
+    live: int  # by blocks
+
+
+def plan_rebuild(s: Any, batch: Struct, touched: int, shift: int, least: int) -> Rebuild:
+    """The rows of graphvine `s` after a batch one after another in a new pool. O(n_rows), a read-back."""
+    n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
+    sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
+    words = device.zeros(n + 2, np.int64)  # each row's place, the end of all, and what directories take
+    places, total = words[:-1], words[-1:]
+    kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
+    kernels.GrowRows(touched, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+    out = Struct(**{**graph.values, "shift": shift})
+    kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
+    device.xp.cumsum(places, out=places)
+    used, directories = device.to_host(words[-2:]).tolist()
+    kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
+    pool = Pool.empty(device, shift, max(least, used + int(used * s.reserve)), s.weighted, not s.directory)
+    return Rebuild(pool, sentinels, grown, places, used, used - directories)
