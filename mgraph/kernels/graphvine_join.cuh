@@ -92,7 +92,7 @@ struct Join {  // one tile a touched row; the pieces of a long one are left to J
             i64 all = LAZY ? (i64)graph.extents[row] : high(sentinel);
             if (tile.rank() == 0) held[t] = sentinel;
             if (all > hub_extent) {
-                if (tile.rank() == 0) emit(t, (all + piece_slots - 1) / piece_slots);
+                emit(tile, t, (all + piece_slots - 1) / piece_slots);
                 continue;
             }
             Run run(tile, keys, a, (i64)first[t + 1]);
@@ -106,9 +106,9 @@ struct Join {  // one tile a touched row; the pieces of a long one are left to J
         if (t + 16 < rows) prefetch(graph.sentinels + (keys[first[t + 16]] >> 32));
         if (t + 8 < rows) prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[first[t + 8]] >> 32]));
     }
-    DEVICE void emit(i64 t, i64 n) const {
-        i64 to = atomic_add(n_pieces, n);
-        for (i64 i = 0; i < n; ++i) pieces[to + i] = (u64)t << 32 | (u64)i;
+    template <class T> DEVICE void emit(const T& tile, i64 t, i64 n) const {
+        i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, n) : (i64)0, 0);
+        for (i64 i = tile.rank(); i < n; i += tile.size()) pieces[to + i] = (u64)t << 32 | (u64)i;
     }
 };
 

@@ -58,7 +58,7 @@ def test_streams_in_one_pool(device, options, seed):
     s = create("graphvine", 20_000, n_rows=40, device=device, weighted=bool(seed & 1), reserve=16, **OPTIONS[options])
     model = Model()
     step(s, model, random_batch(s, rng, 4000, inserts=1.0, skew=2))
-    slots, waited = s.slots, 0
+    slots, waited = s.pool.slots, 0
     for _ in range(12):
         share = float(rng.choice([0.1, 0.5, 0.9]))
         batch = random_batch(s, rng, int(rng.choice([1, 30, 800])), share, skew=float(rng.choice([1, 8])))
@@ -67,7 +67,7 @@ def test_streams_in_one_pool(device, options, seed):
             batch = edges(s, [pairs[i] for i in rng.integers(0, len(pairs), 300)], op=np.full(300, -1))
         step(s, model, batch)
         waited += sum(s.queues.waiting)
-    assert s.slots is slots, "a rebuild"
+    assert s.pool.slots is slots, "a rebuild"
     assert waited or not s.compact, "nothing was given back"
 
 
@@ -76,7 +76,7 @@ def test_a_hub_grows_and_shrinks_in_one_pool(device):
     for options in ({}, {"directory": False}):
         s = create("graphvine", n, n_rows=5, device=device, block=8, reserve=16, **options)
         s.insert(EdgeBatch(np.repeat([1, 2, 3], n // 4), np.tile(np.arange(n // 4), 3)))
-        slots, ids = s.slots, np.random.default_rng(1).permutation(n).astype(np.uint32)
+        slots, ids = s.pool.slots, np.random.default_rng(1).permutation(n).astype(np.uint32)
         hub = np.full(n, 1, np.uint32)
         for part in np.array_split(np.arange(n), 3):
             s.insert(EdgeBatch(hub[part], ids[part]))
@@ -88,7 +88,7 @@ def test_a_hub_grows_and_shrinks_in_one_pool(device):
         fresh = s.queues.fresh
         assert s.insert(EdgeBatch(np.zeros(n // 2, np.uint32), ids[: n // 2])).inserted == n // 2
         s.check_invariants()
-        assert s.slots is slots
+        assert s.pool.slots is slots
         assert s.queues.waiting[2] < blocks - n // 16 + 1
         assert s.queues.fresh - fresh <= n // 8, "a directory, and no blocks"
         assert sorted(Device.to_host(s.neighbors([1]).dst).tolist()) == sorted(ids[n - 100 :].tolist())
@@ -160,11 +160,15 @@ def test_bad_options(options):
 BREAKS = {
     "1": lambda s: s.sentinels.__setitem__(0, s.sentinels[0] + np.uint64(1 << 32)),
     "2": lambda s: s.sentinels.__setitem__(0, s.sentinels[1]),
-    "4": lambda s: s.slots.__setitem__(int(s.sentinels[40] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 1),
-    "5": lambda s: s.slots.__setitem__(int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 3),
-    "6": lambda s: s.slots.__setitem__(int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 2**32 - 1),
+    "4": lambda s: s.pool.slots.__setitem__(int(s.sentinels[40] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 1),
+    "5": lambda s: s.pool.slots.__setitem__(int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 3),
+    "6": lambda s: s.pool.slots.__setitem__(
+        int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), 2**32 - 1
+    ),
     "7": lambda s: setattr(s, "live", s.live + 1),
-    "8": lambda s: s.weights.__setitem__(int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), np.nan),
+    "8": lambda s: s.pool.weights.__setitem__(
+        int(s.sentinels[1] & np.uint64(0xFFFFFFFF)) << (s.pool.shift - 2), np.nan
+    ),
 }
 
 
