@@ -35,8 +35,11 @@ class InvalidOption(MgraphError, ValueError):
     """A name or a number that chooses how to do something is not one of the choices."""
 
 
-class CapacityError(MgraphError, MemoryError):
-    """What was asked for does not fit: memory, or the id type. Nothing was changed."""
+class CapacityError(MgraphError, RuntimeError):
+    """What was asked for does not fit: memory, or the id type. Nothing was changed.
+
+    No `MemoryError`: that has a constructor of its own in C, which unpickling can refuse to call for a subclass.
+    """
 
 
 class DeviceError(MgraphError, RuntimeError):
