@@ -10,6 +10,12 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+DEVICE u64 arrive(u64* p) {  // the last to arrive sees what the others wrote before
+    __threadfence();
+    u64 before = atomicAdd(p, (u64)1);
+    __threadfence();
+    return before;
+}
 template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }

@@ -32,15 +32,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
-from mgraph.structures.run import Run
+from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
 
 Array = Any
-STATUS = 9  # words; their order is gpma_prepare.cuh's Status
+STATUS = 10  # words; their order is gpma_prepare.cuh's Status
 TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = (
     512,
     64,
@@ -50,6 +50,7 @@ TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = (
     1024,
 )  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
+CHUNK_SHIFT = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
@@ -91,6 +92,7 @@ class GpmaPlus(Structure):
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
+    checks_ids: ClassVar[bool] = True
     _tile: ClassVar[int] = 4  # lanes that merge one leaf
 
     def __init__(
@@ -177,23 +179,33 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        slot, moves, outcome, level = device.carve((n, np.int64), (n + 1, np.uint64), (n, np.uint8), (n, np.uint8))
+        shift = CHUNK_SHIFT + max(0, (n >> 21).bit_length())
+        slot, before, moves, chunks, outcome, level = device.carve(
+            (n, np.int64), (n + 1, np.uint64), (n + 1, np.uint64), ((n >> shift) + 1, np.uint64),
+            (n, np.uint8), (n, np.uint8),
+        )  # fmt: skip
         height = (self.leaves - 1).bit_length()
         nodes = (2 << height) // 32 + 1
-        zeros = device.zeros(STATUS + 1 + nodes, np.int64)  # both bit maps are `nodes` words of 32 bits
-        status, used, bits = zeros[:STATUS], zeros[STATUS : STATUS + 1], zeros[STATUS + 1 :].view(np.uint32)
+        zeros = device.zeros(STATUS + 2 + nodes, np.int64)  # both bit maps are `nodes` words of 32 bits
+        status, more, bits = zeros[:STATUS], zeros[STATUS:].view(np.uint64), zeros[STATUS + 2 :].view(np.uint32)
         levels = Struct(
             least=self._levels[0], most=self._levels[1], height=height,
-            marked=bits[:nodes], claimed=bits[nodes:], used=used.view(np.uint64),
+            marked=bits[:nodes], claimed=bits[nodes:], used=more[:1],
         )  # fmt: skip
+        parts = Struct(before=before, chunks=chunks, shift=shift)
         self._prepare.Locate(
-            n, graph=self.view(), keys=run.keys, op=run.op, n=n, slot=slot, outcome=outcome, moves=moves, status=status
-        )
-        device.xp.cumsum(moves, out=moves)
+            (n >> shift) + 1, graph=self.view(), keys=run.keys, op=run.op, n=n, rows=self.n_rows,
+            vertices=self.n_vertices, slot=slot, outcome=outcome, moves=parts, arrived=more[1:], status=status,
+        )  # fmt: skip
         batch = Struct(keys=run.keys, slot=slot, moves=moves, n=n)
         leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
+        self._prepare.Climb(
+            n, batch=batch, leaves=leaves, levels=levels, moves=parts, summed=moves, level=level, status=status
+        )
         lists = self._choose_windows(batch, leaves, levels, level, status)
         words = device.to_host(status).tolist()  # the one read-back
+        if words[9]:
+            self._refuse(run, words[9])
         counts = _counts(words)
         work = _Work(
             batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
@@ -214,7 +226,6 @@ class GpmaPlus(Structure):
         self, batch: Struct, leaves: Struct, levels: Struct, level: Array, status: Array
     ) -> list[Array]:
         n = batch.values["n"]
-        self._prepare.Climb(n, batch=batch, leaves=leaves, levels=levels, level=level, status=status)
         wide = self.leaves * self.leaf // BLOCK_SLOTS  # how many wide windows there can be
         most = [
             min(n, self.leaves),
@@ -228,6 +239,11 @@ class GpmaPlus(Structure):
             leaf_list=lists[0], block_list=lists[1], wide_list=lists[2], row_list=lists[3], status=status,
         )  # fmt: skip
         return lists
+
+    def _refuse(self, run: Run, unknown: int) -> None:
+        if run.unchecked is not None:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
+        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
