@@ -30,43 +30,56 @@ struct Locate {  // one block a chunk: each key's slot, what becomes of it, and 
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Block block;
-        Tile<32> tile;
-        i64 update = 0, miss = 0, unknown_ids = 0, chunks = (n >> moves.shift) + 1;  // the last one has the end of the keys
+        i64 found[3] = {}, chunks = (n >> moves.shift) + 1;  // the last one has the end of the keys
         for (i64 c : grid.items(block, chunks)) {
             i64 last = lesser((c + 1) << moves.shift, n + 1);
             u64 before = 0;
-            for (i64 first = c << moves.shift; first < last; first += block.size()) {
-                i64 k = first + block.rank();
-                u64 move = 0, all;
-                if (k < n) {
-                    fetch_ahead(k);
-                    u8 is = look_up(k, unknown_ids);
-                    outcome[k] = is;
-                    update += is == updated;
-                    miss += is == missing;
-                    move = is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
-                }
-                u64 upto = scan(block, move, all);
-                if (k < last) moves.before[k] = before + upto - move;
+            for (i64 first = c << moves.shift; first < last; first += block.size() * in_flight) {
+                i64 k = first + block.rank() * in_flight;
+                u64 move[in_flight] = {}, mine = 0, all;
+                look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
+                for (int j = 0; j < in_flight; ++j) mine += move[j];
+                u64 upto = before + scan(block, mine, all) - mine;
+                for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) moves.before[k + j] = upto;
                 before += all;
             }
             close(block, c, chunks, before);
         }
-        report(tile, updates, update);
-        report(tile, misses, miss);
-        report(tile, unknown, unknown_ids);
+        report(updates, found[0]);
+        report(misses, found[1]);
+        report(unknown, found[2]);
     }
-    DEVICE void fetch_ahead(i64 k) const {
-        if (k + 24 < n) prefetch(graph.start + (keys[k + 24] >> 32));
-        if (k + 12 < n && (i64)(keys[k + 12] >> 32) < rows) graph.prefetch_row((i64)(keys[k + 12] >> 32));
+    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
+    DEVICE void look_up(i64 k, int some, u64* move, i64* found) const {
+        GpmaView::Search search[in_flight];
+        for (int j = 0; j < some; ++j) {
+            if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
+            search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
+            prefetch(graph.slots + search[j].middle() * LEAF);
+        }
+        i64 most = 1;
+        for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
+        for (; most > 1; most -= most >> 1)
+            for (int j = 0; j < some; ++j) {
+                graph.narrow(search[j], (u32)keys[k + j]);
+                prefetch(graph.slots + search[j].middle() * LEAF);
+            }
+        if (in_flight > 1)
+            for (int j = 0; j < some; ++j) prefetch(graph.slots + search[j].leaf * LEAF + 16);
+        for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
     }
-    DEVICE u8 look_up(i64 k, i64& unknown_ids) const {
+    DEVICE u64 settle(i64 k, const GpmaView::Search& search, i64* found) const {
         i64 row = (i64)(keys[k] >> 32);
-        bool there = false, known = row < rows && (i64)(u32)keys[k] < vertices;
-        slot[k] = row < rows ? graph.seek(row, (u32)keys[k], there) : graph.start[rows];
-        unknown_ids += !known;
-        if (k + 1 < n && keys[k + 1] == keys[k]) return overridden;
-        return known && (!op || op[k] > 0) ? (there ? updated : inserted) : (there && known ? deleted : missing);
+        bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
+        i64 at = graph.end(search, (u32)keys[k], there);
+        slot[k] = row < rows ? at : graph.start[rows];
+        bool acts = k + 1 == n || keys[k + 1] != keys[k], inserts = !op || op[k] > 0;
+        u8 is = !acts ? overridden : inserts ? (there ? updated : inserted) : there ? deleted : missing;
+        outcome[k] = is;
+        found[0] += is == updated;
+        found[1] += is == missing;
+        found[2] += !known;
+        return is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
     }
     // The block that comes last sums up the chunks.
     DEVICE void close(Block block, i64 chunk, i64 chunks, u64 moved) const {
@@ -86,7 +99,8 @@ struct Locate {  // one block a chunk: each key's slot, what becomes of it, and 
         if (*is_last && block.rank() == 0) status[all_moves] = (i64)before;
         block.sync();
     }
-    DEVICE void report(Tile<32> tile, Status word, i64 mine) const {
+    DEVICE void report(Status word, i64 mine) const {
+        Tile<32> tile;
         i64 sum = tile.sum(mine);
         if (sum && tile.rank() == 0) atomic_add(status + word, sum);
     }

@@ -25,6 +25,8 @@ DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
+constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
+
 template <int W> struct Tile {
     static constexpr int width = W;
     static constexpr DEVICE int size() { return W; }

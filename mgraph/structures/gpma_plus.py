@@ -180,6 +180,8 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
+        if not self.n_rows:
+            self._refuse(run, n)
         scratch = self._take_scratch(n)
         batch = Struct(keys=run.keys, slot=scratch.slot, moves=scratch.moves, n=n)
         words = self._count(run, batch, scratch)
