@@ -3,45 +3,106 @@
 #pragma once
 #include "gpma_window.cuh"
 #include "outcome.cuh"
+#include "scan.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_chunks, row_tasks, scratch_leaves, all_moves };
+enum Status { updates, misses, resize, leaf_windows, block_windows, wide_chunks, row_tasks, scratch_leaves, all_moves, unknown };
 constexpr u8 no_window = 255;
 
-struct Locate {  // one lane a key: its slot, what becomes of it, and what it moves (to be summed up); of equal keys the last acts
-    static constexpr int lanes = 1;
+struct Moves {  // inserts << 32 | deletes: those before each key in its chunk of 1 << shift keys, and before each chunk
+    u64* before;
+    u64* chunks;
+    i64 shift;
+    DEVICE u64 at(i64 k) const { return before[k] + chunks[k >> shift]; }
+};
+
+struct Locate {  // one block a chunk: each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts
+    static constexpr int lanes = 256;
     GpmaView graph;
     const u64* keys;
     const i8* op;
     i64 n;
+    i64 rows;
+    i64 vertices;
     i64* slot;
     u8* outcome;
-    u64* moves;
+    Moves moves;
+    u64* arrived;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        i64 update = 0, miss = 0;
-        for (i64 k : grid.items(n)) {
-            fetch_ahead(k);
-            u8 is = look_up(k);
-            outcome[k] = is;
-            moves[k + 1] = is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
-            if (k == 0) moves[0] = 0;
-            update += is == updated;
-            miss += is == missing;
+        Block block;
+        i64 found[3] = {}, chunks = (n >> moves.shift) + 1;  // the last one has the end of the keys
+        for (i64 c : grid.items(block, chunks)) {
+            i64 last = lesser((c + 1) << moves.shift, n + 1);
+            u64 before = 0;
+            for (i64 first = c << moves.shift; first < last; first += block.size() * in_flight) {
+                i64 k = first + block.rank() * in_flight;
+                u64 move[in_flight] = {}, mine = 0, all;
+                look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
+                for (int j = 0; j < in_flight; ++j) mine += move[j];
+                u64 upto = before + scan(block, mine, all) - mine;
+                for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) moves.before[k + j] = upto;
+                before += all;
+            }
+            close(block, c, chunks, before);
         }
+        report(updates, found[0]);
+        report(misses, found[1]);
+        report(unknown, found[2]);
+    }
+    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
+    DEVICE void look_up(i64 k, int some, u64* move, i64* found) const {
+        GpmaView::Search search[in_flight];
+        for (int j = 0; j < some; ++j) {
+            if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
+            search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
+            prefetch(graph.slots + search[j].middle() * LEAF);
+        }
+        i64 most = 1;
+        for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
+        for (; most > 1; most -= most >> 1)
+            for (int j = 0; j < some; ++j) {
+                graph.narrow(search[j], (u32)keys[k + j]);
+                prefetch(graph.slots + search[j].middle() * LEAF);
+            }
+        if (in_flight > 1)
+            for (int j = 0; j < some; ++j) prefetch(graph.slots + search[j].leaf * LEAF + 16);
+        for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
+    }
+    DEVICE u64 settle(i64 k, const GpmaView::Search& search, i64* found) const {
+        i64 row = (i64)(keys[k] >> 32);
+        bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
+        i64 at = graph.end(search, (u32)keys[k], there);
+        slot[k] = row < rows ? at : graph.start[rows];
+        bool acts = k + 1 == n || keys[k + 1] != keys[k], inserts = !op || op[k] > 0;
+        u8 is = !acts ? overridden : inserts ? (there ? updated : inserted) : there ? deleted : missing;
+        outcome[k] = is;
+        found[0] += is == updated;
+        found[1] += is == missing;
+        found[2] += !known;
+        return is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
+    }
+    // The block that comes last sums up the chunks.
+    DEVICE void close(Block block, i64 chunk, i64 chunks, u64 moved) const {
+        SHARED(bool, is_last, 1);
+        if (block.rank() == 0) {
+            store(moves.chunks + chunk, moved);
+            *is_last = arrive(arrived) == (u64)chunks - 1;
+        }
+        block.sync();
+        u64 before = 0;
+        for (i64 first = 0; *is_last && first < chunks; first += block.size()) {
+            i64 c = first + block.rank();
+            u64 all, mine = c < chunks ? load(moves.chunks + c) : 0, upto = scan(block, mine, all);
+            if (c < chunks) moves.chunks[c] = before + upto - mine;
+            before += all;
+        }
+        if (*is_last && block.rank() == 0) status[all_moves] = (i64)before;
+        block.sync();
+    }
+    DEVICE void report(Status word, i64 mine) const {
         Tile<32> tile;
-        update = tile.sum(update), miss = tile.sum(miss);
-        if (update && tile.rank() == 0) atomic_add(status + updates, update);
-        if (miss && tile.rank() == 0) atomic_add(status + misses, miss);
-    }
-    DEVICE void fetch_ahead(i64 k) const {
-        if (k + 24 < n) prefetch(graph.start + (keys[k + 24] >> 32));
-        if (k + 12 < n) graph.prefetch_row((i64)(keys[k + 12] >> 32));
-    }
-    DEVICE u8 look_up(i64 k) const {
-        bool there;
-        slot[k] = graph.seek((i64)(keys[k] >> 32), (u32)keys[k], there);
-        if (k + 1 < n && keys[k + 1] == keys[k]) return overridden;
-        return !op || op[k] > 0 ? (there ? updated : inserted) : (there ? deleted : missing);
+        i64 sum = tile.sum(mine);
+        if (sum && tile.rank() == 0) atomic_add(status + word, sum);
     }
 };
 
@@ -80,12 +141,16 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
     Batch batch;
     Leaves leaves;
     Levels levels;
+    Moves moves;
+    u64* summed;  // batch.moves, made here
     u8* level;
     i64* status;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
             i64 leaf = leaves.leaf(batch.slot[k]);
             level[k] = k > 0 && leaves.leaf(batch.slot[k - 1]) == leaf ? no_window : climb(k, leaf);
+            summed[k] = moves.at(k);
+            if (k + 1 == batch.n) summed[k + 1] = moves.at(k + 1);
         }
     }
     DEVICE u8 climb(i64 k, i64 leaf) const {
@@ -94,8 +159,9 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = lower_bound_near(batch.slot, batch.n, first, from * LEAF);
             last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, last, to * LEAF);
-            if (at == 0 && batch.moves[first] == batch.moves[last]) return no_window;
-            i64 n = leaves.sum(from, to) + batch.net(last) - batch.net(first);
+            u64 moved = moves.at(last) - moves.at(first);
+            if (at == 0 && moved == 0) return no_window;
+            i64 n = leaves.sum(from, to) + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
             if (!levels.holds(at, to - from, n)) continue;
             if (at > 0) levels.mark(at, leaf);
             return (u8)at;
@@ -131,7 +197,6 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         for (i64 t : grid.items(tile, (batch.n + tile.size() - 1) / tile.size())) {
             i64 k = t * tile.size() + tile.rank();
             if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
-            if (k == 0) status[all_moves] = (i64)batch.moves[batch.n];
             bool chosen = k < batch.n && is_window(k);
             Window w = {};
             if (chosen) w = window(k, level[k], leaves.leaf(batch.slot[k]));
@@ -156,7 +221,7 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
         i64 last_row = lower_bound_near(start, rows, row, lesser(to * LEAF, end));
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
-        if (to == leaves.leaves) last_row = greater(last_row, (i64)(batch.keys[last - 1] >> 32) + 1);
+        if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
     DEVICE void emit_chunks(Window w) const {

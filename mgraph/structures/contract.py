@@ -88,6 +88,7 @@ class Structure(ABC):
     """
 
     name: ClassVar[str]
+    checks_ids: ClassVar[bool] = False  #: whether prepare compares the ids of an unchecked run with their bounds
     num_edges: int
 
     def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
@@ -154,7 +155,8 @@ class Structure(ABC):
         """Apply a batch of inserts and deletes; the last of repeats wins. All of it, or an error and nothing."""
         if batch.weight is not None and not self.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-        return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices))
+        check = not self.checks_ids
+        return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices, check))
 
     def apply_run(self, run: Run) -> Counts:
         """`apply` of a sorted run, which is trusted."""

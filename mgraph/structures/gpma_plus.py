@@ -32,24 +32,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
-from mgraph.structures.run import Run
+from mgraph.structures.gpma_scratch import CHUNK_KEYS, CHUNK_SLOTS, GROUP, KEPT, TASK_ROWS, WINDOW, Scratch
+from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
 
 Array = Any
-STATUS = 9  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = (
-    512,
-    64,
-    4096,
-    1024,
-    1024,
-    1024,
-)  # as gpma_window.cuh has them
-WINDOW = 8  # words a window
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
@@ -57,6 +48,7 @@ NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 class _Work:
     """What a commit needs: the located batch, the windows by width, and the memory that it will write."""
 
+    scratch: Scratch
     batch: Struct
     leaves: Struct
     num_edges: int
@@ -91,6 +83,7 @@ class GpmaPlus(Structure):
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
+    checks_ids: ClassVar[bool] = True
     _tile: ClassVar[int] = 4  # lanes that merge one leaf
 
     def __init__(
@@ -124,6 +117,16 @@ class GpmaPlus(Structure):
         self.start = device.full(n_rows + 1, leaf, np.int64)
         self._degrees = device.zeros(n_rows, np.uint32)
         self._levels = self._level_arrays(1)
+        self._kept: Scratch | None = None
+        self._array_changed()
+
+    def _array_changed(self) -> None:
+        """Other arrays: what kernels take of them is packed once."""
+        self._kept = None
+        self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
+        self._array = Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
+        fields = {"start": self.start, "degrees": self._degrees, "slots": self.slots, "weights": self.weights}
+        self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
 
     def _new_array(self, leaves: int) -> dict[str, Array]:
         empty, slots = self.device.empty, leaves * self.leaf
@@ -177,28 +180,20 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        slot, moves, outcome, level = device.carve((n, np.int64), (n + 1, np.uint64), (n, np.uint8), (n, np.uint8))
-        height = (self.leaves - 1).bit_length()
-        nodes = (2 << height) // 32 + 1
-        zeros = device.zeros(STATUS + 1 + nodes, np.int64)  # both bit maps are `nodes` words of 32 bits
-        status, used, bits = zeros[:STATUS], zeros[STATUS : STATUS + 1], zeros[STATUS + 1 :].view(np.uint32)
-        levels = Struct(
-            least=self._levels[0], most=self._levels[1], height=height,
-            marked=bits[:nodes], claimed=bits[nodes:], used=used.view(np.uint64),
-        )  # fmt: skip
-        self._prepare.Locate(
-            n, graph=self.view(), keys=run.keys, op=run.op, n=n, slot=slot, outcome=outcome, moves=moves, status=status
-        )
-        device.xp.cumsum(moves, out=moves)
-        batch = Struct(keys=run.keys, slot=slot, moves=moves, n=n)
-        leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
-        lists = self._choose_windows(batch, leaves, levels, level, status)
-        words = device.to_host(status).tolist()  # the one read-back
-        counts = _counts(words)
+        if not self.n_rows:
+            self._refuse(run, n)
+        scratch = self._take_scratch(n)
+        batch = Struct(keys=run.keys, slot=scratch.slot, moves=scratch.moves, n=n)
+        words = self._count(run, batch, scratch)
+        if words[9]:
+            self._keep(scratch)
+            self._refuse(run, words[9])
+        counts, leaves = _counts(words), self._leaves
         work = _Work(
-            batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
-            leaf_windows=(lists[0], words[3]), block_windows=(lists[1], words[4]),
-            chunks=(lists[2], words[5]), rows=(lists[3], words[6]), out=None, out_leaves=0, bounds=None,
+            scratch=scratch, batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
+            leaf_windows=(scratch.leaf_list, words[3]), block_windows=(scratch.block_list, words[4]),
+            chunks=(scratch.wide_list, words[5]), rows=(scratch.row_list, words[6]),
+            out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
         if words[2] or words[7]:  # wide windows count with a sum for every leaf
             before = device.zeros(self.leaves + 1, np.int64)
@@ -208,26 +203,46 @@ class GpmaPlus(Structure):
             self._plan_resize(work)
         elif words[7]:
             work.out = Struct(**self._new_array(words[7]))
-        return Plan(run, counts, outcome, work, self._state)
+        return Plan(run, counts, scratch.outcome[:n], work, self._state)
 
-    def _choose_windows(
-        self, batch: Struct, leaves: Struct, levels: Struct, level: Array, status: Array
-    ) -> list[Array]:
-        n = batch.values["n"]
-        self._prepare.Climb(n, batch=batch, leaves=leaves, levels=levels, level=level, status=status)
-        wide = self.leaves * self.leaf // BLOCK_SLOTS  # how many wide windows there can be
-        most = [
-            min(n, self.leaves),
-            min(n, self.leaves // 2 + 1),
-            self.leaves * self.leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
-            self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
-        ]
-        lists = self.device.carve(*((WINDOW * m, np.uint32) for m in most))
-        self._prepare.Select(
-            n, batch=batch, leaves=leaves, levels=levels, level=level, start=self.start, rows=self.n_rows,
-            leaf_list=lists[0], block_list=lists[1], wide_list=lists[2], row_list=lists[3], status=status,
+    def _take_scratch(self, n: int) -> Scratch:
+        """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
+        size = self.leaves, self.leaf, self.n_rows, self._levels
+        if n > KEPT:
+            return Scratch(self.device, n, *size)
+        scratch, self._kept = self._kept, None
+        if scratch is None or scratch.capacity < n:
+            scratch = Scratch(self.device, min(KEPT, max(1 << n.bit_length(), 1024)), *size)
+        return scratch
+
+    def _keep(self, scratch: Scratch) -> None:
+        if scratch.capacity <= KEPT:
+            self._kept = scratch
+
+    def _count(self, run: Run, batch: Struct, scratch: Scratch) -> list[int]:
+        """Locate the keys and choose the windows, into `scratch`; the words of its status."""
+        n, kernels, levels, status = len(run), self._prepare, scratch.levels, scratch.status
+        scratch.clear()
+        kernels.Locate(
+            (n >> scratch.shift) + 1, graph=self.view(), keys=run.keys, op=run.op, n=n, rows=self.n_rows,
+            vertices=self.n_vertices, slot=scratch.slot, outcome=scratch.outcome, moves=scratch.summed,
+            arrived=scratch.arrived, status=status,
         )  # fmt: skip
-        return lists
+        kernels.Climb(
+            n, batch=batch, leaves=self._leaves, levels=levels, moves=scratch.summed, summed=scratch.moves,
+            level=scratch.level, status=status,
+        )  # fmt: skip
+        kernels.Select(
+            n, batch=batch, leaves=self._leaves, levels=levels, level=scratch.level, start=self.start, rows=self.n_rows,
+            leaf_list=scratch.leaf_list, block_list=scratch.block_list, wide_list=scratch.wide_list,
+            row_list=scratch.row_list, status=status,
+        )  # fmt: skip
+        return self.device.to_host(status).tolist()  # the one read-back
+
+    def _refuse(self, run: Run, unknown: int) -> None:
+        if run.unchecked is not None:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
+        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
@@ -259,7 +274,7 @@ class GpmaPlus(Structure):
             return plan.counts
         run, kernels = plan.run, self._commit
         both = {"batch": work.batch, "leaves": work.leaves}
-        merge = {**both, "array": self._array(), "weight": run.weight}
+        merge = {**both, "array": self._array, "weight": run.weight}
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
                 len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
@@ -282,10 +297,9 @@ class GpmaPlus(Structure):
                 kernel(n, **merge, windows=windows, n=n, start=self.start)
         kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
         self.num_edges = work.num_edges
+        if not work.out_leaves:
+            self._keep(work.scratch)
         return plan.counts
-
-    def _array(self) -> Struct:
-        return Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
 
     def _replace_array(self, work: _Work) -> None:
         assert work.out is not None
@@ -297,6 +311,13 @@ class GpmaPlus(Structure):
         leaves = Struct(counts=self.counts, groups=None, before=None, leaves=self.leaves)
         self._commit.GroupSums(len(self.groups), leaves=leaves, n=len(self.groups), groups=self.groups)
         self._levels = work.bounds
+        self._array_changed()
+
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        if plan.work and plan.state is self._state:
+            self._keep(plan.work.scratch)
+        super().discard(plan)
 
     # --- the rest of the contract ---
 
@@ -308,20 +329,15 @@ class GpmaPlus(Structure):
         start[: self.n_rows + 1], degrees[: self.n_rows] = self.start, self._degrees
         self.start, self._degrees, self._state = start, degrees, object()
         self.n_rows, self.n_vertices = n_rows, n_vertices
+        self._array_changed()
 
     def view(self) -> View:
         """The array, its row starts and degrees; valid until the next commit or add_vertices."""
-        fields = {
-            "start": self.start,
-            "degrees": self._degrees,
-            "slots": self.slots,
-            "weights": self.weights,
-        }
-        return View("gpma_view.cuh", "GpmaView", fields, self._defines)
+        return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds; while it is resized, the new array too."""
+        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
         arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 

@@ -1,0 +1,73 @@
+"""The memory that gpma+ prepares a batch in, with the views of it that kernels take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import Struct
+
+__all__ = ["CHUNK_KEYS", "CHUNK_SLOTS", "GROUP", "KEPT", "TASK_ROWS", "WINDOW", "Scratch"]
+
+Array = Any
+STATUS = 10  # words; their order is gpma_prepare.cuh's Status
+# As gpma_window.cuh has them.
+TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024
+WINDOW = 8  # words a window
+KEPT = 1 << 17  #: operations up to which a structure keeps the memory from batch to batch
+CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
+
+
+class Scratch:
+    """Memory for a batch of up to `capacity` operations on an array of so many leaves: one allocation.
+
+    Parameters
+    ----------
+    device : Device
+    capacity : int
+        Operations.
+    leaves, leaf, n_rows : int
+        The array's size.
+    bounds : (int64[levels], int64[levels])
+        Least and most items of a full window by level, on the device.
+    """
+
+    def __init__(
+        self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
+    ) -> None:
+        self.device, self.capacity = device, capacity
+        self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
+        height = (leaves - 1).bit_length()
+        nodes = (2 << height) // 32 + 1  # words of 32 bits: one map of the windows, one of those that are taken
+        (
+            zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
+            self.leaf_list, self.block_list, self.wide_list, self.row_list,
+        ) = device.carve(
+            (STATUS + 2 + nodes, np.int64), (capacity, np.int64), (capacity + 1, np.uint64), (capacity + 1, np.uint64),
+            ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8), (capacity, np.uint8),
+            *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
+        )  # fmt: skip
+        self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
+        bits = words[2:].view(np.uint32)
+        self.arrived = words[1:2]
+        self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
+        self.levels = Struct(
+            least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1]
+        )
+
+    def clear(self) -> None:
+        """Zero what kernels add to."""
+        self.device.fill(self.zeroed, 0)
+
+
+def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
+    """How many windows of one leaf, of a block, wide chunks and tasks of rows there can be."""
+    wide = leaves * leaf // BLOCK_SLOTS
+    return [
+        min(n, leaves),
+        min(n, leaves // 2 + 1),
+        leaves * leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
+        n_rows // TASK_ROWS + min(n, n_rows // INLINE_ROWS + wide) + 1,
+    ]
