@@ -40,7 +40,7 @@ class Scratch:
         self.device, self.capacity = device, capacity
         self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
         height = (leaves - 1).bit_length()
-        nodes = (2 << height) // 32 + 1  # words of 32 bits: one map of the windows, one of those that are taken
+        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more; and those that are taken
         (
             zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
             self.leaf_list, self.block_list, self.wide_list, self.row_list,
