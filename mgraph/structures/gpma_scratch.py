@@ -16,7 +16,7 @@ STATUS = 10  # words; their order is gpma_prepare.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 17  #: operations up to which a structure keeps the memory from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
 CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 
 
