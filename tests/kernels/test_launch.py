@@ -105,6 +105,19 @@ def test_a_field_left_out_is_a_type_error(add):
         add(5, **given)
 
 
+def test_last_fields_can_be_bound(add):
+    given = fields()
+    bound = add.bind(**{name: given.pop(name) for name in ("scale", "offset", "sum")})
+    for n in (3, 5):
+        bound(n, **{**given, "n": n})
+        np.testing.assert_array_equal(bound.fixed["sum"][:n], np.arange(n) * 5.5 + 1)
+        assert n == 5 or not bound.fixed["sum"][n:].any()
+    with pytest.raises(TypeError, match=r"Add takes \['n', 'pair'\], got \['n'\]"):
+        bound(5, n=5)
+    with pytest.raises(TypeError, match="Add takes .*'offset', 'sum'.*got .*'scale'"):
+        add.bind(scale=1.0, sum=np.zeros(5))  # not the last
+
+
 def test_unknown_kernel(write):
     with pytest.raises(AttributeError, match=r"no kernel 'Sub' here, only \['Add'\]"):
         load(Device("cpu"), write(ADD)).Sub  # noqa: B018
