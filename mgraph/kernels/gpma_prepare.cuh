@@ -17,10 +17,10 @@ struct Moves {  // inserts << 32 | deletes: those before each key in its chunk o
 
 struct Locate {  // one block a chunk: each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts
     static constexpr int lanes = 256;
-    GpmaView graph;
     const u64* keys;
     const i8* op;
     i64 n;
+    GpmaView graph;
     i64 rows;
     i64 vertices;
     i64* slot;
