@@ -12,6 +12,8 @@ import numpy as np
 
 from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
+LINE = 64  #: bytes of a CPU's cache line
+
 __all__ = ["Array", "Device", "gpu_count", "host_memory_limit"]
 
 Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
@@ -102,11 +104,17 @@ class Device:
         """An array of n undefined elements; `CapacityError` where memory does not suffice."""
         if self.kind == "cpu":
             need, free = int(n) * np.dtype(dtype).itemsize, 1 << 62
+            if need < 1 << 16:
+                return np.empty(int(n), dtype)
             if need > 1 << 26:  # the kernel overcommits: only a check tells before the process is killed
                 free = host_memory_limit()
             if need > free:
                 raise CapacityError(f"{need} bytes were asked for and {free} bytes of host memory are left")
-            return np.empty(int(n), dtype)
+            whole = np.empty(
+                need + LINE, np.uint8
+            )  # where a leaf of 128 bytes begins with a line, it has two, not three
+            first = -whole.__array_interface__["data"][0] % LINE
+            return whole[first : first + need].view(dtype)
         try:
             return self.xp.empty(int(n), dtype)
         except self.xp.cuda.memory.OutOfMemoryError as error:

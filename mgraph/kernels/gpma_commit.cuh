@@ -66,6 +66,7 @@ struct MergeLeaves {  // one tile a window of one leaf
         SHARED(f32, weights, WEIGHTED ? tiles * LEAF : 1);
         u32* item = items + tile.index() * LEAF;
         f32* item_weight = weights + (WEIGHTED ? tile.index() * LEAF : 0);
+        if (tile.size() == 1 && merge.last_key - merge.first_key <= few) return edit(merge, first, count);
         int to[each], at0 = tile.rank() * each;
         new_places(merge, first, count, at0, to);
         for (int j = 0; j < each; ++j) {
@@ -86,9 +87,34 @@ struct MergeLeaves {  // one tile a window of one leaf
         }
         tile.sync();
     }
+    static constexpr int few = 8;  // keys
+    // One lane alone: key by key from the last on, so that places stay what they were, each by vectors and without a branch.
+    DEVICE void edit(const Merge& merge, i64 first, int count) const {
+        edit_column(merge, first, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
+        if (WEIGHTED) edit_column(merge, first, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
+    }
+    template <class T, class Of> DEVICE void edit_column(const Merge& merge, i64 first, int count, T* column, T none, Of of) const {
+        constexpr int size = LEAF + few;
+        T some[2][size + 2];  // one more on each side
+        int now = 0;
+        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[first + j];  // whole lines: the one before is far away
+        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
+        some[0][0] = some[1][0] = some[1][size + 1] = none;
+        for (i64 k = merge.last_key; k-- > merge.first_key;) {
+            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
+            const T* from = some[now];
+            T* to = some[1 - now];
+            T item = of(k);
+            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
+            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
+            else continue;
+            now = 1 - now;
+        }
+        for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
+    }
     // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
     DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
-        if (merge.last_key - merge.first_key > 8) {  // the exception: else counting is cheaper than searching
+        if (merge.last_key - merge.first_key > few) {  // the exception: else counting is cheaper than searching
             for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j) : -1;
             return;
         }
@@ -255,16 +281,17 @@ struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one
     }
 };
 
-struct MoveDegrees {  // one lane a key: the first and the last of a row's keys bring its degree up to date
+struct MoveDegrees {  // one lane a key: the first of a row's keys brings its degree up to date, nobody else touches it
     static constexpr int lanes = 1;
     Batch batch;
     u32* degrees;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
             if (k + 16 < batch.n) prefetch(degrees + (batch.keys[k + 16] >> 32));
-            i64 row = (i64)(batch.keys[k] >> 32);
-            if (k == 0 || (i64)(batch.keys[k - 1] >> 32) != row) atomic_add(degrees + row, (u32)-batch.net(k));
-            if (k + 1 == batch.n || (i64)(batch.keys[k + 1] >> 32) != row) atomic_add(degrees + row, (u32)batch.net(k + 1));
+            u64 row = batch.keys[k] >> 32;
+            if (k > 0 && batch.keys[k - 1] >> 32 == row) continue;
+            i64 end = lower_bound_near(batch.keys, batch.n, k, (row + 1) << 32);
+            degrees[row] += (u32)(batch.net(end) - batch.net(k));
         }
     }
 };

@@ -17,10 +17,10 @@ struct Moves {  // inserts << 32 | deletes: those before each key in its chunk o
 
 struct Locate {  // one block a chunk: each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts
     static constexpr int lanes = 256;
-    GpmaView graph;
     const u64* keys;
     const i8* op;
     i64 n;
+    GpmaView graph;
     i64 rows;
     i64 vertices;
     i64* slot;
@@ -171,12 +171,11 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
     }
 };
 
-// A place in a list for each lane that wants one: one atomic a tile. All lanes of the tile call it.
-template <class T> DEVICE i64 append(T tile, bool wants, i64* length) {
-    u32 all = tile.ballot(wants);
-    i64 first = 0;
-    if (all && tile.rank() == 0) first = atomic_add(length, (i64)popcount(all));
-    return tile.shfl(first, 0) + popcount(all & ((1u << tile.rank()) - 1));
+// Places in a list for what each lane brings, the first of them: one atomic a tile. All lanes of the tile call it.
+template <class T> DEVICE i64 append(T tile, i64 mine, i64* length) {
+    i64 upto = tile.scan(mine), all = tile.shfl(upto, tile.size() - 1), first = 0;
+    if (all && tile.rank() == 0) first = atomic_add(length, all);
+    return tile.shfl(first, 0) + upto - mine;
 }
 
 struct Select {  // one lane a key, a tile in step: windows under no other window, each once, into the list of its width
@@ -194,17 +193,22 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
-        for (i64 t : grid.items(tile, (batch.n + tile.size() - 1) / tile.size())) {
-            i64 k = t * tile.size() + tile.rank();
-            if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
-            bool chosen = k < batch.n && is_window(k);
-            Window w = {};
-            if (chosen) w = window(k, level[k], leaves.leaf(batch.slot[k]));
-            if (chosen && (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows)) w.last_row = emit_rows(w);
-            i64 at = append(tile, chosen && w.leaves == 1, status + leaf_windows);
-            if (chosen && w.leaves == 1) window_at(leaf_list, at) = w;
-            else if (chosen && w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
-            else if (chosen) emit_chunks(w);
+        i64 step = tile.size() * in_flight;
+        for (i64 t : grid.items(tile, (batch.n + step - 1) / step)) {
+            Window found[in_flight];
+            int many = 0;
+            for (int j = 0; j < in_flight; ++j) {
+                i64 k = t * step + tile.rank() * in_flight + j;
+                if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
+                if (k >= batch.n || !is_window(k)) continue;
+                Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
+                if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
+                if (w.leaves == 1) found[many++] = w;
+                else if (w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
+                else emit_chunks(w);
+            }
+            i64 to = append(tile, many, status + leaf_windows);
+            for (int j = 0; j < many; ++j) window_at(leaf_list, to + j) = found[j];
         }
     }
     DEVICE bool is_window(i64 k) const {

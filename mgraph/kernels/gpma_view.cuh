@@ -49,16 +49,20 @@ struct GpmaView {
     }
     DEVICE void narrow(Search& s, u32 dst) const {  // no harm where it is not open
         i64 half = s.leaves >> 1;
-        s.leaf += slots[(s.leaf + half) * LEAF] <= dst ? half : 0;
+        s.leaf += half & -(i64)(slots[(s.leaf + half) * LEAF] <= dst);
         s.leaves -= half;
+    }
+    DEVICE i64 below(i64 leaf, i64 from, i64 end, u32 dst) const {  // how many, by vectors of a CPU and without a branch
+        u32 first = (u32)(from - leaf * LEAF), span = (u32)(end - from), sum = 0;
+        for (u32 i = 0; i < LEAF; ++i) sum += (slots[leaf * LEAF + i] < dst) & (i - first < span);
+        return sum;
     }
     // The slot of the first live item of the row that is not below dst, or of what follows the row; hit: it is dst itself.
     DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;
-        i64 next = (s.leaf + 1) * LEAF, from = greater(s.first, s.leaf * LEAF), end = lesser(s.end, next), slot = from;
-        if (in_flight == 1) slot = lower_bound(slots, from, end, dst);
-        else for (i64 i = next - LEAF; i < next; ++i) slot += i >= from && i < end && slots[i] < dst;  // no branches
+        i64 next = (s.leaf + 1) * LEAF, from = greater(s.first, s.leaf * LEAF), end = lesser(s.end, next);
+        i64 slot = in_flight == 1 ? lower_bound(slots, from, end, dst) : from + below(s.leaf, from, end, dst);
         if (slot == end || slots[slot] == nobody) return s.end <= next ? s.end : next;
         hit = slots[slot] == dst;
         return slot;

@@ -160,6 +160,26 @@ class Kernel:
         if items > 0:
             self.function(packed, items, self.device.threads)
 
+    def bind(self, **fixed: Any) -> Bound:
+        """The kernel with its last fields given, for who launches it often on the same arrays: they are packed once."""
+        return Bound(self, fixed)
+
+
+class Bound:
+    """A kernel whose last fields are packed already; called with the items and the fields before them."""
+
+    def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
+        source, device = kernel.source, kernel.device
+        free, last = source.fields[: -len(fixed)], source.fields[-len(fixed) :]
+        self.kernel, self.fixed = kernel, fixed  # which keeps the arrays
+        self._packer, self._last = _Packer(source.name, free, device), _Packer(source.name, last, device)(fixed)
+
+    def __call__(self, items: int, **fields: Any) -> None:
+        """As `Kernel`, with the fields that are not bound."""
+        packed = self._packer(fields) + self._last
+        if items > 0:
+            self.kernel.function(packed, items, self.kernel.device.threads)
+
 
 class Library:
     """The kernels of one file on one device, as attributes: ``library.Degrees(n, ...)``."""

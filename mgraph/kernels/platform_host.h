@@ -9,7 +9,7 @@
 #include "platform.cuh"
 #include "platform_atomics.h"
 
-constexpr int in_flight = 16;  // searches that a lane has under way, so that their loads overlap
+constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
 
 template <int W> struct Tile {
     static constexpr int width = W;

@@ -183,8 +183,7 @@ class GpmaPlus(Structure):
         if not self.n_rows:
             self._refuse(run, n)
         scratch = self._take_scratch(n)
-        batch = Struct(keys=run.keys, slot=scratch.slot, moves=scratch.moves, n=n)
-        words = self._count(run, batch, scratch)
+        batch, words = scratch.count(run)
         if words[9]:
             self._keep(scratch)
             self._refuse(run, words[9])
@@ -207,37 +206,18 @@ class GpmaPlus(Structure):
 
     def _take_scratch(self, n: int) -> Scratch:
         """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
-        size = self.leaves, self.leaf, self.n_rows, self._levels
-        if n > KEPT:
-            return Scratch(self.device, n, *size)
-        scratch, self._kept = self._kept, None
-        if scratch is None or scratch.capacity < n:
-            scratch = Scratch(self.device, min(KEPT, max(1 << n.bit_length(), 1024)), *size)
+        if n <= KEPT:
+            scratch, self._kept = self._kept, None
+            if scratch is not None and scratch.capacity >= n:
+                return scratch
+        room = n if n > KEPT else min(KEPT, max(1 << n.bit_length(), 1024))
+        scratch = Scratch(self.device, room, self.leaves, self.leaf, self.n_rows, self._levels)
+        scratch.bind(self._prepare, self._view, self._leaves, self.start, self.n_rows, self.n_vertices)
         return scratch
 
     def _keep(self, scratch: Scratch) -> None:
         if scratch.capacity <= KEPT:
             self._kept = scratch
-
-    def _count(self, run: Run, batch: Struct, scratch: Scratch) -> list[int]:
-        """Locate the keys and choose the windows, into `scratch`; the words of its status."""
-        n, kernels, levels, status = len(run), self._prepare, scratch.levels, scratch.status
-        scratch.clear()
-        kernels.Locate(
-            (n >> scratch.shift) + 1, graph=self.view(), keys=run.keys, op=run.op, n=n, rows=self.n_rows,
-            vertices=self.n_vertices, slot=scratch.slot, outcome=scratch.outcome, moves=scratch.summed,
-            arrived=scratch.arrived, status=status,
-        )  # fmt: skip
-        kernels.Climb(
-            n, batch=batch, leaves=self._leaves, levels=levels, moves=scratch.summed, summed=scratch.moves,
-            level=scratch.level, status=status,
-        )  # fmt: skip
-        kernels.Select(
-            n, batch=batch, leaves=self._leaves, levels=levels, level=scratch.level, start=self.start, rows=self.n_rows,
-            leaf_list=scratch.leaf_list, block_list=scratch.block_list, wide_list=scratch.wide_list,
-            row_list=scratch.row_list, status=status,
-        )  # fmt: skip
-        return self.device.to_host(status).tolist()  # the one read-back
 
     def _refuse(self, run: Run, unknown: int) -> None:
         if run.unchecked is not None:

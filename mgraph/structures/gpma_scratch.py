@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.kernels import Struct
+from mgraph.kernels import Library, Struct, View
+from mgraph.structures.run import Run
 
 __all__ = ["CHUNK_KEYS", "CHUNK_SLOTS", "GROUP", "KEPT", "TASK_ROWS", "WINDOW", "Scratch"]
 
@@ -16,7 +17,7 @@ STATUS = 10  # words; their order is gpma_prepare.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 17  #: operations up to which a structure keeps the memory from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
 CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 
 
@@ -40,7 +41,7 @@ class Scratch:
         self.device, self.capacity = device, capacity
         self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
         height = (leaves - 1).bit_length()
-        nodes = (2 << height) // 32 + 1  # words of 32 bits: one map of the windows, one of those that are taken
+        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more; and those that are taken
         (
             zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
             self.leaf_list, self.block_list, self.wide_list, self.row_list,
@@ -57,9 +58,30 @@ class Scratch:
             least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1]
         )
 
-    def clear(self) -> None:
-        """Zero what kernels add to."""
+    def bind(self, kernels: Library, graph: View, leaves: Struct, start: Array, rows: int, vertices: int) -> None:
+        """Pack what prepare's kernels take of this memory and of the array, once for many batches."""
+        slot, level, status = self.slot, self.level, self.status
+        self._locate = kernels.Locate.bind(
+            graph=graph, rows=rows, vertices=vertices, slot=slot, outcome=self.outcome, moves=self.summed,
+            arrived=self.arrived, status=status,
+        )  # fmt: skip
+        self._climb = kernels.Climb.bind(
+            leaves=leaves, levels=self.levels, moves=self.summed, summed=self.moves, level=level, status=status
+        )
+        self._select = kernels.Select.bind(
+            leaves=leaves, levels=self.levels, level=level, start=start, rows=rows, leaf_list=self.leaf_list,
+            block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
+        )  # fmt: skip
+
+    def count(self, run: Run) -> tuple[Struct, list[int]]:
+        """Locate a run's keys and choose the windows: the located batch, and the words of the status."""
+        n = len(run)
+        batch = Struct(keys=run.keys, slot=self.slot, moves=self.moves, n=n)
         self.device.fill(self.zeroed, 0)
+        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+        self._climb(n, batch=batch)
+        self._select(n, batch=batch)
+        return batch, self.device.to_host(self.status).tolist()  # the one read-back
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:

@@ -13,10 +13,10 @@ from mgraph.batch import EdgeBatch, check_ids
 from mgraph.device import Device
 from mgraph.kernels import load
 
-__all__ = ["Run", "check_batch", "make_keys", "merge_runs", "sort_batch", "sort_run", "sort_with_places"]
+__all__ = ["Run", "check_batch", "make_keys", "merge_runs", "sort_batch", "sort_run", "sort_small", "sort_with_places"]
 
 Array = Any
-SMALL = 1 << 17  #: keys up to which a GPU sorts by `_sort_small`
+SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
 TILE, FAN = 1024, 16  #: keys a tile, as sort.cuh has it; runs that become one in a round
 
 
@@ -76,10 +76,14 @@ def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> 
     return keys
 
 
-def _sort_small(
+def sort_small(
     device: Device, n: int, keys: Array = None, src: Array = None, dst: Array = None, with_places: bool = False
 ) -> tuple[Array, Array]:
-    """`sort_with_places` of keys, or of two columns, in two launches up to 16k keys and three up to 256k."""
+    """As `sort_with_places`, of keys or of two columns; places only where asked for. For a GPU and not too many keys.
+
+    Two launches up to 16k keys, three up to 256k. One H200: 10k in 51 us, 100k in 77, with CuPy's sort 99 and 113; from
+    about 200k on CuPy's is faster.
+    """
     kernels = load(device, "sort.cuh")
     width, shapes = TILE, [(n, np.uint64), (n, np.uint32)][: 1 + with_places]
     ordered = (*device.carve(*shapes), None)[:2]
@@ -96,7 +100,7 @@ def _sort_small(
 def sort_with_places(device: Device, keys: Array) -> tuple[Array, Array]:
     """Ascending keys and where each stood, stably: (uint64[n], integer[n])."""
     if device.kind == "cuda" and len(keys) <= SMALL:
-        return _sort_small(device, len(keys), keys, with_places=True)
+        return sort_small(device, len(keys), keys, with_places=True)
     if device.kind == "cuda":
         places = device.xp.argsort(keys)  # CuPy's is stable
         return keys[places], places
@@ -128,7 +132,7 @@ def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight:
     if (op is None or isinstance(op, int)) and weight is None:
         deletes = device.full(len(keys), op, np.int8) if op == -1 else None
         if device.kind == "cuda" and len(keys) <= SMALL:
-            keys, _ = _sort_small(device, len(keys), keys)
+            keys, _ = sort_small(device, len(keys), keys)
         else:
             keys.sort()
         return Run(keys, deletes)
@@ -149,7 +153,7 @@ def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, c
     weight = None if batch.weight is None else device.asarray(batch.weight)
     alone = not check and device.kind == "cuda" and len(src) <= SMALL and weight is None
     if alone and (op is None or isinstance(op, int)):  # the keys are made where they are sorted
-        keys, _ = _sort_small(device, len(src), src=src, dst=dst)
+        keys, _ = sort_small(device, len(src), src=src, dst=dst)
         return Run(keys, None if op is None else device.full(len(keys), op, np.int8), None, unchecked)
     largest = device.zeros(2, np.uint64) if check else None
     keys = make_keys(device, src, dst, largest)
