@@ -29,7 +29,8 @@ HUB_DEGREE = 1024  #: a row of more edges is cut into tasks of about as many, fo
 CHUNK = 128  #: words of a bitmap that one tile compacts: enough to share a counter with few, few enough to go round
 LANES = 32  #: rows that a tile takes at once, and vertices of a bitmap's word
 
-Result = tuple[Array, dict[str, Any]]  #: a program's local array, one entry an owned vertex, and what else it found out
+#: A program's local array, one entry an owned vertex, or several by name, the principal one first; and what else it found out.
+Result = tuple[Array | dict[str, Array], dict[str, Any]]
 
 
 class Shard(Protocol):
