@@ -7,8 +7,8 @@ else: after a complete superstep every neighbour of an older level is visited, s
 the same vertices, and one bitmap serves both ways.
 
 Predecessors are noted as vertices are found: top-down by an atomic minimum of level and predecessor for every edge to a
-vertex not seen before, bottom-up at the owner. A rank cannot tell whether another one found a vertex of that one's range
-in an earlier superstep, so the notes travel once, at the end, and the owner takes the least.
+vertex not seen before, bottom-up at the owner. A rank does not know which vertices of other ranges were reached in
+earlier supersteps, so the notes travel once, at the end, and the owner takes the least.
 
 A superstep costs, in launches of kernels and read-backs of the counters, p being the number of ranks:
 
@@ -91,7 +91,7 @@ class _Search:
 
     def __init__(self, shard: Shard, forward: Structure, backward: Structure | None, predecessors: bool) -> None:
         self.shard, self.edges = shard, forward.num_edges
-        self.notes = shard.device.full(shard.n_vertices, NO_NOTE, np.uint64) if predecessors else None
+        self.notes: Array = shard.device.full(shard.n_vertices, NO_NOTE, np.uint64) if predecessors else None
         self.forward, self.backward = forward.view(), None if backward is None else backward.view()
         self.push_kernels = kernels(shard, "bfs.cuh", self.forward)
         self.pull_kernels = self.push_kernels if self.backward is None else kernels(shard, "bfs.cuh", self.backward)
@@ -126,13 +126,12 @@ class _Search:
 
     def _push(self, level: int) -> None:
         frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
+        common = {"graph": self.forward, "marks": self._marks(level << 32 | self.shard.lo)}
         self.push_kernels.Expand(
-            -(-self.bound // LANES), graph=self.forward, frontier=frontier.vertices, count=frontier.row(level - 1),
-            marks=self._marks(level << 32 | self.shard.lo), tasks=self.tasks, n_tasks=tasks,
+            -(-self.bound // LANES), frontier=frontier.vertices, count=frontier.row(level - 1), tasks=self.tasks,
+            n_tasks=tasks, **common,
         )  # fmt: skip
-        self.push_kernels.ExpandHubs(
-            self.room, graph=self.forward, tasks=self.tasks, n_tasks=tasks, marks=self._marks(level << 32 | self.shard.lo)
-        )
+        self.push_kernels.ExpandHubs(self.room, tasks=self.tasks, n_tasks=tasks, **common)
 
     def _pull(self, level: int) -> None:
         frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
@@ -144,7 +143,7 @@ class _Search:
         return {"found": self.frontier.found, "seen": self.frontier.seen, "notes": self.notes, "base": base}
 
     def predecessors(self) -> Array:
-        """Of the own vertices, int64. On several ranks one alltoallv of 8 bytes a vertex, and a launch for each other."""
+        """Of the own vertices, int64. On several ranks one alltoallv of 8 bytes a vertex, a launch for each other."""
         shard, notes = self.shard, self.notes
         own = notes[shard.lo : shard.hi]
         if shard.size > 1:
@@ -182,8 +181,8 @@ def bfs(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     Returns
     -------
     distance : int32[hi - lo] on the shard's device
-        -1 where there is no path. With `predecessors` a dict of this and of "predecessors", int64[hi - lo], internal ids,
-        -1 for the source and where there is no path.
+        -1 where there is no path. With `predecessors` a dict of this and of "predecessors", int64[hi - lo]: internal
+        ids, -1 for the source and where there is no path.
     info : dict
         ``levels``, the largest distance plus one; ``reached``, how many vertices have one; ``bottom_up``, how many of
         the supersteps were.
@@ -193,8 +192,8 @@ def bfs(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     UnknownVertex, InvalidOption
         On every rank alike, before anything is exchanged.
     CapacityError
-        The bitmaps and lists do not fit, see `Frontier`; hubs' tasks take 1 / 64 byte an edge more, predecessors 8 bytes
-        a vertex of the whole graph, and 8 an owned one on several ranks.
+        The bitmaps and lists do not fit, see `Frontier`; hubs' tasks take 1 / 64 byte an edge more, predecessors 8
+        bytes a vertex of the whole graph, and on several ranks 8 an owned one.
 
     Notes
     -----
