@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.device import Array, Device, gpu_count
+from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
@@ -23,7 +23,7 @@ from mgraph.structures import Run
 __all__ = ["ExchangeMaker", "Program", "ShardServant"]
 
 Answer = dict[str, Any]
-Program = Callable[..., tuple[Array, dict[str, Any]]]
+Program = Callable[..., tuple[Any, dict[str, Any]]]
 
 #: ``make(name, rank, size, attempt, device, aborted)`` opens an exchange
 ExchangeMaker = Callable[[str, int, int, int, Device, Callable[[], bool]], Exchange]
@@ -45,7 +45,8 @@ class ShardServant:
     memory_left : callable
         Bytes that the worker's process may still take.
     programs : mapping of str to callable
-        The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, and a dict.
+        The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, or a dict of such
+        columns, and a dict of what else it says.
     warm : callable
         Compiles what the programs run on a shard.
     held : callable
@@ -293,18 +294,20 @@ class ShardServant:
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
     def do_run(self, name: str, result: str, args: Answer) -> Answer:
-        """Run a program; its array stays here under the id `result`."""
+        """Run a program; its columns stay here under the id `result`."""
         if name not in self._programs:
             raise InvalidOption(f"algorithm {name!r} is none of {', '.join(sorted(self._programs))}")
         shard = self._ready
         values, info = self._programs[name](shard, **args)
         shard.device.synchronize()
-        shard.results[result] = Result(values, shard.lo)
-        return {"info": info, "dtype": str(values.dtype)}
+        columns = dict(values) if isinstance(values, dict) else {"": values}
+        main = columns.pop(next(iter(columns)))
+        shard.results[result] = Result(main, shard.lo, columns)
+        return {"info": info, "dtype": str(main.dtype)}
 
-    def do_fetch(self, result: str) -> Answer:
-        """The values of a result here."""
-        return {"values": self._ready.device.to_host(self._ready.result(result).values)}
+    def do_fetch(self, result: str, column: str | None) -> Answer:
+        """The values of a result here: its main column for None, or another."""
+        return {"values": self._ready.device.to_host(self._ready.result(result).column(column))}
 
     def do_top(self, result: str, k: int) -> Answer:
         """The largest values of a result here."""

@@ -5,7 +5,7 @@ A shard knows nothing of Dask: its exchange, its device and its limits come in b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,23 @@ def aligned(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Result:
-    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, its range then."""
+    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, its range then.
+
+    `more` are its other columns by name, as long as `values`.
+    """
 
     values: Array
     lo: int
+    more: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(column.nbytes) for column in (self.values, *self.more.values()))
+
+    def column(self, name: str | None) -> Array:
+        """The main column for None, or another."""
+        return self.values if name is None else self.more[name]
 
 
 @dataclass(frozen=True)
@@ -159,7 +172,7 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold."""
-        return sum(s.nbytes for s in self.structures) + sum(int(r.values.nbytes) for r in self.results.values())
+        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values())
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"

@@ -130,7 +130,13 @@ def test_the_hash_sees_one_edge_and_no_order():
 # ---- algorithms ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [["--symmetric"], ["--directed", "--degree-order"], ["--directed", "--reverse"]])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["--symmetric"], ["--directed", "--degree-order"], ["--directed", "--reverse"],
+        ["--symmetric", "--predecessors"], ["--directed", "--predecessors"],
+    ],
+)  # fmt: skip
 def test_bfs(tmp_path, way):
     import networkx as nx
 
@@ -155,8 +161,8 @@ def test_bfs(tmp_path, way):
 def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
     search = workloads.bench.bfs.bfs
 
-    def wrong(shard, source):
-        distance, info = search(shard, source)
+    def wrong(shard, source, **options):
+        distance, info = search(shard, source, **options)
         if isinstance(shard.out_edges, GpmaPlus):
             distance[source] = 1
         return distance, info
@@ -164,6 +170,21 @@ def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
     monkeypatch.setattr(workloads.bench.bfs, "bfs", wrong)
     assert main(["bench", "bfs", *SMALL, "--roots", "1"]) == 2
     assert "at 1, with csr at 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_bfs_catches_a_wrong_predecessor(monkeypatch, capsys, wrong):
+    search = workloads.bench.bfs.bfs
+
+    def spoiled(shard, source, **options):
+        found, info = search(shard, source, **options)
+        found["predecessors"][int(found["distance"].argmax())] = source if wrong == 0 else -1
+        return found, info
+
+    monkeypatch.setattr(workloads.bench.bfs, "_roots", lambda *_: [int(drawn(0, 8 << 9)[0][0])])
+    monkeypatch.setattr(workloads.bench.bfs, "bfs", spoiled)
+    assert main(["bench", "bfs", *SMALL, "--predecessors"]) == 2
+    assert "predecessor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("way", ["--symmetric", "--directed"])
