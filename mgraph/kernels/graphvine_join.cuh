@@ -1,9 +1,9 @@
 // Membership: each touched row is read once, and its edges are sought among its run of the batch.
-// position[k] of the last of equal keys gets one write at most, because a row holds an edge once.
+// position[k] gets one write at most, because a row holds an edge once; of equal keys the last one's is always written.
 #pragma once
 #include "graphvine_batch.cuh"
 
-constexpr i64 hub_extent = 512, piece_slots = 1024;  // rows of more positions are joined in such pieces
+constexpr i64 hub_extent = 512, piece_slots = 2048;  // rows of more positions are joined in such pieces
 
 DEVICE bool is_head(const u64* keys, i64 k) { return k == 0 || keys[k] >> 32 != keys[k - 1] >> 32; }
 
@@ -50,19 +50,41 @@ struct ListRows {  // one tile a chunk of keys; counts are summed up by now
     }
 };
 
-struct Run {  // one row's keys, n of them from `first` on
-    const u64* keys;
+// One row's keys, n of them from `first` on, met by the row's edges: a few are kept in registers; for more, up to as many
+// as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought.
+template <class T> struct Meeting {
+    static constexpr int few = 4, words = 8 * T::width, fours = 2;
+    static constexpr int drop = 32 - 8 - (T::width == 8 ? 3 : 5);  // of a hash, all but the number of a bit
+    static_assert(T::width == 8 || T::width == 32, "drop is for these");
+    T tile;
+    const u64* keys;  // of the whole run
     i64 first, n;
-    u64 row, filter;
-    template <class T> DEVICE Run(const T& tile, const u64* all, i64 a, i64 b) : keys(all), first(a), n(b - a) {
-        row = keys[a] >> 32 << 32, filter = ~(u64)0;
-        if (tile.size() > 1 || n > 16) return;
-        filter = 0;  // one lane spares itself most searches: a bit for each key
-        for (i64 i = 0; i < n; ++i) filter |= (u64)1 << (keys[a + i] & 63);
+    u32* position;
+    u32 ids[few], *bits;
+    DEVICE Meeting(T its, const u64* all, i64 a, i64 b, i64 edges, u32* out) : tile(its), keys(all), first(a), n(b - a) {
+        SHARED(u32, shares, 2048);
+        position = out, bits = nullptr;
+        for (int i = 0; i < few; ++i) ids[i] = i < n ? (u32)keys[a + i] : nobody;
+        if (n <= few || n > edges || n > words * 8) return;
+        bits = shares + tile.index() * words;
+        tile.sync();  // all have done with the row before
+        for (int i = tile.rank(); i < words; i += tile.size()) bits[i] = 0;
+        tile.sync();
+        for (i64 i = tile.rank(); i < n; i += tile.size()) {
+            u32 bit = bit_for((u32)keys[a + i]);
+            atomic_or(bits + bit / 32, 1u << bit % 32);
+        }
+        tile.sync();
     }
-    DEVICE void meet(u32 id, i64 at, u32* position) const {
-        if (!(filter >> (id & 63) & 1) || id == nobody) return;
-        const u64 key = row | id, *base = keys + first;
+    DEVICE static u32 bit_for(u32 id) { return id * 0x9E3779B1u >> drop; }
+    DEVICE bool may_meet(u32 id) const {
+        if (id == nobody) return false;
+        if (n <= few) return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3];
+        u32 bit = bits ? bit_for(id) : 0;
+        return !bits || bits[bit / 32] >> bit % 32 & 1;
+    }
+    DEVICE void meet(u32 id, i64 at) const {
+        const u64 key = keys[first] >> 32 << 32 | id, *base = keys + first;
         for (i64 left = n; left > 1;) {  // base: the last key not above, without a branch
             i64 half = left >> 1;
             base += base[half] <= key ? half : 0;
@@ -70,6 +92,24 @@ struct Run {  // one row's keys, n of them from `first` on
         }
         if (*base == key) position[base - keys] = (u32)at;
     }
+    // The edges at positions [from, end) of the row.
+    DEVICE void edges(const VineView& graph, u32 root, i64 all, i64 from, i64 end) const {
+        for (i64 base = from; base < end; base += 4 * fours * tile.size()) {
+            Four held[fours];
+            u32 hits = 0;
+            for (int j = 0; j < fours; ++j) held[j] = graph.four(root, all, place(base, j), end);
+            for (int j = 0; j < fours; ++j)
+                for (int i = 0; i < 4; ++i) hits |= (u32)may_meet(held[j].id[i]) << (4 * j + i);
+            for (; hits; hits &= hits - 1) {
+                int hit = lowest_bit(hits);
+                u32 id = 0;
+                for (int j = 0; j < fours; ++j)  // registers have no index
+                    for (int i = 0; i < 4; ++i) id = 4 * j + i == hit ? held[j].id[i] : id;
+                meet(id, place(base, hit / 4) + hit % 4);
+            }
+        }
+    }
+    DEVICE i64 place(i64 base, int j) const { return base + 4 * (tile.rank() + j * tile.size()); }
 };
 
 struct Join {  // one tile a touched row; the pieces of a long one are left to JoinHubs: t << 32 | piece
@@ -95,11 +135,9 @@ struct Join {  // one tile a touched row; the pieces of a long one are left to J
                 emit(tile, t, (all + piece_slots - 1) / piece_slots);
                 continue;
             }
-            Run run(tile, keys, a, (i64)first[t + 1]);
-            graph.stretch(tile, (u32)sentinel, all, 0, all, [&](u32 id, i64, i64 at) {
-                run.meet(id, at, position);
-                return false;
-            });
+            if (all == 0) continue;
+            Meeting<Tile<lanes>> run(tile, keys, a, (i64)first[t + 1], all, position);
+            run.edges(graph, (u32)sentinel, all, 0, all);
         }
     }
     DEVICE void fetch_ahead(i64 t, i64 rows) const {
@@ -125,11 +163,8 @@ struct JoinHubs {  // one tile a piece of a long row
         for (i64 i : grid.items(tile, *n_pieces)) {
             i64 t = high(pieces[i]), from = low(pieces[i]) * piece_slots, a = first[t], row = (i64)(keys[a] >> 32);
             i64 all = graph.extent(row), end = lesser(from + piece_slots, all);
-            Run run(tile, keys, a, (i64)first[t + 1]);
-            graph.stretch(tile, (u32)graph.sentinels[row], all, from, end, [&](u32 id, i64, i64 at) {
-                run.meet(id, at, position);
-                return false;
-            });
+            Meeting<Tile<lanes>> run(tile, keys, a, (i64)first[t + 1], end - from, position);
+            run.edges(graph, (u32)graph.sentinels[row], all, from, end);
         }
     }
 };

@@ -50,12 +50,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mgraph.batch import as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.graphvine_check import check_graphvine
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
+from mgraph.structures.graphvine_vertices import sever
 from mgraph.structures.run import Run, make_keys, sort_with_places
 
 __all__ = ["GraphVine"]
@@ -63,7 +65,7 @@ __all__ = ["GraphVine"]
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
 FIRST_COUNTER, COUNTERS = 5, 8  # of status, as graphvine_prepare.cuh has them
-PARTS = ("join", "prepare", "relayout", "rebuild", "commit")
+PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
 @dataclass
@@ -173,7 +175,7 @@ class GraphVine(Structure):
         work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), words[3], flags, holes)
         if (counts.inserted or counts.deleted) and not self._fits(work.needs):
             shift = self._choose_shift(counts, work.needs.filled)
-            work.rebuild = plan_rebuild(self, batch, work.touched, shift, self._least_quanta())
+            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), batch, work.touched)
         return Plan(run, counts, outcome, work, self._state)
 
     def _join(self, keys: Array, status: Array) -> tuple[dict[str, Array], Array]:
@@ -197,9 +199,11 @@ class GraphVine(Structure):
 
     def _fits(self, needs: Needs) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
-        quanta, live = self.pool.quanta, self.live + needs.quanta
-        large = quanta > 2 * live * (1 + self.reserve) and quanta > self._least_quanta()
-        return self.queues.fit(needs, self.pool) and not large
+        return self.queues.fit(needs, self.pool) and not self.too_large(self.live + needs.quanta)
+
+    def too_large(self, live: int) -> bool:
+        """Whether the pool would be mostly unused by blocks of so many quanta."""
+        return self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)
@@ -241,12 +245,12 @@ class GraphVine(Structure):
         self.num_edges += counts.inserted - counts.deleted
         if counts.inserted:
             insert, items = (kernels.Insert, n) if self.split else (kernels.InsertByRow, work.touched)
-            pool = self._pool_struct()
+            pool = self.pool_struct()
             insert(items, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
         return counts
 
     def _delete(self, n: int, graph: View, work: _Work) -> None:
-        kernels, batch, pool = self.kernels["commit"], work.batch, self._pool_struct()
+        kernels, batch, pool = self.kernels["commit"], work.batch, self.pool_struct()
         if not self.compact:
             kernels.Bury(n, graph=graph, batch=batch, pool=pool)
             return
@@ -256,7 +260,7 @@ class GraphVine(Structure):
     def _relayout(self, graph: View, work: _Work) -> None:
         queues, needs = self.queues, work.needs
         self.kernels["relayout"].Relayout(
-            work.touched, graph=graph, batch=work.batch, pool=self._pool_struct(),
+            work.touched, graph=graph, batch=work.batch, pool=self.pool_struct(),
             queues=queues.struct(needs, self.pool), counts=work.counts,
         )  # fmt: skip
         self.queues = queues.after(needs, self.pool.ring)
@@ -274,7 +278,8 @@ class GraphVine(Structure):
         if self.extents is not None:
             self.extents = new.grown
 
-    def _pool_struct(self) -> Struct:
+    def pool_struct(self) -> Struct:
+        """What kernels write."""
         pool = self.pool
         return Struct(
             slots=pool.slots, weights=pool.weights, children=pool.children, sentinels=self.sentinels,
@@ -282,6 +287,26 @@ class GraphVine(Structure):
         )  # fmt: skip
 
     # --- the rest of the contract ---
+
+    def delete_vertices(self, ids: Any) -> Counts:
+        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
+
+        In place, with no batch: O(n_rows + m) for one pass over the rows, n_vertices / 8 bytes beside a list of the
+        long rows; one read-back, and a second one where the pool is made anew.
+        """
+        if self.n_rows != self.n_vertices:
+            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
+        ids = as_ids(ids, "ids")
+        check_ids(ids, self.n_vertices, "ids")
+        if len(ids) == 0 or self.num_edges == 0:
+            return Counts()
+        self._state = object()
+        return Counts(deleted=sever(self, self.device.asarray(ids)))
+
+    def rebuild(self) -> None:
+        """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""
+        new = plan_rebuild(self, self._choose_shift(Counts(), 0), self._least_quanta())
+        self._rebuild(self.view(), new)
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
         """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty.

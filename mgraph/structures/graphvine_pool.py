@@ -131,14 +131,15 @@ class Rebuild:
     live: int  # by blocks
 
 
-def plan_rebuild(s: Any, batch: Struct, touched: int, shift: int, least: int) -> Rebuild:
-    """The rows of graphvine `s` after a batch one after another in a new pool. O(n_rows), a read-back."""
+def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, touched: int = 0) -> Rebuild:
+    """The rows of graphvine `s`, after a batch, one after another in a new pool. O(n_rows), a read-back."""
     n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
     sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
     words = device.zeros(n + 2, np.int64)  # each row's place, the end of all, and what directories take
     places, total = words[:-1], words[-1:]
     kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
-    kernels.GrowRows(touched, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+    if batch is not None:
+        kernels.GrowRows(touched, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
     out = Struct(**{**graph.values, "shift": shift})
     kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
     device.xp.cumsum(places, out=places)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conformance_bad_input import BadInput
 from conformance_failures import Failures
+from conformance_races import Races
 from conformance_shapes import Shapes
 from conformance_streams import Streams
 from edge_model import Model, check, check_csr, edges, random_batch, scaled, step
@@ -35,7 +36,7 @@ class Maker:
         return s, model
 
 
-class StructureConformance(Shapes, Failures, BadInput, Streams):
+class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
     """Subclass with a `name`, and the structure's own `options` where the defaults hide cases."""
 
     name: ClassVar[str]

@@ -126,6 +126,36 @@ def test_block_size_follows_the_mean_degree():
     assert (s.pool.shift, fixed.pool.shift) == (6, 2)  # 40 edges: a block of 64; the paper keeps the first batch's
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vertices_deleted_at_once(device, weighted, options):
+    s, model = create("graphvine", 3000, device=device, weighted=weighted, **{"block": 8, **OPTIONS[options]}), Model()
+    rng = np.random.default_rng(4)
+    step(s, model, random_batch(s, rng, 30_000, inserts=1.0, skew=8))
+    assert Device.to_host(s.degrees()).max() > 1024, "a row for a block"
+    for n in (1, 200, 0, 2800):
+        ids = rng.integers(0, 3000, n)
+        assert s.delete_vertices(ids).deleted == model.delete_vertices(ids.tolist())
+        check(s, model)
+        step(s, model, random_batch(s, rng, 500, inserts=0.9))
+        step(s, model, random_batch(s, rng, 500, inserts=0.3, skew=4))
+
+
+def test_pieces_that_find_their_ring_full_wait_for_the_next_pool(device):
+    n = scaled(40_000)
+    s = create("graphvine", n, device=device, block=16, reserve=0.01)
+    src, dst = np.divmod(np.arange(16 * n), 16)
+    dying = n - 8 + np.arange(8)
+    s.insert(EdgeBatch(src, np.where((dst < 8) | (src % 2 == 0), dst, dying[dst % 8])))
+    assert s.delete_vertices(dying).deleted == 8 * (n // 2 - 4) + 16 * 8
+    assert s.queues.waiting[1] == s.pool.ring, "half a block of every second row came back"
+    s.check_invariants()
+    before = s.nbytes
+    assert s.delete_vertices(np.arange(n // 4, n)).deleted == 12 * (n - 8 - n // 4)
+    s.check_invariants()
+    assert s.nbytes < before / 2
+
+
 def test_dictionary_doubles():
     s, model = create("graphvine", 5), Model()
     assert len(s.sentinels) == 8
