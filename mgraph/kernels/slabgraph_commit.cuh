@@ -6,28 +6,21 @@
 #include "outcome.cuh"
 #include "slabgraph_supply.cuh"
 
-DEVICE void fetch_ahead(const Slabs& slabs, const Keys& keys, i64 k) {
-    if (k + 24 < keys.n) prefetch(slabs.table + keys.row(k + 24));
-    if (k + 12 >= keys.n) return;
-    Table own = slabs.of_row(keys.row(k + 12));
-    if (own.buckets) prefetch(slabs.next(own.slab((u32)keys.keys[k + 12])));
-}
-
 struct Change {  // one lane a key: deletions, new weights, and the degrees less the deletions
     static constexpr int lanes = 1;
     Slabs slabs;
     Keys keys;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(keys.n)) {
-            fetch_ahead(slabs, keys, k);
-            i64 row = keys.row(k), place = keys.place[k];
+            if (k + 16 < keys.n && keys.place[k + 16] >= 0) prefetch(slabs.words + slot_of(keys.place[k + 16]));
+            i64 place = keys.place[k], slot = slot_of(place);
             u8 is = keys.outcome[k];
-            if (keys.first_of_row(k) && keys.deletes(k)) atomic_add(slabs.degrees + row, keys.deletes(k));
-            if (keys.last_of_row(k) && keys.deletes(k + 1)) atomic_add(slabs.degrees + row, (u32)-keys.deletes(k + 1));
-            if (is == updated) slabs.put(place, keys.weight_of(k));
+            if (keys.first_of_row(k) && (u32)keys.moves[k]) slabs.degrees[keys.row(k)] -= (u32)keys.moves[k];
+            if (is == updated) slabs.put(slot, keys.weight_of(k));
             if (is != deleted) continue;
-            slabs.words[place] = no_edge;
-            atomic_add(slabs.room(slabs.of_row(row).slab((u32)keys.keys[k])), 1u);
+            slabs.words[slot] = no_edge;
+            u32 first = place < behind ? (u32)(slot / SLAB) : slabs.of_row(keys.row(k)).slab((u32)keys.keys[k]);
+            atomic_add(slabs.room(first), 1u);
         }
     }
 };
@@ -46,7 +39,7 @@ struct Fill {  // one tile a piece: a task's new table gets its new keys, and wh
             i64 number = tasks.number(i), of_keys = number - task.bucket_pieces();
             if (number == 0 && tile.rank() == 0) slabs.table[task.row] = to.word();
             if (of_keys < 0) move_buckets(tile, task, to, number * piece_buckets);
-            else if (task.buckets == 0 && task.new_buckets == 1) lay_keys(tile, task, to, of_keys);
+            else if (task.buckets == 0 && task.new_buckets == 1 && task.key_pieces() == 1) lay_keys(tile, task, to);
             else put_keys(tile, task, to, of_keys);
         }
     }
@@ -82,17 +75,22 @@ struct Fill {  // one tile a piece: a task's new table gets its new keys, and wh
             if (keys.outcome[k] == inserted) put(to, (u32)keys.keys[k], keys.weight_of(k)), keys.place[k] = filled;
     }
     // Into one slab, in order: nobody to race with.
-    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to, i64 piece) const {
-        i64 from = task.first_key + piece * piece_keys, base = (i64)to.first * SLAB + header;
-        u32 before = keys.inserts(task.first_key);
-        if (piece == 0 && tile.rank() == 0) *slabs.room(to.first) = ~0u - (keys.inserts(task.last_key) - before);
-        for (i64 k = from + tile.rank(); k < lesser(from + piece_keys, (i64)task.last_key); k += tile.size()) {
-            if (keys.outcome[k] != inserted) continue;
-            i64 slot = base + (u32)(keys.inserts(k) - before);
-            slabs.words[slot] = (u32)keys.keys[k];
-            slabs.put(slot, keys.weight_of(k));
-            keys.place[k] = filled;
+    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to) const {
+        i64 slot = (i64)to.first * SLAB + header;
+        u32 laid = 0;
+        for (i64 base = task.first_key; base < task.last_key; base += tile.size()) {
+            i64 k = base + tile.rank();
+            bool mine = k < task.last_key && keys.outcome[k] == inserted;
+            u32 all = tile.ballot(mine);
+            if (mine) {
+                i64 own = slot + laid + popcount(all & ((1u << tile.rank()) - 1));
+                slabs.words[own] = (u32)keys.keys[k];
+                slabs.put(own, keys.weight_of(k));
+                keys.place[k] = filled;
+            }
+            laid += popcount(all);
         }
+        if (tile.rank() == 0) *slabs.room(to.first) = ~0u - laid;
     }
 };
 
@@ -101,22 +99,27 @@ struct Insert {  // one lane a key, a tile in step: the inserts into tables that
     Slabs slabs;
     Keys keys;
     Supply supply;
+    i64 moved;  // the pool, since places were found
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
         for (i64 t : grid.items(tile, (keys.n + tile.size() - 1) / tile.size())) {
             i64 k = t * tile.size() + tile.rank();
-            fetch_ahead(slabs, keys, k);
+            if (k + 16 < keys.n && !moved && keys.place[k + 16] < absent) prefetch(slabs.next(first_slab(k + 16)));
             u32 slab = no_slab, id = 0;
             if (k < keys.n) {
-                i64 row = keys.row(k);
                 id = (u32)keys.keys[k];
-                if (keys.outcome[k] == inserted && keys.place[k] != filled) slab = slabs.of_row(row).slab(id);
-                if (keys.first_of_row(k) && keys.inserts(k)) atomic_add(slabs.degrees + row, (u32)-keys.inserts(k));
-                if (keys.last_of_row(k) && keys.inserts(k + 1)) atomic_add(slabs.degrees + row, keys.inserts(k + 1));
+                if (keys.outcome[k] == inserted && keys.place[k] != filled) slab = first_slab(k);
+                if (keys.first_of_row(k)) add_degree(keys.row(k), (u32)(keys.moves[k] >> 32));
             }
             i32 left = take(tile, slab);
             if (slab != no_slab) put(slab, id, keys.weight_of(k), left);
         }
+    }
+    DEVICE u32 first_slab(i64 k) const {
+        return moved ? slabs.of_row(keys.row(k)).slab((u32)keys.keys[k]) : (u32)(absent - 1 - keys.place[k]);
+    }
+    DEVICE void add_degree(i64 row, u32 more) const {
+        if (more) slabs.degrees[row] += more;
     }
     // The chain's room before this lane took one from it. Lanes that follow each other into one slab take together.
     template <class T> DEVICE i32 take(T tile, u32 slab) const {

@@ -12,7 +12,10 @@ enum Status {
 };
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 8, piece_keys = 256;
-constexpr i64 filled = -2;  // in a key's place: its row's new table has it already
+// A key's place: its slot, `behind` added where that is not in its chain's first slab; or for an edge that is not there
+// that slab's number below `absent`, or `absent` itself in a row without a table; and once a new table has it, `filled`.
+constexpr i64 behind = (i64)1 << 62, filled = -1, absent = -2;
+DEVICE i64 slot_of(i64 place) { return place & (behind - 1); }
 
 DEVICE i64 buckets_for(i64 degree) {
     return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);
@@ -42,18 +45,15 @@ struct Tasks {  // a piece is task << 32 | number: first those of the old bucket
     DEVICE i64 number(i64 i) const { return (i64)(u32)pieces[i]; }
 };
 
-struct Keys {  // a run and what prepare found; moves[k] = inserts before key k << 32 | deletes before it
+struct Keys {  // a run and what prepare found; moves[k] of a row's first key = its inserts << 32 | its deletes
     const u64* keys;
     const f32* weight;
     const u8* outcome;
     const u64* moves;
     i64* place;
     i64 n;
-    DEVICE u32 inserts(i64 k) const { return (u32)(moves[k] >> 32); }
-    DEVICE u32 deletes(i64 k) const { return (u32)moves[k]; }
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
     DEVICE bool first_of_row(i64 k) const { return k == 0 || row(k - 1) != row(k); }
-    DEVICE bool last_of_row(i64 k) const { return k + 1 == n || row(k + 1) != row(k); }
     DEVICE f32 weight_of(i64 k) const { return weight ? weight[k] : 1.0f; }
 };
 

@@ -206,12 +206,11 @@ class SlabGraph(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.empty(n + 1, np.uint64)
+        place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.zeros(n, np.uint64)
         status, view, kernels = device.zeros(STATUS, np.int64), self.view(), self._kernels
         kernels.Locate(
             n, graph=view, keys=run.keys, op=run.op, n=n, place=place, outcome=outcome, moves=moves, status=status
         )
-        device.xp.cumsum(moves, out=moves)
         tasks, pieces = self._task_room(n)
         kernels.Choose(
             -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, state=self.supply,
@@ -276,7 +275,7 @@ class SlabGraph(Structure):
         if found.pieces:
             kernels.Fill(found.pieces, slabs=slabs, keys=work.keys, tasks=work.tasks, supply=supply)
         if counts.inserted:
-            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply)
+            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply, moved=int(work.before is not None))
         if len(work.late):
             kernels.InsertLate(len(work.late) // LATE, slabs=slabs, status=work.status)
         if found.tasks or found.chained:
