@@ -5,6 +5,10 @@
 #include "search.cuh"
 #include "slabgraph_table.cuh"
 
+#ifndef LOOKUP
+#define LOOKUP 8
+#endif
+
 struct Found {
     i64 place;  // as in Keys
     i32 room;   // of the bucket
@@ -17,22 +21,25 @@ template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab,
     Found found = {slab == no_slab ? absent : nowhere(slab), 0};
     i64 beyond = 0;
     while (tile.any(slab != no_slab)) {
-        Quad held[T::size()];
-        for (int j = 0; j < T::size(); ++j) {
-            u32 theirs = tile.shfl(slab, j);
-            held[j] = theirs != no_slab ? quads(graph.slabs, theirs)[tile.rank()] : Quad{no_slab, 0, no_edge, no_edge};
-        }
         u32 next = no_slab;
-        for (int j = 0; j < T::size(); ++j) {
-            int at = held[j].find(tile.shfl(id, j), tile.rank() == 0);
-            u32 hits = tile.ballot(at >= 0);
-            int lane = hits ? lowest_bit(hits) : 0;
-            at = tile.shfl(at, lane);
-            u32 after = tile.shfl(held[j].a, 0), room = tile.shfl(held[j].b, 0);
-            if (j != tile.rank() || slab == no_slab) continue;
-            if (!beyond) found.room = free_slots(room);
-            if (hits) found.place = beyond + (i64)slab * SLAB + 4 * lane + at;
-            else next = after;
+        constexpr int together = T::size() < LOOKUP ? T::size() : LOOKUP;
+        for (int base = 0; base < T::size(); base += together) {
+            Quad held[together];
+            for (int i = 0; i < together; ++i) {
+                u32 theirs = tile.shfl(slab, base + i);
+                held[i] = theirs != no_slab ? quads(graph.slabs, theirs)[tile.rank()] : Quad{no_slab, 0, no_edge, no_edge};
+            }
+            for (int i = 0; i < together; ++i) {
+                int j = base + i, at = held[i].find(tile.shfl(id, j), tile.rank() == 0);
+                u32 hits = tile.ballot(at >= 0);
+                int lane = hits ? lowest_bit(hits) : 0;
+                at = tile.shfl(at, lane);
+                u32 after = tile.shfl(held[i].a, 0), room = tile.shfl(held[i].b, 0);
+                if (j != tile.rank() || slab == no_slab) continue;
+                if (!beyond) found.room = free_slots(room);
+                if (hits) found.place = beyond + (i64)slab * SLAB + 4 * lane + at;
+                else next = after;
+            }
         }
         slab = next, beyond = behind;
     }

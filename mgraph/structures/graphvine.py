@@ -64,7 +64,7 @@ __all__ = ["GraphVine"]
 
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-FIRST_COUNTER, COUNTERS = 5, 8  # of status, as graphvine_prepare.cuh has them
+HUB_PIECES, FIRST_COUNTER, COUNTERS = 3, 4, 8  # of status, as graphvine_prepare.cuh has them
 PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
@@ -73,11 +73,9 @@ class _Work:
     """What a commit needs, all of it allocated."""
 
     batch: Struct
-    counts: Array  # what each chunk of touched rows needs, summed up
+    counts: Array  # what the rows of each chunk of keys need, summed up
     needs: Needs
-    touched: int
-    flags: Array
-    holes: Array
+    holes: Struct
     rebuild: Rebuild | None = None
 
 
@@ -152,50 +150,58 @@ class GraphVine(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        status = device.zeros(FIRST_COUNTER + COUNTERS, np.int64)
-        rows, position = self._join(run.keys, status)
-        outcome, moves = device.carve((n, np.uint8), (n + 1, np.uint64))
-        kernels, xp = self.kernels["prepare"], device.xp
-        kernels.Outcomes(
-            n, keys=run.keys, op=run.op, position=position, n=n, outcome=outcome, moves=moves, status=status
+        status, kernels, chunks = (
+            device.zeros(FIRST_COUNTER + COUNTERS, np.int64),
+            self.kernels["prepare"],
+            -(-n // CHUNK),
         )
-        xp.cumsum(moves, out=moves)
-        batch = Struct(keys=run.keys, **rows, position=position, outcome=outcome, moves=moves, n=n)
-        flags = holes = None
+        outcome, graph = device.empty(n, np.uint8), self.view()
+        held, moves, sums, owner, end, position, used = device.carve(
+            (n, np.uint64), (n, np.uint64), (chunks * COUNTERS, np.int64), *[(n, np.uint32)] * 4
+        )
+        at = listed = gone = None
         if run.op is not None and self.compact:
-            flags, holes = device.zeros(n + 1, np.uint64), device.empty(n, np.uint32)
-            kernels.MarkTails(n, graph=self.view(), batch=batch, halves=flags.view(np.uint32))
-            xp.cumsum(flags, out=flags)
-        sums = device.empty(-(-n // CHUNK) * COUNTERS, np.int64)
-        kernels.CountNeeds(-(-n // CHUNK), graph=self.view(), batch=batch, counts=sums)
-        xp.cumsum(sums, out=sums)
-        kernels.Totals(COUNTERS, batch=batch, counts=sums, status=status)
+            at, listed, gone = device.carve((n, np.uint32), (n, np.uint32), (n, np.uint8))
+        rows = {"owner": owner, "end": end}
+        self._join(graph, run.keys, rows, held, position, status, moves=moves, used=used, listed=listed, gone=gone)
+        kernels.Outcomes(
+            n, keys=run.keys, op=run.op, position=position, owner=owner, n=n, outcome=outcome, moves=moves,
+            status=status,
+        )  # fmt: skip
+        batch = Struct(keys=run.keys, **rows, held=held, moves=moves, position=position, outcome=outcome, n=n)
+        holes = Struct(at=at, listed=listed, used=used, gone=gone)
+        if at is not None:
+            kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
+        kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
         words = device.to_host(status).tolist()  # the one read-back of most batches
-        counts = Counts(words[2] >> 32, words[0], words[2] & 0xFFFFFFFF, words[1])
-        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), words[3], flags, holes)
-        if (counts.inserted or counts.deleted) and not self._fits(work.needs):
+        counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
+        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes)
+        if not (counts.inserted or counts.deleted):
+            return Plan(run, counts, outcome, work, self._state)
+        if self._fits(work.needs):
+            device.xp.cumsum(sums, out=sums)
+        else:
             shift = self._choose_shift(counts, work.needs.filled)
-            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), batch, work.touched)
+            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), batch, n)
         return Plan(run, counts, outcome, work, self._state)
 
-    def _join(self, keys: Array, status: Array) -> tuple[dict[str, Array], Array]:
-        """The touched rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
-        n, device, kernels, graph = len(keys), self.device, self.kernels["join"], self.view()
-        chunks = -(-n // CHUNK)
-        owner, first, position, held, heads = device.carve(
-            (n, np.uint32), (n + 1, np.uint32), (n, np.uint32), (n, np.uint64), (chunks, np.int64)
-        )
-        touched, n_pieces = status[3:4], status[4:5]
-        kernels.CountRows(chunks, keys=keys, n=n, counts=heads)
-        device.xp.cumsum(heads, out=heads)
-        kernels.ListRows(
-            chunks, keys=keys, n=n, counts=heads, owner=owner, first=first, position=position, touched=touched
-        )
-        pieces = device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
-        found = {"graph": graph, "keys": keys, "first": first, "position": position}
-        kernels.Join(n, **found, touched=touched, held=held, pieces=pieces, n_pieces=n_pieces)
-        kernels.JoinHubs(len(pieces), **found, pieces=pieces, n_pieces=n_pieces)
-        return {"owner": owner, "first": first, "held": held, "touched": touched}, position
+    def _join(
+        self,
+        graph: View,
+        keys: Array,
+        rows: dict[str, Array],
+        held: Array,
+        position: Array,
+        status: Array,
+        **zeros: Array,
+    ) -> None:
+        """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
+        n, kernels, n_pieces = len(keys), self.kernels["join"], status[HUB_PIECES : HUB_PIECES + 1]
+        kernels.ListRows(n, keys=keys, n=n, **rows, position=position, **zeros)
+        pieces = self.device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
+        found = {"graph": graph, "keys": keys, "position": position, "pieces": pieces, "n_pieces": n_pieces}
+        kernels.Join(n, **found, **rows, n=n, held=held)
+        kernels.JoinHubs(len(pieces), **found, end=rows["end"])
 
     def _fits(self, needs: Needs) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
@@ -244,9 +250,9 @@ class GraphVine(Structure):
         self.filled += work.needs.filled
         self.num_edges += counts.inserted - counts.deleted
         if counts.inserted:
-            insert, items = (kernels.Insert, n) if self.split else (kernels.InsertByRow, work.touched)
+            insert = kernels.Insert if self.split else kernels.InsertByRow
             pool = self.pool_struct()
-            insert(items, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
+            insert(n, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
         return counts
 
     def _delete(self, n: int, graph: View, work: _Work) -> None:
@@ -254,13 +260,12 @@ class GraphVine(Structure):
         if not self.compact:
             kernels.Bury(n, graph=graph, batch=batch, pool=pool)
             return
-        kernels.ListHoles(n, batch=batch, flags=work.flags, holes=work.holes)
-        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, flags=work.flags, holes=work.holes)
+        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.holes)
 
     def _relayout(self, graph: View, work: _Work) -> None:
         queues, needs = self.queues, work.needs
         self.kernels["relayout"].Relayout(
-            work.touched, graph=graph, batch=work.batch, pool=self.pool_struct(),
+            -(-work.batch.values["n"] // CHUNK), graph=graph, batch=work.batch, pool=self.pool_struct(),
             queues=queues.struct(needs, self.pool), counts=work.counts,
         )  # fmt: skip
         self.queues = queues.after(needs, self.pool.ring)
@@ -336,12 +341,18 @@ class GraphVine(Structure):
     def _find(self, src: Array, dst: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
         n, device, kernels = len(src), self.device, self.kernels["join"]
-        found, rest, status = device.empty(n, np.uint8), device.empty(n, np.uint32), device.zeros(5, np.int64)
+        found, rest, status = (
+            device.empty(n, np.uint8),
+            device.empty(n, np.uint32),
+            device.zeros(FIRST_COUNTER, np.int64),
+        )
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=status)
         long = rest[: int(status[0])]
         if len(long):
             keys, places = sort_with_places(device, make_keys(device, src[long], dst[long]))
-            _, position = self._join(keys, status)
+            held, owner, end, position = device.carve((len(long), np.uint64), *[(len(long), np.uint32)] * 3)
+            nothing = dict.fromkeys(("moves", "used", "listed", "gone"))
+            self._join(self.view(), keys, {"owner": owner, "end": end}, held, position, status, **nothing)
             hits = device.empty(len(long), np.uint8)
             kernels.Answer(len(long), keys=keys, position=position, n=len(long), found=hits)
             found[long[places]] = hits

@@ -131,7 +131,7 @@ class Rebuild:
     live: int  # by blocks
 
 
-def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, touched: int = 0) -> Rebuild:
+def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, keys: int = 0) -> Rebuild:
     """The rows of graphvine `s`, after a batch, one after another in a new pool. O(n_rows), a read-back."""
     n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
     sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
@@ -139,7 +139,7 @@ def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, to
     places, total = words[:-1], words[-1:]
     kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
     if batch is not None:
-        kernels.GrowRows(touched, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+        kernels.GrowRows(keys, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
     out = Struct(**{**graph.values, "shift": shift})
     kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
     device.xp.cumsum(places, out=places)
