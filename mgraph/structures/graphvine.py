@@ -25,7 +25,7 @@ here, with an option each that keeps the paper's way:
 - `split`: the tree is fixed first, then a lane inserts an edge. Without it a lane inserts the edges of a whole row.
 
 Where the queues run dry the pool is made anew, 80 % full (`reserve`), all rows one after another. This is also how
-memory is given back, and how outgrown directories and pieces of unused sizes vanish.
+memory is given back, and how outgrown directories and pieces of unused sizes vanish. (`share` is the paper's way.)
 
 What it is bad at: a batch reads the rows that it touches, so one that touches hubs reads them whole, however few edges
 it has there, 4 bytes an edge of theirs. A query about one edge is O(degree); those about one long row share its scan.
@@ -77,6 +77,7 @@ class _Work:
     needs: Needs
     holes: Struct
     rebuild: Rebuild | None = None
+    larger: Pool | None = None
 
 
 class GraphVine(Structure):
@@ -91,8 +92,11 @@ class GraphVine(Structure):
         rounded up.
     reserve : float
         Share of what the rows need that a new pool has beyond it. A quarter makes it 80 % full.
+    share : float, optional
+        The paper's queue: this share of the device's free memory, half of it in the paper, is taken for the pool by the
+        first batch, and a quarter more with every piece where it is when 80 % is used; it never shrinks.
     fine, compact, directory, split : bool
-        What this does beyond the paper; see the module. All four False are the paper's plain version.
+        What this does beyond the paper; see the module. All four False, and a share, are the paper's plain version.
 
     Notes
     -----
@@ -113,6 +117,7 @@ class GraphVine(Structure):
         *,
         block: int | None = None,
         reserve: float = 0.25,
+        share: float | None = None,
         fine: bool = True,
         compact: bool = True,
         directory: bool = True,
@@ -123,7 +128,9 @@ class GraphVine(Structure):
             raise InvalidOption(f"block of {block} edges; 4, 8, 16, 32, 64 or 128")
         if not 0.01 <= reserve <= 16:
             raise InvalidOption(f"reserve of {reserve}; from 0.01 to 16")
-        self.block, self.reserve = block, reserve
+        if share is not None and not 0 < share <= 0.9:
+            raise InvalidOption(f"share of {share}; more than 0 and up to 0.9")
+        self.block, self.reserve, self.share = block, reserve, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
         self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
@@ -178,7 +185,10 @@ class GraphVine(Structure):
         work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes)
         if not (counts.inserted or counts.deleted):
             return Plan(run, counts, outcome, work, self._state)
-        if self._fits(work.needs):
+        end = self.queues.end(work.needs)
+        if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
+            work.larger = self.pool.enlarged(device, end)
+        if self._fits(work.needs, work.larger or self.pool):
             device.xp.cumsum(sums, out=sums)
         else:
             shift = self._choose_shift(counts, work.needs.filled)
@@ -203,13 +213,13 @@ class GraphVine(Structure):
         kernels.Join(n, **found, **rows, n=n, held=held)
         kernels.JoinHubs(len(pieces), **found, end=rows["end"])
 
-    def _fits(self, needs: Needs) -> bool:
+    def _fits(self, needs: Needs, pool: Pool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
-        return self.queues.fit(needs, self.pool) and not self.too_large(self.live + needs.quanta)
+        return self.queues.fit(needs, pool) and not self.too_large(self.live + needs.quanta)
 
     def too_large(self, live: int) -> bool:
         """Whether the pool would be mostly unused by blocks of so many quanta."""
-        return self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
+        return not self.share and self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)
@@ -246,7 +256,9 @@ class GraphVine(Structure):
         if work.rebuild:
             self._rebuild(graph, work.rebuild)
         else:
-            self._relayout(graph, work)
+            if work.larger:
+                self.queues, self.pool = work.larger.move(self.pool, self.queues), work.larger
+            self._relayout(self.view(), work)
         self.filled += work.needs.filled
         self.num_edges += counts.inserted - counts.deleted
         if counts.inserted:
@@ -370,7 +382,7 @@ class GraphVine(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds."""
-        return sum(int(a.nbytes) for a in (self.sentinels, self.extents, *self.pool.arrays) if a is not None)
+        return sum(int(a.nbytes) for a in (self.sentinels, self.extents) if a is not None) + self.pool.nbytes
 
     def check_invariants(self) -> None:
         """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""

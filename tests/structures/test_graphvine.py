@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conformance import StructureConformance
@@ -10,10 +12,11 @@ from edge_model import BUILD, Model, check, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
+from mgraph.structures.graphvine_pool import Pool
 
-PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version
+PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
 
 
 class Conformance(StructureConformance):
@@ -180,7 +183,44 @@ def test_queries_of_long_and_short_rows(device):
     check(s, model)
 
 
-@pytest.mark.parametrize("options", [{"block": 12}, {"block": 2}, {"block": 256}, {"reserve": 0}, {"reserve": 17}])
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["ours", "plain"])
+def test_a_queue_of_a_share_of_memory_grows_by_a_quarter(device, options, monkeypatch):
+    monkeypatch.setattr(Device, "memory_free", 1 << 16)
+    s, model = create("graphvine", 3000, device=device, weighted=True, share=0.5, block=8, **options), Model()
+    rng, sizes = np.random.default_rng(6), []
+    for share in [1.0] * 25 + [0.4] * 6:
+        step(s, model, random_batch(s, rng, 150, share, skew=4))
+        sizes.append(s.pool.quanta)
+        assert s.queues.fresh <= s.pool.quanta
+    assert sizes[0] == (1 << 15) // 16
+    grown = [(a, b) for a, b in pairwise(sizes) if b != a]
+    assert len(grown) > 2
+    assert all(b == a + a // 4 for a, b in grown)
+
+
+def test_a_queue_takes_what_is_left_and_then_refuses(monkeypatch):
+    monkeypatch.setattr(Device, "memory_free", 1 << 16)
+    s, model = create("graphvine", 3000, share=0.5, block=8), Model()
+    step(s, model, random_batch(s, np.random.default_rng(1), 1000, 1.0))
+
+    def refuse(*_):
+        raise CapacityError("no more")
+
+    quanta, rng = s.pool.quanta, np.random.default_rng(2)
+    monkeypatch.setattr(Pool, "empty", refuse)
+    while s.queues.fresh <= 0.8 * quanta:
+        step(s, model, random_batch(s, rng, 100, 1.0))
+    with pytest.raises(CapacityError, match="no more"):
+        s.insert(random_batch(s, np.random.default_rng(3), 3000, 1.0))
+    check(s, model)
+    assert s.pool.quanta == quanta
+    monkeypatch.undo()
+    step(s, model, random_batch(s, np.random.default_rng(3), 3000, 1.0))
+
+
+@pytest.mark.parametrize(
+    "options", [{"block": 12}, {"block": 2}, {"block": 256}, {"reserve": 0}, {"reserve": 17}, {"share": 0.95}]
+)
 def test_bad_options(options):
     name, value = next(iter(options.items()))
     with pytest.raises(InvalidOption, match=f"{name} of {value}"):
