@@ -50,7 +50,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Library, Struct, View, load
@@ -305,20 +304,10 @@ class GraphVine(Structure):
 
     # --- the rest of the contract ---
 
-    def delete_vertices(self, ids: Any) -> Counts:
-        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
-
-        In place, with no batch: O(n_rows + m) for one pass over the rows, n_vertices / 8 bytes beside a list of the
-        long rows; one read-back, and a second one where the pool is made anew.
-        """
-        if self.n_rows != self.n_vertices:
-            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
-        ids = as_ids(ids, "ids")
-        check_ids(ids, self.n_vertices, "ids")
-        if len(ids) == 0 or self.num_edges == 0:
-            return Counts()
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """In place, with no batch: O(n_rows + m), one pass over the rows; see graphvine_vertices.py."""
         self._state = object()
-        return Counts(deleted=sever(self, self.device.asarray(ids)))
+        return Counts(deleted=sever(self, vertices))
 
     def rebuild(self) -> None:
         """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""

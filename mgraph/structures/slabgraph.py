@@ -42,7 +42,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
@@ -312,21 +311,14 @@ class SlabGraph(Structure):
         self.table, self.row_degrees, self._state = table, degrees, object()
         self.n_rows, self.n_vertices = n_rows, n_vertices
 
-    def delete_vertices(self, ids: Any) -> Counts:
-        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """In place, with no batch: O(n_rows + slabs) for one pass over the slabs.
 
-        In place, with no batch: O(n_rows + slabs) for one pass over the slabs, n_vertices / 8 bytes beside lists of the
-        larger tables; one read-back.
+        Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
-        if self.n_rows != self.n_vertices:
-            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
-        ids = as_ids(ids, "ids")
-        check_ids(ids, self.n_vertices, "ids")
-        vertices, n, device, kernels = self.device.asarray(ids), len(ids), self.device, self._kernels
+        n, device, kernels = len(vertices), self.device, self._kernels
         dead, status = device.zeros(self.n_vertices // 32 + 2, np.uint32), device.zeros(STATUS + 2, np.int64)
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
-        if n == 0:
-            return Counts()
         counts, supply = status[STATUS:], self._supply(status, 0)
         sever = {"slabs": self._slabs(None), "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
         kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)

@@ -181,6 +181,18 @@ class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
         assert s.n_vertices == 30
         step(s, model, edges(s, [(7, 3)]))
 
+    def test_delete_vertices_of_a_symmetric_graph(self, make):
+        s, model = make(60), Model()
+        src, dst = np.random.default_rng(5).integers(0, 60, (2, 500))
+        step(s, model, edges(s, [*zip(src, dst, strict=True), *zip(dst, src, strict=True), (3, 3), (5, 7)]))
+        gone = model.delete_vertices([3, 9, 30])
+        assert s.delete_vertices([3, 9, 30, 9], symmetric=True) == Counts(deleted=gone)
+        check(s, model)
+        lonely = (5, 7) in model.edges and (7, 5) not in model.edges
+        gone = model.delete_vertices([5])
+        assert s.delete_vertices([5], symmetric=True) == Counts(deleted=gone, missing=int(lonely))
+        check(s, model)
+
     def test_incident_edges_of_one_range(self, make):
         s, model = make(50, n_rows=10), Model()
         step(s, model, random_batch(s, np.random.default_rng(3), 300, inserts=1.0))
