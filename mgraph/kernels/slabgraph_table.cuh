@@ -13,10 +13,10 @@ enum Status {
 };
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 8, piece_keys = 256;
-// A key's place: its slot, `behind` added where that is not in its chain's first slab; or for an edge that is not there
-// that slab's number below `absent`, or `absent` itself in a row without a table; and once a new table has it, `filled`.
-constexpr i64 behind = (i64)1 << 62, filled = -1, absent = -2;
-DEVICE i64 slot_of(i64 place) { return place & (behind - 1); }
+// A key's place: its slot; of an edge that is not there a free slot of its chain, as its number below `absent`, or
+// `absent` itself where there is none; and once a new table has it, `filled`.
+constexpr i64 filled = -1, absent = -2;
+DEVICE i64 free_place(i64 slot) { return absent - 1 - slot; }  // and back
 
 DEVICE i64 buckets_for(i64 degree) {
     return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);

@@ -39,8 +39,6 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
                 *word = no_edge;
                 ++gone;
             }
-        u32 all = tile.sum(gone);
-        if (tile.rank() == 0 && all) *slabs.room(first) += all;
         return gone;
     }
 };

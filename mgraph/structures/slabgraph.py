@@ -3,9 +3,9 @@
 ::
 
     table    row 0: 2 buckets from slab 4     row 1: none     row 2: 1 bucket from slab 9      (8 bytes a row)
-    slab 4   [next 7 | room 27 | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
-    slab 5   [next - | room 11 |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
-    slab 7   [next - |    -    | 44  9 12 ..  .]
+    slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
+    slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
+    slab 7   [next - | - | 44  9 12 ..  .]
     free     [2 6 1], tail 10                       slabs given back; none from the tail on was ever used
 
 A row of more than one bucket has each edge in the bucket that a hash of its dst names, so that a query reads one slab
@@ -30,7 +30,7 @@ Invariants
 1. ``sum(row_degrees) == num_edges``; no row has more edges than its table's threshold, or any without a table.
 2. Every slab below the tail is in one chain or on the free list, once, and no other slab is.
 3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are ``row_degrees[row]``.
-4. The room of a first slab is the number of free slots in its chain; the others have all ones there.
+4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
 5. Free slabs, and those from the tail on, are all ones.
 6. There are as many weights as words, and no weight of an edge is NaN.
 """
@@ -265,16 +265,17 @@ class SlabGraph(Structure):
         n, found, counts, kernels = len(plan.run), work.found, plan.counts, self._kernels
         if counts.deleted or (counts.updated and self.weighted):
             kernels.Change(n, slabs=self._slabs(work.late), keys=work.keys)
+        moved = work.before is not None and work.before.table is not None  # to other places
         if work.before:
             self._move(work.before)
-            if work.before.table is not None:
+            if moved:
                 tasks = work.tasks.values["tasks"]
                 self._kernels.Retarget(found.tasks, table=self.table, tasks=tasks, n=found.tasks)
         slabs, supply = self._slabs(work.late), self._supply(work.status, found.runs)
         if found.pieces:
             kernels.Fill(found.pieces, slabs=slabs, keys=work.keys, tasks=work.tasks, supply=supply)
         if counts.inserted:
-            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply, moved=int(work.before is not None))
+            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply, moved=int(moved))
         if len(work.late):
             kernels.InsertLate(len(work.late) // LATE, slabs=slabs, status=work.status)
         if found.tasks or found.chained:
