@@ -22,7 +22,7 @@ from mgraph.runtime.door import Door
 from mgraph.runtime.protocol import Moved
 from mgraph.runtime.report import UpdateReport
 from mgraph.runtime.result import SearchValues, VertexValues
-from mgraph.structures import Csr, names
+from mgraph.structures import Csr, parse
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
@@ -39,7 +39,7 @@ class DynamicGraph(Changes):
     n_vertices : int
         Vertices 0 .. n_vertices - 1; `add_vertices` adds more.
     structure : str
-        The local structure on each worker: one of `mgraph.structures.names()`.
+        The local structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
         Whether edges have a weight; inserts without one get 1.
     directed : bool
@@ -103,8 +103,7 @@ class DynamicGraph(Changes):
     ) -> None:
         placement.check_client(client)
         n_vertices = check_count(n_vertices, "n_vertices")
-        if structure not in names():
-            raise InvalidOption(f"structure {structure!r} is none of {', '.join(map(repr, names()))}")
+        parse(structure)
         addresses = placement.choose_workers(client, workers)
         placement.check_names(device, exchange, len(addresses))
         self._door = Door.make(n_vertices, len(addresses), order, balance)
