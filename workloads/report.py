@@ -14,7 +14,7 @@ from typing import Any
 from mgraph.errors import InvalidOption, ReadError
 from workloads.bench.harness import ARCHIVE, short
 
-__all__ = ["BEGIN", "END", "HELP", "add_arguments", "run"]
+__all__ = ["BEGIN", "END", "HELP", "add_arguments", "inside", "run"]
 
 HELP = "turn archived results into Markdown tables"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -164,12 +164,12 @@ def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str
     """A row a line of `kind`, a column a value of it, by the heading."""
 
     def table(lines: Run) -> tuple[list[str], list[Row]]:
-        return list(columns), [[_inside(line, name) for name in columns.values()] for line in _of(lines, kind)]
+        return list(columns), [[inside(line, name) for name in columns.values()] for line in _of(lines, kind)]
 
     return table
 
 
-def _inside(line: dict[str, Any], name: str) -> Any:
+def inside(line: dict[str, Any], name: str) -> Any:
     """``line["a"]["b"]`` for "a.b"; empty where there is none."""
     value: Any = line
     for part in name.split("."):

@@ -55,8 +55,12 @@ def ingest(shard: Shard, read: Reader, apply: Callable[[list[Run]], Answer]) -> 
     times: list[float] = []
     first = shard.epoch + 1
     name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
+
+    def make(step: int) -> list[Run] | None:
+        return _sorted(shard, read(step))
+
     try:
-        with Ahead(name, shard.device, lambda step: _sorted(shard, read(step)), shard.exchange.aborted) as ahead:
+        with Ahead(name, shard.device, shard.stream_ahead, make, shard.exchange.aborted) as ahead:
             while True:
                 began = time.perf_counter()
                 runs, problem = _next(ahead)

@@ -96,6 +96,8 @@ class Shard:
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+    stream_ahead : cupy.cuda.Stream or None
+        On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
     """
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: WorkerDevice) -> None:
@@ -106,6 +108,7 @@ class Shard:
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         device.use()
+        self.stream_ahead = device.xp.cuda.Stream(non_blocking=True) if device.kind == "cuda" else None
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()

@@ -289,7 +289,9 @@ def test_scaling(tmp_path, capsys):
         assert (line["drawn"], line["built"]) == (2048, len(edges))
         assert (line["insert"]["n"], line["bfs"]["n"], line["pagerank"]["n"]) == (2, 2, 3)
         assert line["pagerank"]["iterations"] == 3
-        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born"))
+        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born", "mixed"))
+        assert line["resident"] <= 1024  # half of the graph's, repeats among them
+        assert line["pipelined"]["share_of_link"] > 0
         assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "times as the client sees them" in capsys.readouterr().out
@@ -361,6 +363,7 @@ def test_on_two_gpus(tmp_path):
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),
+        (["scaling", "--measure", "analytics,heat"], "heat"),
         (["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0"),
     ],
 )
