@@ -13,6 +13,7 @@ from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
 from mgraph.runtime import rebalance, update
+from mgraph.runtime.fingerprint import fingerprint
 from mgraph.runtime.ingest import COUNTS, ingest
 from mgraph.runtime.memory import WorkerDevice
 from mgraph.runtime.protocol import Moved
@@ -289,6 +290,10 @@ class ShardServant:
         self._owner(starts)
         offsets, dst, weight = self._ready.neighbors(ids)
         return {"offsets": offsets, "dst": dst, "weight": weight}
+
+    def do_fingerprint(self) -> Answer:
+        """The hash of the arcs here, in users' ids."""
+        return {"hash": fingerprint(self._ready)}
 
     # ---- algorithms --------------------------------------------------------------------------------------------------
 

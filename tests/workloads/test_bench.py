@@ -12,6 +12,7 @@ import workloads.bench.bfs
 import workloads.bench.pagerank
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
+from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Run, create
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
@@ -19,7 +20,7 @@ from mgraph.structures.run import sort_batch
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch, archive_folder, counts_of, short, summary
-from workloads.bench.inputs import Edges, degree_order, edge_hash, filled
+from workloads.bench.inputs import Edges, degree_order, filled
 from workloads.bench.memory import held_bytes
 from workloads.bench.rebuild import Rebuild
 from workloads.generators import Generator
