@@ -108,7 +108,9 @@ class Analytics:
             point.checks["edges built"] = graph.num_edges
             found = {"exchange": graph.exchange, "built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
             found |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}
-            return {**found, "most_arcs_over_mean": round(graph.balance().ratio, 4)}
+            balance = graph.balance()
+            found |= {"arcs": sum(load.arcs for load in balance.workers)}
+            return {**found, "most_arcs_over_mean": round(balance.ratio, 4)}
 
     def _bfs(self, graph: DynamicGraph) -> dict[str, Any]:
         """Searches from sources of random edges that reach more than a hundredth of the vertices."""
