@@ -14,7 +14,7 @@ from typing import Any
 from mgraph.errors import InvalidOption, ReadError
 from workloads.bench.harness import ARCHIVE, short
 
-__all__ = ["BEGIN", "END", "HELP", "add_arguments", "inside", "run"]
+__all__ = ["BEGIN", "END", "HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -170,16 +170,22 @@ def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str
     """A row a line of `kind`, a column a value of it, by the heading."""
 
     def table(lines: Run) -> tuple[list[str], list[Row]]:
-        return list(columns), [[inside(line, name) for name in columns.values()] for line in _of(lines, kind)]
+        return list(columns), [[shown(line, name) for name in columns.values()] for line in _of(lines, kind)]
 
     return table
 
 
 def inside(line: dict[str, Any], name: str) -> Any:
-    """``line["a"]["b"]`` for "a.b"; empty where there is none."""
+    """``line["a"]["b"]`` for "a.b"; None where there is none."""
     value: Any = line
     for part in name.split("."):
-        value = value.get(part, "") if isinstance(value, dict) else ""
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def shown(line: dict[str, Any], name: str) -> Any:
+    """The same as a table has it: large counts in few characters, nothing where there is none."""
+    value = inside(line, name)
     if value is None:
         return ""
     return short(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else value

@@ -22,7 +22,7 @@ from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.record import Record
-from workloads.report import inside
+from workloads.report import shown
 from workloads.scaling_plot import save_scaling_plot
 from workloads.scaling_run import Analytics, Point
 from workloads.scaling_updates import Updates
@@ -185,7 +185,7 @@ ROWS: dict[str, str] = {
 def _close(record: Record, console: Console) -> None:
     """The table, and the plot."""
     lines = record.of("scaling")
-    rows = [[name, *(inside(line, value) for line in lines)] for name, value in ROWS.items()]
+    rows = [[name, *(shown(line, value) for line in lines)] for name, value in ROWS.items()]
     rows = [row for row in rows if any(cell != "" for cell in row[1:])]
     columns = ["", *(f"{line['scaling']} {line['workers']}" for line in lines)]
     show_table(console, "scaling, by the number of workers; times as the client sees them", columns, rows)

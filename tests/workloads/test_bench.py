@@ -298,6 +298,18 @@ def test_scaling(tmp_path, capsys):
     assert "times as the client sees them" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("part", ["analytics", "updates"])
+def test_scaling_of_one_part(tmp_path, capsys, part):
+    options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
+    assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    (line,) = of(lines, "scaling")
+    assert ("bfs" in line, "mixed" in line) == (part == "analytics", part == "updates")
+    assert ("PageRank" in capsys.readouterr().out) == (part == "analytics")
+    assert path.with_suffix(".png").exists()
+
+
 def test_scaling_compares_what_workers_found():
     one = {"checks": {"edges built": 3, "distances from 0": np.array([0, 1]), "ranks": np.array([0.5, 0.5])}}
     _compare(one, one, 2)
