@@ -22,11 +22,13 @@ def link_rate(client: Client, workers: Sequence[str], nbytes: int, messages: int
     """Bytes a second from this process's memory to all of `workers` at once, over Dask's own comms.
 
     Each is sent `messages` arrays of ``nbytes / len(workers)`` bytes, as a pipeline of batches deals them, after one
-    that does not count.
+    that does not count. No two are the same memory: what is sent again comes from the processor's cache.
     """
     client.run(_listen, workers=list(workers))
-    part = np.ones(max(1, nbytes // len(workers)), np.uint8)
-    return float(client.sync(_rate, client, list(workers), part, messages))
+    each = max(1, nbytes // len(workers))
+    whole = np.ones((messages + 1) * len(workers) * each, np.uint8)
+    parts = whole.reshape(len(workers), messages + 1, each)
+    return float(client.sync(_rate, client, list(workers), parts))
 
 
 def _listen(dask_worker: Any) -> None:
@@ -44,20 +46,20 @@ async def _sink(comm: Comm) -> Status:
         return Status.dont_reply
 
 
-async def _rate(client: Client, workers: list[str], part: np.ndarray, messages: int) -> float:
+async def _rate(client: Client, workers: list[str], parts: np.ndarray) -> float:
     comms = await asyncio.gather(*(connect(address, **client.connection_args) for address in workers))
     try:
         for comm in comms:
             await comm.write({"op": HANDLER, "reply": False})
-        await asyncio.gather(*(_send(comm, part, 1) for comm in comms))
+        await asyncio.gather(*(_send(comm, own[:1]) for comm, own in zip(comms, parts, strict=True)))
         began = time.perf_counter()
-        await asyncio.gather(*(_send(comm, part, messages) for comm in comms))
-        return part.nbytes * messages * len(comms) / (time.perf_counter() - began)
+        await asyncio.gather(*(_send(comm, own[1:]) for comm, own in zip(comms, parts, strict=True)))
+        return parts[:, 1:].nbytes / (time.perf_counter() - began)
     finally:
         await asyncio.gather(*(comm.close() for comm in comms))
 
 
-async def _send(comm: Comm, part: np.ndarray, messages: int) -> None:
-    for left in range(messages, 0, -1):
-        await comm.write({"answer": left == 1, "part": to_serialize(part)})
+async def _send(comm: Comm, parts: np.ndarray) -> None:
+    for at, part in enumerate(parts, 1):
+        await comm.write({"answer": at == len(parts), "part": to_serialize(part)})
     await comm.read()

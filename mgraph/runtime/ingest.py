@@ -57,7 +57,7 @@ def ingest(shard: Shard, read: Reader, apply: Callable[[list[Run]], Answer], set
     """
     counts: list[int] = []
     times: list[float] = []
-    first, ended = shard.epoch + 1, time.perf_counter()
+    at, first, ended = 0, shard.epoch + 1, time.perf_counter()  # at: whose failure an error is
     held: list[list[Run]] = []
     name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
 
@@ -70,9 +70,13 @@ def ingest(shard: Shard, read: Reader, apply: Callable[[list[Run]], Answer], set
                 runs, problem = _next(ahead)
                 with update.working(shard):
                     routed = _routed(shard, runs, problem)
-                    settle()
-                    if counts:
-                        times.append(-ended + (ended := time.perf_counter()))
+                    at -= 1
+                    settle()  # where this fails, the step before did
+                    at += 1
+                    if at:
+                        now = time.perf_counter()
+                        times.append(now - ended)
+                        ended = now
                     if routed is None:
                         return {"counts": np.array(counts, np.int64), "times": np.array(times)}
                     # the memory of both belongs to other streams than that of the commit which reads them: it is given
@@ -80,12 +84,12 @@ def ingest(shard: Shard, read: Reader, apply: Callable[[list[Run]], Answer], set
                     held = [runs or [], routed]
                     answer = apply(routed)
                 counts.extend(answer[count] for count in COUNTS)
+                at += 1
     except Aborted:
         raise
     except Exception as error:
-        step = len(counts) // len(COUNTS)
-        at = f"ingest step {step}, epoch {first + step}, rank {shard.rank}"
-        raise retold(error, f"{at}; the epochs before it are committed") from error.__cause__
+        where = f"ingest step {at}, epoch {first + at}, rank {shard.rank}; the epochs before it are committed"
+        raise retold(error, where) from error.__cause__
     finally:
         settle()
         held.clear()

@@ -269,7 +269,9 @@ class ShardServant:
             self.metrics = self._state()
 
     def _settle_commit(self) -> None:
-        """Wait for what a commit has the device do: where that fails it has to fail here, not in a later call."""
+        """Wait for what a commit has the device do: where that fails it has to fail here, once, not in a later call."""
+        if self._broken is not None:
+            return
         with self._breaking():
             self._ready.device.synchronize()
 
