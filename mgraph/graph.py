@@ -194,6 +194,14 @@ class DynamicGraph(Changes):
         ids = self._ids(ids, "ids")
         return self._read(lambda door: reads.neighbors(self._coordinator, door, ids))
 
+    def fingerprint(self) -> int:
+        """A 64-bit hash of the set of edges by users' ids, weights aside; computed on the workers, O(n + m).
+
+        Graphs with the same edges have the same one, however they came there and wherever they lie: the sum of
+        SplitMix64's finaliser of ``src << 32 | dst``, over an undirected edge both ways, modulo 2**64.
+        """
+        return sum(answer["hash"] for answer in self._coordinator.call("fingerprint")) % 2**64
+
     def to_csr(self) -> Csr:
         """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
         self._coordinator.check()

@@ -109,6 +109,10 @@ class Shard:
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+    stream_ahead : cupy.cuda.Stream or None
+        On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
+    stream_route : cupy.cuda.Stream or None
+        On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
     """
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: WorkerDevice) -> None:
@@ -119,6 +123,9 @@ class Shard:
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         device.use()
+        self.stream_ahead = self.stream_route = None
+        if device.kind == "cuda":
+            self.stream_ahead, self.stream_route = (device.xp.cuda.Stream(non_blocking=True) for _ in range(2))
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()

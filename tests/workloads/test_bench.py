@@ -12,6 +12,7 @@ import workloads.bench.bfs
 import workloads.bench.pagerank
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
+from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Run, create
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
@@ -19,7 +20,7 @@ from mgraph.structures.run import sort_batch
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch, archive_folder, counts_of, short, summary
-from workloads.bench.inputs import Edges, degree_order, edge_hash, filled
+from workloads.bench.inputs import Edges, degree_order, filled
 from workloads.bench.memory import held_bytes
 from workloads.bench.rebuild import Rebuild
 from workloads.generators import Generator
@@ -310,10 +311,24 @@ def test_scaling(tmp_path, capsys):
         assert (line["drawn"], line["built"]) == (2048, len(edges))
         assert (line["insert"]["n"], line["bfs"]["n"], line["pagerank"]["n"]) == (2, 2, 3)
         assert line["pagerank"]["iterations"] == 3
-        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born"))
+        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born", "mixed"))
+        assert line["resident"] <= 1024  # half of the graph's, repeats among them
+        assert line["pipelined"]["share_of_link"] > 0
         assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "times as the client sees them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["analytics", "updates"])
+def test_scaling_of_one_part(tmp_path, capsys, part):
+    options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
+    assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    (line,) = of(lines, "scaling")
+    assert ("bfs" in line, "mixed" in line) == (part == "analytics", part == "updates")
+    assert ("PageRank" in capsys.readouterr().out) == (part == "analytics")
+    assert path.with_suffix(".png").exists()
 
 
 def test_scaling_compares_what_workers_found():
@@ -382,6 +397,7 @@ def test_on_two_gpus(tmp_path):
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),
+        (["scaling", "--measure", "analytics,heat"], "heat"),
         (["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0"),
     ],
 )

@@ -14,10 +14,10 @@ import numpy as np
 from mgraph.algorithms import bfs
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.runtime.fingerprint import mix
 from mgraph.runtime.shard import Shard
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
-from workloads.bench.inputs import mix
 from workloads.bench.shards import Graph
 
 __all__ = ["HELP", "add_arguments", "measure"]

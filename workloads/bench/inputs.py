@@ -22,12 +22,9 @@ __all__ = [
     "chosen_structures",
     "degree_order",
     "distinct",
-    "edge_hash",
     "filled",
-    "mix",
 ]
 
-ROWS = 1 << 20  #: rows hashed at once
 CHUNK = 1 << 26  #: edges drawn at once where array operations draw them, 40 bytes of scratch each
 
 
@@ -134,25 +131,3 @@ def distinct(keys: Array, xp: Any) -> Array:
     keep = xp.ones(len(keys), bool)
     keep[1:] = keys[1:] != keys[:-1]
     return keys[keep]
-
-
-def mix(keys: Array) -> Array:
-    """SplitMix64's finaliser: uint64 to uint64, one to one, every bit depending on every bit."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
-def edge_hash(structure: Structure) -> int:
-    """A 64-bit hash of the set of edges, whatever their order: the sum of the hashes of ``src << 32 | dst``.
-
-    O(n + m). Scratch: some 40 bytes an edge of `ROWS` rows.
-    """
-    xp, total = structure.device.xp, 0
-    for first in range(0, structure.n_rows, ROWS):
-        rows = xp.arange(first, min(first + ROWS, structure.n_rows), dtype=np.uint32)
-        csr = structure.neighbors(rows)
-        place = xp.arange(len(csr.dst), dtype=np.int64)
-        row = (xp.searchsorted(csr.offsets, place, side="right") + (first - 1)).astype(np.uint64)
-        total += int(mix((row << np.uint64(32)) | csr.dst).sum(dtype=np.uint64))
-    return total % 2**64
