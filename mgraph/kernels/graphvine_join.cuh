@@ -4,6 +4,12 @@
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
+#ifndef LINES
+#define LINES 4
+#endif
+#ifndef FOURS
+#define FOURS 4
+#endif
 constexpr i64 hub_extent = 512, piece_slots = 2048;  // rows of more positions are joined in such pieces
 
 struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows, and no edge found so far
@@ -41,22 +47,24 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
 // One row's keys, n of them from `first` on, met by the row's edges: a few are kept in registers; for more, up to as many
 // as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought.
 template <class T> struct Meeting {
-    static constexpr int few = 4, words = 8 * T::width, fours = 2;
-    static constexpr int drop = 24 - (T::width == 8 ? 3 : 5);  // of a hash, all but the number of a bit
-    static_assert(T::width == 8 || T::width == 32, "drop is for these");
+    static constexpr int few = 4, most_words = 16 * T::width, fours = T::width == 32 ? FOURS : 2;
     T tile;
     const u64* keys;  // of the whole run
     i64 first, n;
     u32* position;
     u32 ids[few], *bits;
+    int drop;  // of a hash, all but the number of a bit
     DEVICE Meeting(T its, const u64* all, i64 a, i64 b, i64 edges, u32* out) : tile(its), keys(all), first(a), n(b - a) {
-        SHARED(u32, shares, 2048);
+        SHARED(u32, shares, 4096);
         position = out, bits = nullptr;
         for (int i = 0; i < few; ++i) ids[i] = i < n ? (u32)keys[a + i] : nobody;
-        if (n <= few || n > edges || n > words * 8) return;
-        bits = shares + tile.index() * words;
+        if (n <= few || n > edges || n > most_words * 8) return;
+        int width = bit_width((u64)(2 * n - 1));  // of the number of words: some 64 to 128 bits a key
+        i64 words = lesser((i64)1 << width, (i64)most_words);
+        drop = 32 - 5 - bit_width((u64)words - 1);
+        bits = shares + tile.index() * most_words;
         tile.sync();  // all have done with the row before
-        for (int i = tile.rank(); i < words; i += tile.size()) bits[i] = 0;
+        for (i64 i = tile.rank(); i < words; i += tile.size()) bits[i] = 0;
         tile.sync();
         for (i64 i = tile.rank(); i < n; i += tile.size()) {
             u32 bit = bit_for((u32)keys[a + i]);
@@ -64,7 +72,7 @@ template <class T> struct Meeting {
         }
         tile.sync();
     }
-    DEVICE static u32 bit_for(u32 id) { return id * 0x9E3779B1u >> drop; }
+    DEVICE u32 bit_for(u32 id) const { return id * 0x9E3779B1u >> drop; }
     DEVICE bool may_meet(u32 id) const {
         if (id == nobody) return false;
         if (n <= few) return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3];
@@ -119,7 +127,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
             i64 base = t * warp.size(), k = base + warp.rank();
             fetch_ahead(k);
             bool leads = k < n && owner[k] == k;
-            if (leads) held[k] = graph.sentinels[keys[k] >> 32];
+            if (leads) fetch(held[k] = graph.sentinels[keys[k] >> 32]);
             u32 rows = warp.ballot(leads);
             for (int i = 0; i < warp.rank() / tile.size(); ++i) rows &= rows - 1;
             while (rows) {  // tiles of a warp take a row each at the same time
@@ -127,6 +135,12 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
                 for (int i = 0; i < tiles; ++i) rows &= rows - 1;
             }
         }
+    }
+    // The lines where a row lies if the pool was made anew since it grew, all rows of the warp at a time.
+    DEVICE void fetch(u64 sentinel) const {
+        const u32* begin = graph.slots + graph.slot_of((u32)sentinel);
+        i64 all = LAZY ? 0 : (i64)(sentinel >> 32);
+        for (i64 s = 0; s < all && s < LINES * 32 && all <= hub_extent; s += 32) fetch_line(begin + s);
     }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));

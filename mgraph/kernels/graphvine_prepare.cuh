@@ -68,17 +68,17 @@ struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chun
         Tile<lanes> tile;
         i64 chunks = chunks_of(batch.n), all[counters] = {};
         for (i64 c : grid.items(tile, chunks)) {
-            i64 sums[counters] = {};
+            u32 sums[counters] = {};
             for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
                 if (!batch.leads(k) || !batch.moves[k]) continue;
                 Change change(graph, batch, k);
                 Need need(graph, change);
-                for (int i = 0; i < counters; ++i) sums[i] += need.count(i, change);
+                for (int i = 0; i < counters; ++i) sums[i] += (u32)need.count(i, change);
             }
             for (int i = 0; i < counters; ++i) {
-                i64 sum = tile.sum(sums[i]);
-                if (tile.rank() == 0) counts[i * chunks + c] = sum;
-                all[i] += sums[i];
+                u32 sum = tile.sum(sums[i]);
+                if (tile.rank() == 0) counts[i * chunks + c] = (i32)sum;
+                all[i] += (i32)sums[i];
             }
         }
         add_by_block(all, status + first_counter);

@@ -33,19 +33,20 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
     template <class T> DEVICE void step(const T& tile, i64 base, i64* at) const {
         i64 k = base + tile.rank(), work = 0;
         bool moves = batch.leads(k) && batch.moves[k];
-        i64 mine[filled] = {};
+        u32 mine[filled] = {};
         int from = 0, to = 0;
         if (moves) {
             Change change(graph, batch, k);
             Need need(graph, change);
-            for (int i = 0; i < filled; ++i) mine[i] = need.count(i, change);
+            for (int i = 0; i < filled; ++i) mine[i] = (u32)need.count(i, change);
             from = need.from, to = need.to;
             work = need.pops + need.pushes + (need.directory ? need.kept : 0);
             if (need.kept == 0) work += lesser(change.before, change.after);
         }
         Ranks ranks = {};
-        for (int i = 0; i < filled; ++i) {
-            i64 upto = tile.scan(mine[i]), rank = at[i] + upto - mine[i];
+        for (int i = 0; i < (tile.any(work > 0) ? filled : 0); ++i) {
+            u32 upto = tile.scan(mine[i]);
+            i64 rank = at[i] + (upto - mine[i]);
             if (i == pop0 + to) ranks.pop = rank;
             if (i == directories) ranks.directory = rank;
             if (i == push0 + from) ranks.push = rank;
