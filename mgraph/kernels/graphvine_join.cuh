@@ -16,16 +16,19 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
-    u32* owner;
+    i64 rows;
+    i64 vertices;
+    i64* unknown;  // how many keys have an id that is not there
+    u32* owner;    // nobody, where a row is not there
     u32* end;
     u32* position;
-    u64* moves;   // this and the rest: zeros; may be null
+    u64* moves;    // this and the rest: zeros; may be null
     u32* listed;
     u32* used;
     u8* gone;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
-        i64 first = 0;
+        i64 first = 0, strange = 0;
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 k = t * warp.size() + warp.rank();
             u64 row = k < n ? keys[k] >> 32 : ~(u64)0;
@@ -35,12 +38,15 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
             else if (!upto && k < n && keys[first] >> 32 != row) first = lower_bound_near(keys, n, k, row << 32);
             if (upto) first = k - warp.rank() + bit_width(upto) - 1;
             if (k >= n) continue;
-            owner[k] = (u32)first, position[k] = nobody;
+            owner[k] = (i64)row < rows ? (u32)first : nobody, position[k] = nobody;
+            strange += (i64)row >= rows || (i64)(u32)keys[k] >= vertices;
             if (gone) gone[k] = 0;
             if (k + 1 == n || keys[k + 1] >> 32 != row) end[first] = (u32)k + 1;
             if (leads && moves) moves[k] = 0, used[k] = 0;
             if (leads && listed) listed[k] = 0;
         }
+        strange = warp.sum(strange);
+        if (strange && warp.rank() == 0) atomic_add(unknown, strange);
     }
 };
 
@@ -144,7 +150,8 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
     }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));
-        if (k + 8 < n) prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
+        if (k + 8 < n && owner[k + 8] != nobody)
+            prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
     }
     template <class T> DEVICE void join(T tile, i64 a) const {
         i64 row = (i64)(keys[a] >> 32), all = graph.extent(row);

@@ -4,7 +4,7 @@
 #include "count.cuh"
 #include "graphvine_batch.cuh"
 
-enum Status { all_moves, updates, misses, hub_pieces, first_counter };
+enum Status { all_moves, updates, misses, hub_pieces, unknown, first_counter };
 
 struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
     static constexpr int lanes = 1;
@@ -21,8 +21,8 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
         i64 sums[3] = {};
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 k = t * warp.size() + warp.rank();
-            u8 is = k < n ? outcome_of(k) : overridden;
             u32 own = k < n ? owner[k] : nobody;
+            u8 is = own != nobody ? outcome_of(k) : overridden;
             if (k < n) outcome[k] = is;
             Peers peers(warp, own);
             u64 inserts = warp.ballot(is == inserted) & peers.all, deletes = warp.ballot(is == deleted) & peers.all;

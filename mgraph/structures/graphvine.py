@@ -63,7 +63,7 @@ __all__ = ["GraphVine"]
 
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-HUB_PIECES, FIRST_COUNTER, COUNTERS = 3, 4, 8  # of status, as graphvine_prepare.cuh has them
+HUB_PIECES, UNKNOWN, FIRST_COUNTER, COUNTERS = 3, 4, 5, 8  # of status, as graphvine_prepare.cuh has them
 PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
@@ -106,6 +106,7 @@ class GraphVine(Structure):
 
     name: ClassVar[str] = "graphvine"
     sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -150,6 +151,8 @@ class GraphVine(Structure):
         ------
         CapacityError
             The run is too long, or a new pool does not fit beside the old one.
+        UnknownVertex
+            An id is not there.
         """
         n, device = len(run), self.device
         if n >= 1 << 31:
@@ -180,6 +183,8 @@ class GraphVine(Structure):
             kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
         kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
         words = device.to_host(status).tolist()  # the one read-back of most batches
+        if words[UNKNOWN]:
+            self._refuse(run, words[UNKNOWN])
         counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
         work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes)
         if not (counts.inserted or counts.deleted):
@@ -206,7 +211,10 @@ class GraphVine(Structure):
     ) -> None:
         """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
         n, kernels, n_pieces = len(keys), self.kernels["join"], status[HUB_PIECES : HUB_PIECES + 1]
-        kernels.ListRows(n, keys=keys, n=n, **rows, position=position, **zeros)
+        kernels.ListRows(
+            n, keys=keys, n=n, rows=self.n_rows, vertices=self.n_vertices, unknown=status[UNKNOWN:], **rows,
+            position=position, **zeros,
+        )  # fmt: skip
         pieces = self.device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
         found = {"graph": graph, "keys": keys, "position": position, "pieces": pieces, "n_pieces": n_pieces}
         kernels.Join(n, **found, **rows, n=n, held=held)
