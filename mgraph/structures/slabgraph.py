@@ -247,7 +247,7 @@ class SlabGraph(Structure):
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
     def _plan_moves(self, found: _Found) -> tuple[Move | None, Move | None]:
-        """A larger pool where the batch may need it, a smaller one where it leaves half of the pool unused."""
+        """A larger pool where the batch may need it, a smaller one where it leaves a third of the pool unused."""
         before = after = None
         slabs = self.pool.slabs
         if found.needs > slabs:
@@ -257,7 +257,7 @@ class SlabGraph(Structure):
             table = self.table if compact else None
             before = Move.plan(self.pool, self.device, found.needs, self.words, table, found.tail, found.free)
             slabs = before.pool.slabs
-        if slabs > 2 * found.holds + 64:
+        if 2 * slabs > 3 * found.holds + 128:
             after = Move.plan(self.pool, self.device, found.holds, self.words, self.table)
         return before, after
 
