@@ -4,7 +4,7 @@
 #include "count.cuh"
 #include "graphvine_batch.cuh"
 
-enum Status { all_moves, updates, misses, hub_pieces, unknown, first_counter };
+enum Status { all_moves, updates, misses, hub_pieces, unknown, row_pieces, pieces_listed, first_counter };
 
 struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
     static constexpr int lanes = 1;
@@ -66,7 +66,7 @@ struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chun
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        i64 chunks = chunks_of(batch.n), all[counters] = {};
+        i64 chunks = chunks_of(batch.n), all[counters] = {}, cut[1] = {};
         for (i64 c : grid.items(tile, chunks)) {
             u32 sums[counters] = {};
             for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
@@ -74,6 +74,7 @@ struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chun
                 Change change(graph, batch, k);
                 Need need(graph, change);
                 for (int i = 0; i < counters; ++i) sums[i] += (u32)need.count(i, change);
+                cut[0] += need.pieces(change);
             }
             for (int i = 0; i < counters; ++i) {
                 u32 sum = tile.sum(sums[i]);
@@ -82,6 +83,7 @@ struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chun
             }
         }
         add_by_block(all, status + first_counter);
+        add_by_block(cut, status + row_pieces);
     }
 };
 

@@ -63,7 +63,14 @@ __all__ = ["GraphVine"]
 
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-HUB_PIECES, UNKNOWN, FIRST_COUNTER, COUNTERS = 3, 4, 5, 8  # of status, as graphvine_prepare.cuh has them
+HUB_PIECES, UNKNOWN, ROW_PIECES, PIECES_LISTED, FIRST_COUNTER, COUNTERS = (
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)  # of status, as graphvine_prepare.cuh has them
 PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
@@ -75,6 +82,8 @@ class _Work:
     counts: Array  # what the rows of each chunk of keys need, summed up
     needs: Needs
     holes: Struct
+    pieces: Array  # room for those of rows that have very much to do, and how many are listed
+    listed: Array
     rebuild: Rebuild | None = None
     larger: Pool | None = None
 
@@ -186,7 +195,8 @@ class GraphVine(Structure):
         if words[UNKNOWN]:
             self._refuse(run, words[UNKNOWN])
         counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
-        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes)
+        pieces = device.empty(6 * words[ROW_PIECES], np.int64) if words[ROW_PIECES] else None
+        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes, pieces, status[PIECES_LISTED:])
         if not (counts.inserted or counts.deleted):
             return Plan(run, counts, outcome, work, self._state)
         end = self.queues.end(work.needs)
@@ -282,11 +292,14 @@ class GraphVine(Structure):
         kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.holes)
 
     def _relayout(self, graph: View, work: _Work) -> None:
-        queues, needs = self.queues, work.needs
-        self.kernels["relayout"].Relayout(
-            -(-work.batch.values["n"] // CHUNK), graph=graph, batch=work.batch, pool=self.pool_struct(),
-            queues=queues.struct(needs, self.pool), counts=work.counts,
-        )  # fmt: skip
+        queues, needs, kernels = self.queues, work.needs, self.kernels["relayout"]
+        both = {
+            "graph": graph, "batch": work.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
+            "pieces": work.pieces, "n_pieces": work.listed,
+        }  # fmt: skip
+        kernels.Relayout(-(-work.batch.values["n"] // CHUNK), **both, counts=work.counts)
+        if work.pieces is not None:
+            kernels.RelayoutPieces(len(work.pieces) // 6, **both)
         self.queues = queues.after(needs, self.pool.ring)
         self.live += needs.quanta
 
