@@ -25,4 +25,5 @@ DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE int popcount(u32 v) { return __builtin_popcount(v); }
 DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
 DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }
+DEVICE void fetch_line(const void*) {}  // a GPU's
 DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }

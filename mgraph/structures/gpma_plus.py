@@ -32,11 +32,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_scratch import CHUNK_KEYS, CHUNK_SLOTS, GROUP, KEPT, TASK_ROWS, WINDOW, Scratch
-from mgraph.structures.run import Run, check_batch
+from mgraph.structures.run import Run
 
 __all__ = ["GpmaPlus"]
 
@@ -218,11 +218,6 @@ class GpmaPlus(Structure):
     def _keep(self, scratch: Scratch) -> None:
         if scratch.capacity <= KEPT:
             self._kept = scratch
-
-    def _refuse(self, run: Run, unknown: int) -> None:
-        if run.unchecked is not None:
-            check_batch(run.unchecked, self.n_rows, self.n_vertices)
-        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
