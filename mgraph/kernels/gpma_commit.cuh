@@ -224,17 +224,6 @@ struct CopyBack {  // one block a chunk of a wide window: from the copy into pla
     }
 };
 
-struct GroupSums {  // one lane a group, after the array was replaced
-    static constexpr int lanes = 1;
-    Leaves leaves;
-    i64 n;
-    u32* groups;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 g : grid.items(n))
-            groups[g] = (u32)leaves.small_sum(g * group_leaves, lesser((g + 1) * group_leaves, leaves.leaves));
-    }
-};
-
 struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one window
     static constexpr int lanes = 32;
     Batch batch;

@@ -70,6 +70,14 @@ struct Spread {  // n items even over some leaves: the first `extra` leaves hold
         u32 leaf = (u32)at / (u32)by;  // the usual case, and several times cheaper
         return (first + leaf) * LEAF + ((u32)at - leaf * (u32)by);
     }
+    DEVICE i64 items_before(i64 leaf) const { return leaf * (i64)base + lesser(leaf, (i64)extra); }
+    DEVICE i64 rank(i64 slot, i64 n) const { return slot >= (i64)end ? n : items_before(leaf_of(slot)) + (slot & (LEAF - 1)); }
+    // An item into its slot; and nobody into its share of the slots past its leaf's count, so that new slots need no fill.
+    DEVICE void cover(i64 slot, u32 item, u32* slots) const {
+        i64 count = this->count(leaf_of(slot));
+        slots[slot] = item;
+        for (i64 at = (slot & (LEAF - 1)) + count; at < LEAF; at += count) slots[slot - (slot & (LEAF - 1)) + at] = nobody;
+    }
 };
 
 struct Merge {  // one window's merge by ranks: where its survivors, its new items and its rows go

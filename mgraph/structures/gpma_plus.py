@@ -35,6 +35,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.gpma_build import Build, commit_build, prepare_build
 from mgraph.structures.run import Run
 
 __all__ = ["GpmaPlus"]
@@ -118,17 +119,19 @@ class GpmaPlus(Structure):
         self._defines = tuple(defines.items())
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
-        self.slots, self.weights, self.counts, self.groups = self._new_array(1).values()
+        self._build = load(device, "gpma_build.cuh", None, **defines)
+        self.slots, self.weights, self.counts, self.groups = self.new_array(1).values()
         self.counts.fill(0)
         self.groups.fill(0)
         self.start = device.full(n_rows + 1, leaf, np.int64)
         self._degrees = device.zeros(n_rows, np.uint32)
-        self._levels = self._level_arrays(1)
+        self._levels = self.level_arrays(1)
 
-    def _new_array(self, leaves: int) -> dict[str, Array]:
+    def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
+        """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
         empty, slots = self.device.empty, leaves * self.leaf
         return {
-            "slots": self.device.full(slots, NOBODY, np.uint32),
+            "slots": self.device.full(slots, NOBODY, np.uint32) if blank else empty(slots, np.uint32),
             "weights": empty(slots, np.float32) if self.weighted else None,
             "counts": empty(leaves, np.uint8),
             "groups": empty(-(-leaves // GROUP), np.uint32),
@@ -158,9 +161,17 @@ class GpmaPlus(Structure):
             least[0] = 0
         return least, most
 
-    def _level_arrays(self, leaves: int) -> tuple[Array, Array]:
+    def level_arrays(self, leaves: int) -> tuple[Array, Array]:
+        """The bounds of an array of so many leaves, on the device."""
         least, most = self.bounds(leaves)
         return self.device.asarray(np.array(least, np.int64)), self.device.asarray(np.array(most, np.int64))
+
+    def even_leaves(self, n: int) -> int:
+        """How many leaves a resized array of n items has."""
+        leaves = max(1, math.ceil(n / (self.leaf * self.fill)))
+        if leaves * self.leaf >= 1 << 37:
+            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        return leaves
 
     # --- a batch ---
 
@@ -177,6 +188,8 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
+        if not self.num_edges:
+            return Plan(run, *prepare_build(self, self._build, run), self._state)
         slot, moves, outcome, level = device.carve((n, np.int64), (n + 1, np.uint64), (n, np.uint8), (n, np.uint8))
         height = (self.leaves - 1).bit_length()
         nodes = (2 << height) // 32 + 1
@@ -207,7 +220,7 @@ class GpmaPlus(Structure):
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
-            work.out = Struct(**self._new_array(words[7]))
+            work.out = Struct(**self.new_array(words[7]))
         return Plan(run, counts, outcome, work, self._state)
 
     def _choose_windows(
@@ -231,12 +244,10 @@ class GpmaPlus(Structure):
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
-        leaves = max(1, math.ceil(work.num_edges / (self.leaf * self.fill)))
-        if leaves * self.leaf >= 1 << 37:
-            raise CapacityError(f"{work.num_edges} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        leaves = self.even_leaves(work.num_edges)
         work.out_leaves = leaves
-        work.out = Struct(**self._new_array(leaves))
-        work.bounds = self._level_arrays(leaves)
+        work.out = Struct(**self.new_array(leaves))
+        work.bounds = self.level_arrays(leaves)
         n, chunk = work.batch.values["n"], CHUNK_SLOTS // self.leaf
         window = [0, self.leaves, 0, n, 0, 0, 0, 0]
         work.chunks = self._tasks(window, -(-self.leaves // chunk) + -(-n // CHUNK_KEYS))
@@ -254,10 +265,15 @@ class GpmaPlus(Structure):
 
     def commit(self, plan: Plan) -> Counts:
         """Write every window once: up to 7 launches; asynchronous on a GPU."""
-        work: _Work | None = self._use(plan) or None
+        work: _Work | Build | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
         run, kernels = plan.run, self._commit
+        if isinstance(work, Build):
+            commit_build(self._build, run, work, self.start, self._degrees)
+            self._replace_array(work.array, work.levels)
+            self.num_edges = work.num_edges
+            return plan.counts
         both = {"batch": work.batch, "leaves": work.leaves}
         merge = {**both, "array": self._array(), "weight": run.weight}
         if self.weighted and plan.counts.updated:
@@ -271,7 +287,12 @@ class GpmaPlus(Structure):
             chunks, n = work.chunks
             kernels.Gather(n, **merge, chunks=chunks, n=n, out=work.out, out_leaves=work.out_leaves)
             if work.out_leaves:
-                self._replace_array(work)
+                assert work.bounds is not None
+                self._build.EvenCounts(
+                    work.out_leaves, total=work.num_edges, leaves=work.out_leaves,
+                    counts=work.out.values["counts"], groups=work.out.values["groups"],
+                )  # fmt: skip
+                self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=merge["array"], chunks=chunks, n=n, copy=work.out)
         for kernel, (windows, n) in (
@@ -287,16 +308,9 @@ class GpmaPlus(Structure):
     def _array(self) -> Struct:
         return Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
 
-    def _replace_array(self, work: _Work) -> None:
-        assert work.out is not None
-        assert work.bounds is not None
-        base, extra = divmod(work.num_edges, work.out_leaves)
-        self.slots, self.weights, self.counts, self.groups = work.out.values.values()
-        self.counts.fill(base)
-        self.counts[:extra] += np.uint8(1)
-        leaves = Struct(counts=self.counts, groups=None, before=None, leaves=self.leaves)
-        self._commit.GroupSums(len(self.groups), leaves=leaves, n=len(self.groups), groups=self.groups)
-        self._levels = work.bounds
+    def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
+        self.slots, self.weights, self.counts, self.groups = array.values()
+        self._levels = levels
 
     # --- the rest of the contract ---
 
