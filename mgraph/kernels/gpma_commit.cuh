@@ -26,8 +26,13 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
     }
 };
 
-DEVICE void move_row(const Merge& merge, const Spread& spread, i64 base, i64* start, i64 row) {
-    start[row] = base + spread.place(merge.row(row, start[row]), merge.n);
+// The starts of rows [first, last) of a window whose items go to `base` and on.
+template <class Group> DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
+    if (first >= last) return;
+    i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, (u64)first << 32);
+    i64 high = lower_bound(merge.batch.keys, low, merge.last_key, (u64)last << 32);
+    for (i64 r = first + group.rank(); r < last; r += group.size())
+        start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
 
 struct MergeLeaves {  // one tile a window of one leaf
@@ -89,7 +94,7 @@ struct MergeLeaves {  // one tile a window of one leaf
     // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
     DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
         if (merge.last_key - merge.first_key > 8) {  // the exception: else counting is cheaper than searching
-            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j) : -1;
+            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j, merge.first_key, merge.last_key) : -1;
             return;
         }
         for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? at0 + j : -2 * LEAF;
@@ -126,7 +131,7 @@ struct MergeBlocks {  // one block a window of up to block_leaves
             block.sync();
             for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
                 i64 j = leaf_of(s), at = s & (LEAF - 1);
-                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at) : -1;
+                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at, merge.first_key, merge.last_key) : -1;
                 if (to >= 0) items[to] = array.slots[first + s];
                 if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
             }
@@ -136,7 +141,7 @@ struct MergeBlocks {  // one block a window of up to block_leaves
                     items[to] = (u32)batch.keys[k];
                     if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
                 }
-            for (i64 r = w.first_row + block.rank(); r < w.last_row; r += block.size()) move_row(merge, spread, first, start, r);
+            move_rows(block, merge, spread, first, start, w.first_row, w.last_row);
             i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
             block.sync();
             for (i64 to = block.rank(); to < merge.n; to += block.size()) {
@@ -153,70 +158,99 @@ struct MergeBlocks {  // one block a window of up to block_leaves
     }
 };
 
-struct Gather {  // one block a chunk of a wide window: items to their places in `out`, the window's copy or the new array
+struct SumTasks {  // one lane a task of leaves: their live items, to be summed up
+    static constexpr int lanes = 1;
+    Leaves leaves;
+    i64* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
+            if (t == 0) before[0] = 0;
+            before[t + 1] = leaves.small_sum(t * task_leaves, lesser((t + 1) * task_leaves, leaves.leaves));
+        }
+    }
+};
+
+// A wide window's slots and keys in one order, a key before the item at its slot, cut into tasks of equal length (merge path).
+struct Part {
+    i64 first_slot, last_slot, first_key, last_key;
+    DEVICE Part(const Batch& batch, const Window& w) {
+        i64 from = (i64)w.task * task_slots, keys = (i64)w.last_key - w.first_key, begin = (i64)w.leaf * LEAF;
+        i64 to = lesser(from + task_slots, (i64)w.leaves * LEAF + keys);
+        i64 k = keys_before(batch, w, from), end = keys_before(batch, w, to);
+        first_key = w.first_key + k, last_key = w.first_key + end;
+        first_slot = begin + from - k, last_slot = begin + to - end;
+    }
+    static DEVICE i64 keys_before(const Batch& batch, const Window& w, i64 d) {
+        i64 low = greater((i64)0, d - (i64)w.leaves * LEAF), high = lesser((i64)w.last_key - w.first_key, d);
+        while (low < high) {
+            i64 k = low + ((high - low) >> 1);
+            if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+        }
+        return low;
+    }
+};
+
+struct Gather {  // one block a part of a wide window: items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
     const f32* weight;
-    const u32* chunks;
+    const u32* windows;
     i64 n;
     Array out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
+        SHARED(i64, before, task_leaves + 2);
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
+            Window w = task_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            i64 base = (i64)w.scratch * LEAF, keys = (i64)w.chunk - leaf_chunks(w);
-            if (keys < 0) survive(block, w, merge, spread, base);
-            else arrive(block, w, merge, spread, base, w.first_key + keys * chunk_keys);
+            Part part(batch, w);
+            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf);
+            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base;
+            block.sync();
+            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += block.size()) {
+                u32 item = load_once(array.slots + s);
+                if (item == nobody) continue;
+                i64 rank = merge.survivor(s, before[leaf_of(s) - from] + (s & (LEAF - 1)), part.first_key, part.last_key);
+                if (rank >= 0) put(w, merge, spread, rank, item, WEIGHTED ? array.weights[s] : 0);
+            }
+            for (i64 k = part.first_key + block.rank(); k < part.last_key; k += block.size())
+                if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+            block.sync();
         }
     }
-    DEVICE void survive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base) const {
-        i64 from = w.leaf + w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaf + w.leaves);
-        for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
-            i64 leaf = leaf_of(s), at = s & (LEAF - 1);
-            if (at >= array.counts[leaf]) continue;
-            i64 rank = merge.survivor(s, leaves.before[leaf] - leaves.before[w.leaf] + at);
-            if (rank >= 0) put(base + spread.place(rank, merge.n), array.slots[s], WEIGHTED ? array.weights[s] : 0);
-        }
-    }
-    DEVICE void arrive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base, i64 first) const {
-        i64 last = lesser(first + chunk_keys, (i64)w.last_key);
-        for (i64 k = first + block.rank(); k < last; k += block.size())
-            if (batch.inserts(k))
-                put(base + spread.place(merge.arrival(k), merge.n), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
-    }
-    DEVICE void put(i64 slot, u32 item, f32 item_weight) const {
-        out.slots[slot] = item;
-        if (WEIGHTED) out.weights[slot] = item_weight;
+    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
+        i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
+        spread.cover(slot, item, out.slots + base);
+        if (WEIGHTED) out.weights[base + slot] = item_weight;
     }
 };
 
-struct CopyBack {  // one block a chunk of a wide window: from the copy into place, and the counts of its leaves
+struct CopyBack {  // one block a part of a wide window: from the copy into place, and the counts of its leaves
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
-    const u32* chunks;
+    const u32* windows;
     i64 n;
     Array copy;
     DEVICE void operator()(Grid grid) const {
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
-            if (w.chunk >= leaf_chunks(w)) continue;
+            Window w = window_at(windows, i);
+            i64 from = (i64)w.task * task_leaves, to = lesser(from + task_leaves, (i64)w.leaves);
+            if (from >= to) continue;
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
-            i64 from = w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
                 bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
-                array.slots[(i64)w.leaf * LEAF + s] = live ? copy.slots[(i64)w.scratch * LEAF + s] : nobody;
+                array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
                 if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
             }
             for (i64 j = from + block.rank(); j < to; j += block.size()) {
-                i64 old = leaves.before[w.leaf + j + 1] - leaves.before[w.leaf + j];
+                i64 old = array.counts[w.leaf + j];
                 array.counts[w.leaf + j] = (u8)spread.count(j);
                 array.recount(w.leaf + j, spread.count(j) - old);
             }
@@ -228,18 +262,20 @@ struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one
     static constexpr int lanes = 32;
     Batch batch;
     Leaves leaves;
-    const u32* tasks;
+    const u32* windows;
     i64 n;
     i64 out_leaves;
+    i64 rows;  // of the whole array, and one for its end
     i64* start;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
-            Window w = window_at(tasks, i);
+            Window w = task_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size())
-                move_row(merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, r);
+            i64 first = out_leaves ? i * task_rows : (i64)w.first_row;
+            i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
+            move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, first, last);
         }
     }
 };

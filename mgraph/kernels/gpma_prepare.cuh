@@ -4,7 +4,7 @@
 #include "gpma_window.cuh"
 #include "outcome.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_chunks, row_tasks, scratch_leaves, all_moves };
+enum Status { updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves };
 constexpr u8 no_window = 255;
 
 struct Locate {  // one lane a key: its slot, what becomes of it, and what it moves (to be summed up); of equal keys the last acts
@@ -139,7 +139,7 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
             i64 at = append(tile, chosen && w.leaves == 1, status + leaf_windows);
             if (chosen && w.leaves == 1) window_at(leaf_list, at) = w;
             else if (chosen && w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
-            else if (chosen) emit_chunks(w);
+            else if (chosen) emit_parts(w);
         }
     }
     DEVICE bool is_window(i64 k) const {
@@ -159,11 +159,11 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         if (to == leaves.leaves) last_row = greater(last_row, (i64)(batch.keys[last - 1] >> 32) + 1);
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    DEVICE void emit_chunks(Window w) const {
+    DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
-        i64 chunks = leaf_chunks(w) + key_chunks(w);
-        i64 to = atomic_add(status + wide_chunks, chunks);
-        for (i64 c = 0; c < chunks; ++c) w.chunk = (u32)c, window_at(wide_list, to + c) = w;
+        i64 tasks = wide_tasks(w);
+        i64 to = atomic_add(status + wide_parts, tasks);
+        for (i64 t = 0; t < tasks; ++t) w.task = (u32)t, window_at(wide_list, to + t) = w;
     }
     DEVICE u32 emit_rows(Window w) const {  // hands all the rows over to tasks; the window keeps none
         u32 end = w.last_row;

@@ -42,14 +42,7 @@ __all__ = ["GpmaPlus"]
 
 Array = Any
 STATUS = 9  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = (
-    512,
-    64,
-    4096,
-    1024,
-    1024,
-    1024,
-)  # as gpma_window.cuh has them
+TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, TASK_SLOTS, GROUP = 512, 64, 4096, 1024, 1024  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
@@ -63,7 +56,7 @@ class _Work:
     num_edges: int
     leaf_windows: tuple[Array, int]
     block_windows: tuple[Array, int]
-    chunks: tuple[Array, int]
+    parts: tuple[Array, int]
     rows: tuple[Array, int]
     out: Struct | None  # the copy of wide windows, or the new array
     out_leaves: int  # of the new array; 0 where the array stays
@@ -211,16 +204,18 @@ class GpmaPlus(Structure):
         work = _Work(
             batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(lists[0], words[3]), block_windows=(lists[1], words[4]),
-            chunks=(lists[2], words[5]), rows=(lists[3], words[6]), out=None, out_leaves=0, bounds=None,
+            parts=(lists[2], words[5]), rows=(lists[3], words[6]), out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
-        if words[2] or words[7]:  # wide windows count with a sum for every leaf
-            before = device.zeros(self.leaves + 1, np.int64)
-            device.xp.cumsum(self.counts, dtype=np.int64, out=before[1:])
+        if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
+            tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
+            before = device.empty(tasks + 1, np.int64)
+            self._commit.SumTasks(tasks, leaves=leaves, before=before)
+            device.xp.cumsum(before, out=before)
             work.leaves = Struct(**{**leaves.values, "before": before})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
-            work.out = Struct(**self.new_array(words[7]))
+            work.out = Struct(**self.new_array(words[7], blank=False))
         return Plan(run, counts, outcome, work, self._state)
 
     def _choose_windows(
@@ -232,7 +227,7 @@ class GpmaPlus(Structure):
         most = [
             min(n, self.leaves),
             min(n, self.leaves // 2 + 1),
-            self.leaves * self.leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
+            (self.leaves * self.leaf + n) // TASK_SLOTS + wide + 1,
             self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
         ]
         lists = self.device.carve(*((WINDOW * m, np.uint32) for m in most))
@@ -246,22 +241,13 @@ class GpmaPlus(Structure):
         """The root is out of bounds: one window, all of the array, into a new one."""
         leaves = self.even_leaves(work.num_edges)
         work.out_leaves = leaves
-        work.out = Struct(**self.new_array(leaves))
+        work.out = Struct(**self.new_array(leaves, blank=work.num_edges == 0))
         work.bounds = self.level_arrays(leaves)
-        n, chunk = work.batch.values["n"], CHUNK_SLOTS // self.leaf
-        window = [0, self.leaves, 0, n, 0, 0, 0, 0]
-        work.chunks = self._tasks(window, -(-self.leaves // chunk) + -(-n // CHUNK_KEYS))
-        work.chunks[0].reshape(-1, WINDOW)[:, 7] = self.device.xp.arange(work.chunks[1])
-        work.rows = self._tasks(window, -(-(self.n_rows + 1) // TASK_ROWS))
-        rows = work.rows[0].reshape(-1, WINDOW)
-        rows[:, 4] = self.device.xp.arange(0, work.rows[1] * TASK_ROWS, TASK_ROWS)
-        rows[:, 5] = self.device.xp.minimum(rows[:, 4] + np.uint32(TASK_ROWS), np.uint32(self.n_rows + 1))
-        work.leaf_windows = work.block_windows = (None, 0)
-
-    def _tasks(self, window: list[int], n: int) -> tuple[Array, int]:
-        tasks = self.device.empty(n * WINDOW, np.uint32)
-        tasks.reshape(n, WINDOW)[:] = self.device.asarray(np.array(window, np.uint32))
-        return tasks, n
+        n = work.batch.values["n"]
+        whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
+        work.parts = whole, -(-(self.leaves * self.leaf + n) // TASK_SLOTS)
+        work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
+        work.leaf_windows = work.block_windows = (whole, 0)
 
     def commit(self, plan: Plan) -> Counts:
         """Write every window once: up to 7 launches; asynchronous on a GPU."""
@@ -280,12 +266,14 @@ class GpmaPlus(Structure):
             kernels.SetWeights(
                 len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
             )
-        tasks, n = work.rows
+        windows, n = work.rows
         if n:  # before the merges: it counts in the old leaves
-            kernels.MoveRows(n, **both, tasks=tasks, n=n, out_leaves=work.out_leaves, start=self.start)
+            kernels.MoveRows(
+                n, **both, windows=windows, n=n, out_leaves=work.out_leaves, rows=self.n_rows + 1, start=self.start
+            )
         if work.out:
-            chunks, n = work.chunks
-            kernels.Gather(n, **merge, chunks=chunks, n=n, out=work.out, out_leaves=work.out_leaves)
+            windows, n = work.parts
+            kernels.Gather(n, **merge, windows=windows, n=n, out=work.out, out_leaves=work.out_leaves)
             if work.out_leaves:
                 assert work.bounds is not None
                 self._build.EvenCounts(
@@ -294,7 +282,7 @@ class GpmaPlus(Structure):
                 )  # fmt: skip
                 self._replace_array(work.out.values, work.bounds)
             else:
-                kernels.CopyBack(n, **both, array=merge["array"], chunks=chunks, n=n, copy=work.out)
+                kernels.CopyBack(n, **both, array=merge["array"], windows=windows, n=n, copy=work.out)
         for kernel, (windows, n) in (
             (kernels.MergeLeaves, work.leaf_windows),
             (kernels.MergeBlocks, work.block_windows),
