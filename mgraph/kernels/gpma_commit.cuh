@@ -1,5 +1,5 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
-// Leaves of one window: a tile, in registers. Up to block_leaves: a block, in shared memory. Wider: out and back.
+// Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
 #include "gpma_window.cuh"
 #include "outcome.cuh"
@@ -35,9 +35,14 @@ template <class Group> DEVICE void move_rows(Group group, const Merge& merge, co
         start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
 
+struct alignas(16) Four {  // slots that are loaded and stored at once
+    u32 a, b, c, d;
+};
+
 struct MergeLeaves {  // one tile a window of one leaf
     static constexpr int lanes = TILE;
-    static constexpr int each = LEAF / Tile<TILE>::size(), tiles = 256 / TILE;  // slots a lane, tiles a block at most
+    static constexpr int quads = LEAF / 4, each = (quads + Tile<TILE>::size() - 1) / Tile<TILE>::size(), tiles = 256 / TILE;
+    static constexpr int stride = LEAF + 1;  // so that the tiles of a warp keep to different banks
     Batch batch;
     Leaves leaves;
     Array array;
@@ -65,18 +70,27 @@ struct MergeLeaves {  // one tile a window of one leaf
         for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
         prefetch(start + w.first_row);
     }
-    // The leaf is made anew in shared memory, then written whole: a lane holds `each` neighbouring slots.
+    // The leaf is made anew in shared memory, then written, both from the first change on. Lane l has the slots of quad l,
+    // l + size ...: those of its i-th are at(i), at(i) + 1, at(i) + 2, at(i) + 3.
+    DEVICE static int at(const Tile<lanes>& tile, int i) { return 4 * (tile.rank() + i * tile.size()); }
     DEVICE void move_items(const Tile<lanes>& tile, const Merge& merge, i64 first, int count) const {
-        SHARED(u32, items, tiles * LEAF);
-        SHARED(f32, weights, WEIGHTED ? tiles * LEAF : 1);
-        u32* item = items + tile.index() * LEAF;
-        f32* item_weight = weights + (WEIGHTED ? tile.index() * LEAF : 0);
-        int to[each], at0 = tile.rank() * each;
-        new_places(merge, first, count, at0, to);
-        for (int j = 0; j < each; ++j) {
-            if (to[j] < 0) continue;
-            item[to[j]] = array.slots[first + at0 + j];
-            if (WEIGHTED) item_weight[to[j]] = array.weights[first + at0 + j];
+        SHARED(u32, items, tiles * stride);
+        SHARED(f32, weights, WEIGHTED ? tiles * stride : 1);
+        u32* item = items + tile.index() * stride;
+        f32* item_weight = weights + (WEIGHTED ? tile.index() * stride : 0);
+        int change = (int)lesser(batch.slot[merge.first_key] - first, (i64)count) & ~3, size = (int)merge.n;
+        for (int i = 0; i < each; ++i) {
+            int s = at(tile, i);
+            if (s < change || s >= count) continue;
+            Four four = *(const Four*)(array.slots + first + s);
+            int to[4];
+            new_places(merge, first, count, s, to);
+            if (to[0] >= 0) item[to[0]] = four.a;
+            if (to[1] >= 0) item[to[1]] = four.b;
+            if (to[2] >= 0) item[to[2]] = four.c;
+            if (to[3] >= 0) item[to[3]] = four.d;
+            for (int j = 0; WEIGHTED && j < 4; ++j)
+                if (to[j] >= 0) item_weight[to[j]] = array.weights[first + s + j];
         }
         for (i64 k = merge.first_key + tile.rank(); k < merge.last_key; k += tile.size())
             if (batch.inserts(k)) {
@@ -85,25 +99,96 @@ struct MergeLeaves {  // one tile a window of one leaf
                 if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
             }
         tile.sync();
-        for (int j = tile.rank(); j < greater((int)merge.n, count); j += tile.size()) {
-            array.slots[first + j] = j < merge.n ? item[j] : nobody;
-            if (WEIGHTED && j < merge.n) array.weights[first + j] = item_weight[j];
+        for (int i = 0; i < each; ++i) {
+            int s = at(tile, i);
+            if (s < change || s >= greater(size, count)) continue;
+            *(Four*)(array.slots + first + s) = {
+                s < size ? item[s] : nobody, s + 1 < size ? item[s + 1] : nobody,
+                s + 2 < size ? item[s + 2] : nobody, s + 3 < size ? item[s + 3] : nobody,
+            };
+            for (int j = s; WEIGHTED && j < lesser(s + 4, size); ++j) array.weights[first + j] = item_weight[j];
         }
         tile.sync();
     }
-    // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
-    DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
+    // The new places of the items at s .. s + 3; negative where the batch deletes them or there are none.
+    DEVICE void new_places(const Merge& merge, i64 first, int count, int s, int* to) const {
         if (merge.last_key - merge.first_key > 8) {  // the exception: else counting is cheaper than searching
-            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j, merge.first_key, merge.last_key) : -1;
+            for (int j = 0; j < 4; ++j)
+                to[j] = s + j < count ? (int)merge.survivor(first + s + j, s + j, merge.first_key, merge.last_key) : -1;
             return;
         }
-        for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? at0 + j : -2 * LEAF;
+        for (int j = 0; j < 4; ++j) to[j] = s + j < count ? s + j : -2 * LEAF;
         for (i64 k = merge.first_key; k < merge.last_key; ++k) {
             int p = (int)lesser(batch.slot[k] - first, (i64)count), by = (int)(batch.net(k + 1) - batch.net(k));
-            for (int j = 0; j < each; ++j) to[j] += at0 + j >= p ? by : 0;
-            if (by < 0 && p >= at0 && p < at0 + each)
-                for (int j = 0; j < each; ++j) to[j] = at0 + j == p ? -2 * LEAF : to[j];
+            for (int j = 0; j < 4; ++j) to[j] = by < 0 && p == s + j ? -2 * LEAF : to[j] + (s + j >= p ? by : 0);
         }
+    }
+};
+
+struct Room {  // what one group has for one window: its items by new rank, their weights, and the items before each leaf
+    u32* items;
+    f32* weights;
+    i32* before;
+};
+
+struct Windows {  // of several leaves, each merged by one group of lanes
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    i64* start;
+    template <class Group> DEVICE void merge(const Group& group, const Window& w, const Room& room) const {
+        Merge merge(batch, leaves, w);
+        Spread spread(merge.n, w.leaves);
+        i64 first = (i64)w.leaf * LEAF, slots = (i64)w.leaves * LEAF;
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) room.before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
+        i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            u32 item = array.slots[first + s];
+            if (item == nobody) continue;
+            i64 to = merge.survivor(first + s, room.before[leaf_of(s)] + (s & (LEAF - 1)), merge.first_key, merge.last_key);
+            if (to >= 0) room.items[to] = item;
+            if (WEIGHTED && to >= 0) room.weights[to] = array.weights[first + s];
+        }
+        for (i64 k = merge.first_key + group.rank(); k < merge.last_key; k += group.size())
+            if (batch.inserts(k)) {
+                i64 to = merge.arrival(k);
+                room.items[to] = (u32)batch.keys[k];
+                if (WEIGHTED) room.weights[to] = weight ? weight[k] : 1.0f;
+            }
+        move_rows(group, merge, spread, first, start, w.first_row, w.last_row);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
+            bool live = (s & (LEAF - 1)) < spread.count(leaf);
+            array.slots[first + s] = live ? room.items[from] : nobody;
+            if (WEIGHTED && live) array.weights[first + s] = room.weights[from];
+        }
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
+        if (group.rank() == 0) array.recount(w.leaf, merge.n - old);
+        group.sync();
+    }
+};
+
+struct MergeFew {  // one tile a window of up to few_leaves
+    static constexpr int lanes = 32;
+    static constexpr int tiles = 256 / 32;
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    const u32* windows;
+    i64 n;
+    i64* start;
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, items, tiles * few_leaves * LEAF);
+        SHARED(f32, weights, WEIGHTED ? tiles * few_leaves * LEAF : 1);
+        SHARED(i32, before, tiles * few_leaves);
+        Tile<lanes> tile;
+        i64 at = tile.index() * few_leaves;
+        for (i64 i : grid.items(tile, n))
+            Windows{batch, leaves, array, weight, start}.merge(tile, window_at(windows, i), {items + at * LEAF, weights + (WEIGHTED ? at * LEAF : 0), before + at});
     }
 };
 
@@ -121,40 +206,8 @@ struct MergeBlocks {  // one block a window of up to block_leaves
         SHARED(f32, weights, WEIGHTED ? block_leaves * LEAF : 1);
         SHARED(i32, before, block_leaves);
         Block block;
-        for (i64 i : grid.items(block, n)) {
-            Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
-            Spread spread(merge.n, w.leaves);
-            i64 first = (i64)w.leaf * LEAF;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size())
-                before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
-            block.sync();
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
-                i64 j = leaf_of(s), at = s & (LEAF - 1);
-                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at, merge.first_key, merge.last_key) : -1;
-                if (to >= 0) items[to] = array.slots[first + s];
-                if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
-            }
-            for (i64 k = merge.first_key + block.rank(); k < merge.last_key; k += block.size())
-                if (batch.inserts(k)) {
-                    i64 to = merge.arrival(k);
-                    items[to] = (u32)batch.keys[k];
-                    if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
-                }
-            move_rows(block, merge, spread, first, start, w.first_row, w.last_row);
-            i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
-            block.sync();
-            for (i64 to = block.rank(); to < merge.n; to += block.size()) {
-                i64 slot = first + spread.place(to, merge.n);
-                array.slots[slot] = items[to];
-                if (WEIGHTED) array.weights[slot] = weights[to];
-            }
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size())
-                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) array.slots[first + s] = nobody;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
-            if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
-            block.sync();
-        }
+        for (i64 i : grid.items(block, n))
+            Windows{batch, leaves, array, weight, start}.merge(block, window_at(windows, i), {items, weights, before});
     }
 };
 

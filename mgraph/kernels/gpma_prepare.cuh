@@ -4,7 +4,7 @@
 #include "gpma_window.cuh"
 #include "outcome.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves };
+enum Status { updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows };
 constexpr u8 no_window = 255;
 
 struct Locate {  // one lane a key: its slot, what becomes of it, and what it moves (to be summed up); of equal keys the last acts
@@ -122,6 +122,7 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     const i64* start;
     i64 rows;
     u32* leaf_list;
+    u32* few_list;
     u32* block_list;
     u32* wide_list;
     u32* row_list;
@@ -136,11 +137,15 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
             Window w = {};
             if (chosen) w = window(k, level[k], leaves.leaf(batch.slot[k]));
             if (chosen && (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows)) w.last_row = emit_rows(w);
-            i64 at = append(tile, chosen && w.leaves == 1, status + leaf_windows);
-            if (chosen && w.leaves == 1) window_at(leaf_list, at) = w;
-            else if (chosen && w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
-            else if (chosen) emit_parts(w);
+            add(tile, w, chosen && w.leaves == 1, status + leaf_windows, leaf_list);
+            add(tile, w, chosen && w.leaves > 1 && w.leaves <= few_leaves, status + few_windows, few_list);
+            add(tile, w, chosen && w.leaves > few_leaves && w.leaves <= block_leaves, status + block_windows, block_list);
+            if (chosen && w.leaves > block_leaves) emit_parts(w);
         }
+    }
+    template <class T> DEVICE void add(T tile, const Window& w, bool wanted, i64* length, u32* list) const {
+        i64 at = append(tile, wanted, length);
+        if (wanted) window_at(list, at) = w;
     }
     DEVICE bool is_window(i64 k) const {
         i64 at = level[k];

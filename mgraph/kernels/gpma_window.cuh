@@ -63,8 +63,8 @@ DEVICE Window task_at(const u32* windows, i64 i, bool whole) {  // where the arr
     return w;
 }
 
-// How many leaves a block merges in shared memory; rows that a window keeps.
-constexpr i64 block_leaves = 4096 / LEAF, inline_rows = 64;
+// How many leaves a tile and a block merge in shared memory; rows that a window keeps.
+constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
 DEVICE i64 wide_tasks(const Window& w) {
     return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + task_slots - 1) / task_slots;
 }

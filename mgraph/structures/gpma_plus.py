@@ -41,8 +41,8 @@ from mgraph.structures.run import Run
 __all__ = ["GpmaPlus"]
 
 Array = Any
-STATUS = 9  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, TASK_SLOTS, GROUP = 512, 64, 4096, 1024, 1024  # as gpma_window.cuh has them
+STATUS = 10  # words; their order is gpma_prepare.cuh's Status
+TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 1024  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
@@ -55,6 +55,7 @@ class _Work:
     leaves: Struct
     num_edges: int
     leaf_windows: tuple[Array, int]
+    few_windows: tuple[Array, int]
     block_windows: tuple[Array, int]
     parts: tuple[Array, int]
     rows: tuple[Array, int]
@@ -203,8 +204,8 @@ class GpmaPlus(Structure):
         counts = _counts(words)
         work = _Work(
             batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
-            leaf_windows=(lists[0], words[3]), block_windows=(lists[1], words[4]),
-            parts=(lists[2], words[5]), rows=(lists[3], words[6]), out=None, out_leaves=0, bounds=None,
+            leaf_windows=(lists[0], words[3]), few_windows=(lists[1], words[9]), block_windows=(lists[2], words[4]),
+            parts=(lists[3], words[5]), rows=(lists[4], words[6]), out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
         if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
@@ -227,13 +228,15 @@ class GpmaPlus(Structure):
         most = [
             min(n, self.leaves),
             min(n, self.leaves // 2 + 1),
+            min(n, self.leaves * self.leaf // FEW_SLOTS + 1),
             (self.leaves * self.leaf + n) // TASK_SLOTS + wide + 1,
             self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
         ]
         lists = self.device.carve(*((WINDOW * m, np.uint32) for m in most))
         self._prepare.Select(
             n, batch=batch, leaves=leaves, levels=levels, level=level, start=self.start, rows=self.n_rows,
-            leaf_list=lists[0], block_list=lists[1], wide_list=lists[2], row_list=lists[3], status=status,
+            leaf_list=lists[0], few_list=lists[1], block_list=lists[2], wide_list=lists[3], row_list=lists[4],
+            status=status,
         )  # fmt: skip
         return lists
 
@@ -247,7 +250,7 @@ class GpmaPlus(Structure):
         whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
         work.parts = whole, -(-(self.leaves * self.leaf + n) // TASK_SLOTS)
         work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
-        work.leaf_windows = work.block_windows = (whole, 0)
+        work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def commit(self, plan: Plan) -> Counts:
         """Write every window once: up to 7 launches; asynchronous on a GPU."""
@@ -285,6 +288,7 @@ class GpmaPlus(Structure):
                 kernels.CopyBack(n, **both, array=merge["array"], windows=windows, n=n, copy=work.out)
         for kernel, (windows, n) in (
             (kernels.MergeLeaves, work.leaf_windows),
+            (kernels.MergeFew, work.few_windows),
             (kernels.MergeBlocks, work.block_windows),
         ):
             if n:
