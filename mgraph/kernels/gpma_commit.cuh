@@ -55,8 +55,8 @@ struct MergeLeaves {  // one tile a window of one leaf
         for (i64 i : grid.items(tile, n)) {
             if (i + 8 < n) fetch(window_at(windows, i + 8));
             Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
             i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
+            Merge merge(batch, leaves, w, count);
             for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size()) {
                 i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
                 i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;

@@ -52,7 +52,7 @@ struct Leaves {  // live items by leaf and by group; before[t], where it is give
     }
 };
 
-struct Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a task
+struct alignas(16) Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a task
     u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, task;
 };
 DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
@@ -98,9 +98,11 @@ struct Merge {  // one window's merge by ranks: where its survivors, its new ite
     Batch batch;
     Leaves leaves;
     i64 leaf, first_key, last_key, net0, n;
-    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w) : batch(b), leaves(l), leaf(w.leaf), first_key(w.first_key), last_key(w.last_key) {
+    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w) : Merge(b, l, w, l.sum(w.leaf, (i64)w.leaf + w.leaves)) {}
+    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w, i64 count)  // with `count` items before the batch
+        : batch(b), leaves(l), leaf(w.leaf), first_key(w.first_key), last_key(w.last_key) {
         net0 = b.net(first_key);
-        n = l.sum(leaf, leaf + w.leaves) + b.net(last_key) - net0;
+        n = count + b.net(last_key) - net0;
     }
     // The new rank of the survivor at `slot`, whose old rank in the window is given; -1 where the batch deletes it. Of the
     // window's keys, those below `low` are at or before it and those from `high` on behind it.

@@ -53,6 +53,7 @@ class _Work:
 
     batch: Struct
     leaves: Struct
+    wide_leaves: Struct  # with the sums before each task's leaves, where windows are wide: good until leaves are written
     num_edges: int
     leaf_windows: tuple[Array, int]
     few_windows: tuple[Array, int]
@@ -203,7 +204,7 @@ class GpmaPlus(Structure):
         words = device.to_host(status).tolist()  # the one read-back
         counts = _counts(words)
         work = _Work(
-            batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
+            batch=batch, leaves=leaves, wide_leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(lists[0], words[3]), few_windows=(lists[1], words[9]), block_windows=(lists[2], words[4]),
             parts=(lists[3], words[5]), rows=(lists[4], words[6]), out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
@@ -212,7 +213,7 @@ class GpmaPlus(Structure):
             before = device.empty(tasks + 1, np.int64)
             self._commit.SumTasks(tasks, leaves=leaves, before=before)
             device.xp.cumsum(before, out=before)
-            work.leaves = Struct(**{**leaves.values, "before": before})
+            work.wide_leaves = Struct(**{**leaves.values, "before": before})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
@@ -263,8 +264,8 @@ class GpmaPlus(Structure):
             self._replace_array(work.array, work.levels)
             self.num_edges = work.num_edges
             return plan.counts
-        both = {"batch": work.batch, "leaves": work.leaves}
-        merge = {**both, "array": self._array(), "weight": run.weight}
+        both = {"batch": work.batch, "leaves": work.wide_leaves}
+        array, weight = self._array(), run.weight
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
                 len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
@@ -276,7 +277,9 @@ class GpmaPlus(Structure):
             )
         if work.out:
             windows, n = work.parts
-            kernels.Gather(n, **merge, windows=windows, n=n, out=work.out, out_leaves=work.out_leaves)
+            kernels.Gather(
+                n, **both, array=array, weight=weight, windows=windows, n=n, out=work.out, out_leaves=work.out_leaves
+            )
             if work.out_leaves:
                 assert work.bounds is not None
                 self._build.EvenCounts(
@@ -285,14 +288,17 @@ class GpmaPlus(Structure):
                 )  # fmt: skip
                 self._replace_array(work.out.values, work.bounds)
             else:
-                kernels.CopyBack(n, **both, array=merge["array"], windows=windows, n=n, copy=work.out)
+                kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
         for kernel, (windows, n) in (
             (kernels.MergeLeaves, work.leaf_windows),
             (kernels.MergeFew, work.few_windows),
             (kernels.MergeBlocks, work.block_windows),
         ):
             if n:
-                kernel(n, **merge, windows=windows, n=n, start=self.start)
+                kernel(
+                    n, batch=work.batch, leaves=work.leaves, array=array, weight=weight,
+                    windows=windows, n=n, start=self.start,
+                )  # fmt: skip
         kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
         self.num_edges = work.num_edges
         return plan.counts
