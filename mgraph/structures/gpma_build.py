@@ -41,9 +41,7 @@ def prepare_build(s: GpmaPlus, kernels: Library, run: Run) -> tuple[Counts, Arra
     words = -(-n // WORD_KEYS)
     outcome, acts, before = device.carve((n, np.uint8), (words, np.uint32), (words + 1, np.uint32))
     misses = device.zeros(1, np.int64)
-    kernels.Mark(
-        words, keys=run.keys, op=run.op, n=n, outcome=outcome, acts=acts, before=before, misses=misses
-    )
+    kernels.Mark(words, keys=run.keys, op=run.op, n=n, outcome=outcome, acts=acts, before=before, misses=misses)
     device.xp.cumsum(before, dtype=np.uint32, out=before)
     total = int(before[-1])
     missing = 0 if run.op is None else int(Device.to_host(misses)[0])

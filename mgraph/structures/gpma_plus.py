@@ -42,7 +42,14 @@ __all__ = ["GpmaPlus"]
 
 Array = Any
 STATUS = 10  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 1024  # as gpma_window.cuh has them
+TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, GROUP = (
+    512,
+    64,
+    256,
+    4096,
+    1024,
+    1024,
+)  # as gpma_window.cuh has them
 WINDOW = 8  # words a window
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
@@ -53,7 +60,9 @@ class _Work:
 
     batch: Struct
     leaves: Struct
-    wide_leaves: Struct  # with the sums before each task's leaves, where windows are wide: good until leaves are written
+    wide_leaves: (
+        Struct  # with the sums before each task's leaves, where windows are wide: good until leaves are written
+    )
     num_edges: int
     leaf_windows: tuple[Array, int]
     few_windows: tuple[Array, int]

@@ -101,7 +101,7 @@ def test_updates_catch_a_structure_that_loses_an_edge(monkeypatch, capsys):
 def test_updates_catch_a_wrong_hash_alone(monkeypatch, capsys):
     monkeypatch.setattr("workloads.bench.updates.edge_hash", lambda s: 1 if isinstance(s, GpmaPlus) else 2)
     assert main(["bench", "updates", *SMALL, "--batches", "70", "--repeats", "1", "--no-rebuild"]) == 2
-    assert "hash of the edges is 0000000000000001, with csr 0000000000000002" in capsys.readouterr().err
+    assert "hash of the edges after batches is 0000000000000001, with csr 0000000000000002" in capsys.readouterr().err
 
 
 def test_rebuild_is_csr():

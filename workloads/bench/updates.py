@@ -182,7 +182,13 @@ class _One:
         ratio = round(max(seconds) / copy, 2)
         last = {"edges": self.structure.num_edges, "nbytes": self.structure.nbytes, "reserved_bytes": reserve}
         self._add(
-            "double", ("double", reserve > 0), seconds, size=size, copy_ms=round(copy * 1e3, 4), slowest_copies=ratio, **last
+            "double",
+            ("double", reserve > 0),
+            seconds,
+            size=size,
+            copy_ms=round(copy * 1e3, 4),
+            slowest_copies=ratio,
+            **last,
         )
         self.finish("doubled")
         return held
@@ -190,11 +196,17 @@ class _One:
     def finish(self, after: str = "batches") -> None:
         """Compare what is left in the structure, and free it."""
         edges = self._same(f"edges after {after}", self.structure.num_edges)
-        found = self._same(f"hash after {after}", f"{edge_hash(self.structure):016x}")
+        found = self._same(f"hash of the edges after {after}", f"{edge_hash(self.structure):016x}")
         per_edge = round(self.structure.nbytes / max(edges, 1), 3)
         checked = self.oracle is not None
         self.bench.add(
-            "check", structure=self.label, after=after, edges=edges, hash=found, bytes_per_edge=per_edge, checked=checked
+            "check",
+            structure=self.label,
+            after=after,
+            edges=edges,
+            hash=found,
+            bytes_per_edge=per_edge,
+            checked=checked,
         )
         self.structure = None
 
