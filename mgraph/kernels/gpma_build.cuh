@@ -1,55 +1,8 @@
-// gpma+ from nothing: a sorted run spread evenly over a new array. Nothing has to be located: of equal keys the last acts,
-// what acts is numbered through, and its number gives its slot. Passes over the keys: Mark (prepare) and Place (commit).
+// gpma+ from nothing: a sorted run spread evenly over a new array. Nothing has to be located: the number of a key among
+// those that act gives its slot.
 #pragma once
 #include "gpma_window.cuh"
-#include "outcome.cuh"
-
-constexpr i64 word_keys = 32;
-
-struct Mark {  // one tile a word of 32 keys: which of them act, what becomes of each, and how many missed deletes there are
-    static constexpr int lanes = 32;
-    const u64* keys;
-    const i8* op;
-    i64 n;
-    u8* outcome;
-    u32* acts;
-    u32* before;  // one longer than acts; to be summed up
-    i64* misses;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 missed = 0;
-        for (i64 word : grid.items(tile, (n + word_keys - 1) / word_keys)) {
-            u32 bits = 0;
-            for (int j = tile.rank(); j < word_keys; j += tile.size()) {
-                i64 k = word * word_keys + j;
-                u8 is = k < n ? fate(k) : (u8)overridden;
-                if (k < n) outcome[k] = is;
-                missed += is == missing;
-                bits |= tile.ballot(is == inserted) << (j - tile.rank());
-            }
-            if (tile.rank() > 0) continue;
-            acts[word] = bits, before[word + 1] = (u32)popcount(bits);
-            if (word == 0) before[0] = 0;
-        }
-        if (missed) atomic_add(misses, missed);
-    }
-    DEVICE u8 fate(i64 k) const {
-        if (k + 1 < n && keys[k + 1] == keys[k]) return overridden;
-        return !op || op[k] > 0 ? inserted : missing;
-    }
-};
-
-struct Numbers {  // of the keys that act
-    const u32* acts;
-    const u32* before;
-    i64 n;      // keys
-    i64 total;  // of them that act
-    DEVICE bool act(i64 k) const { return acts[k / word_keys] >> (k % word_keys) & 1; }
-    DEVICE i64 of(i64 k) const {  // how many before key k act
-        if (k >= n) return total;
-        return before[k / word_keys] + popcount(acts[k / word_keys] & ((1u << (k % word_keys)) - 1));
-    }
-};
+#include "numbers.cuh"
 
 struct Place {  // one lane a key
     static constexpr int lanes = 1;
@@ -82,12 +35,7 @@ struct PlaceRows {  // one tile task_rows rows: the starts of rows and, one more
         Spread spread(numbers.total, leaves);
         for (i64 t : grid.items(tile, rows / task_rows + 1)) {
             i64 first = t * task_rows, last = lesser(first + task_rows, rows + 1);
-            i64 low = lower_bound(keys, 0, numbers.n, (u64)first << 32);
-            i64 high = lower_bound(keys, low, numbers.n, (u64)last << 32);
-            for (i64 r = first + tile.rank(); r < last; r += tile.size()) {
-                i64 k = lower_bound(keys, low, high, (u64)r << 32);
-                start[r] = spread.place(numbers.of(k), numbers.total);
-            }
+            numbers.rows(tile, keys, first, last, [&](i64 r, i64 before) { start[r] = spread.place(before, numbers.total); });
         }
     }
 };

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mgraph.device import Device
 from mgraph.kernels import Library, Struct
 from mgraph.structures.contract import Counts
+from mgraph.structures.numbers import number_keys
 from mgraph.structures.run import Run
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Build", "commit_build", "prepare_build"]
 
 Array = Any
-WORD_KEYS, TASK_ROWS = 32, 512  # as gpma_build.cuh and gpma_window.cuh have them
+TASK_ROWS = 512  # as gpma_window.cuh has them
 
 
 @dataclass
@@ -36,19 +34,11 @@ class Build:
 
 
 def prepare_build(s: GpmaPlus, kernels: Library, run: Run) -> tuple[Counts, Array, Build]:
-    """Number the keys that act; one launch, a scan and a read-back, two where the run has ops."""
-    n, device = len(run), s.device
-    words = -(-n // WORD_KEYS)
-    outcome, acts, before = device.carve((n, np.uint8), (words, np.uint32), (words + 1, np.uint32))
-    misses = device.zeros(1, np.int64)
-    kernels.Mark(words, keys=run.keys, op=run.op, n=n, outcome=outcome, acts=acts, before=before, misses=misses)
-    device.xp.cumsum(before, dtype=np.uint32, out=before)
-    total = int(before[-1])
-    missing = 0 if run.op is None else int(Device.to_host(misses)[0])
+    """Number the keys, and take the array that they need."""
+    counts, outcome, numbers = number_keys(s.device, kernels, run)
+    total = counts.inserted
     leaves = 1 if total <= s.bounds(1)[1][0] else s.even_leaves(total)
-    array = s.new_array(leaves, blank=total == 0)
-    work = Build(Struct(acts=acts, before=before, n=n, total=total), total, array, s.level_arrays(leaves))
-    return Counts(inserted=total, missing=missing), outcome, work
+    return counts, outcome, Build(numbers, total, s.new_array(leaves, blank=total == 0), s.level_arrays(leaves))
 
 
 def commit_build(kernels: Library, run: Run, work: Build, start: Array, degrees: Array) -> None:
