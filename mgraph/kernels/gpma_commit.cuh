@@ -1,5 +1,5 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
-// Leaves of one window: a tile, in registers. Up to block_leaves: a block, in shared memory. Wider: out and back.
+// Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
 #include "gpma_window.cuh"
 #include "outcome.cuh"
@@ -26,13 +26,23 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
     }
 };
 
-DEVICE void move_row(const Merge& merge, const Spread& spread, i64 base, i64* start, i64 row) {
-    start[row] = base + spread.place(merge.row(row, start[row]), merge.n);
+// The starts of rows [first, last) of a window whose items go to `base` and on.
+template <class Group> DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
+    if (first >= last) return;
+    i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, (u64)first << 32);
+    i64 high = lower_bound(merge.batch.keys, low, merge.last_key, (u64)last << 32);
+    for (i64 r = first + group.rank(); r < last; r += group.size())
+        start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
+
+struct alignas(16) Four {  // slots that are loaded and stored at once
+    u32 a, b, c, d;
+};
 
 struct MergeLeaves {  // one tile a window of one leaf
     static constexpr int lanes = TILE;
-    static constexpr int each = LEAF / Tile<TILE>::size(), tiles = 256 / TILE;  // slots a lane, tiles a block at most
+    static constexpr int quads = LEAF / 4, each = (quads + Tile<TILE>::size() - 1) / Tile<TILE>::size(), tiles = 256 / TILE;
+    static constexpr int stride = LEAF + 1;  // so that the tiles of a warp keep to different banks
     Batch batch;
     Leaves leaves;
     Array array;
@@ -45,14 +55,15 @@ struct MergeLeaves {  // one tile a window of one leaf
         for (i64 i : grid.items(tile, n)) {
             if (i + 8 < n) fetch(window_at(windows, i + 8));
             Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
             i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
+            Merge merge(batch, leaves, w, count);
             for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size()) {
                 i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
                 i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
                 start[r] = first + (to < merge.n ? to : LEAF);
             }
-            move_items(tile, merge, first, (int)count);
+            if (tile.size() == 1 && merge.last_key - merge.first_key <= few) edit(merge, first, (int)count);
+            else move_items(tile, merge, first, (int)count);
             if (tile.rank() == 0) array.counts[w.leaf] = (u8)merge.n, array.recount(w.leaf, merge.n - count);
         }
     }
@@ -60,19 +71,27 @@ struct MergeLeaves {  // one tile a window of one leaf
         for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
         prefetch(start + w.first_row);
     }
-    // The leaf is made anew in shared memory, then written whole: a lane holds `each` neighbouring slots.
+    // The leaf is made anew in shared memory, then written, both from the first change on. Lane l has the slots of quad l,
+    // l + size ...: those of its i-th are at(i), at(i) + 1, at(i) + 2, at(i) + 3.
+    DEVICE static int at(const Tile<lanes>& tile, int i) { return 4 * (tile.rank() + i * tile.size()); }
     DEVICE void move_items(const Tile<lanes>& tile, const Merge& merge, i64 first, int count) const {
-        SHARED(u32, items, tiles * LEAF);
-        SHARED(f32, weights, WEIGHTED ? tiles * LEAF : 1);
-        u32* item = items + tile.index() * LEAF;
-        f32* item_weight = weights + (WEIGHTED ? tile.index() * LEAF : 0);
-        if (tile.size() == 1 && merge.last_key - merge.first_key <= few) return edit(merge, first, count);
-        int to[each], at0 = tile.rank() * each;
-        new_places(merge, first, count, at0, to);
-        for (int j = 0; j < each; ++j) {
-            if (to[j] < 0) continue;
-            item[to[j]] = array.slots[first + at0 + j];
-            if (WEIGHTED) item_weight[to[j]] = array.weights[first + at0 + j];
+        SHARED(u32, items, tiles * stride);
+        SHARED(f32, weights, WEIGHTED ? tiles * stride : 1);
+        u32* item = items + tile.index() * stride;
+        f32* item_weight = weights + (WEIGHTED ? tile.index() * stride : 0);
+        int change = (int)lesser(batch.slot[merge.first_key] - first, (i64)count) & ~3, size = (int)merge.n;
+        for (int i = 0; i < each; ++i) {
+            int s = at(tile, i);
+            if (s < change || s >= count) continue;
+            Four four = *(const Four*)(array.slots + first + s);
+            int to[4];
+            new_places(merge, first, count, s, to);
+            if (to[0] >= 0) item[to[0]] = four.a;
+            if (to[1] >= 0) item[to[1]] = four.b;
+            if (to[2] >= 0) item[to[2]] = four.c;
+            if (to[3] >= 0) item[to[3]] = four.d;
+            for (int j = 0; WEIGHTED && j < 4; ++j)
+                if (to[j] >= 0) item_weight[to[j]] = array.weights[first + s + j];
         }
         for (i64 k = merge.first_key + tile.rank(); k < merge.last_key; k += tile.size())
             if (batch.inserts(k)) {
@@ -81,9 +100,14 @@ struct MergeLeaves {  // one tile a window of one leaf
                 if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
             }
         tile.sync();
-        for (int j = tile.rank(); j < greater((int)merge.n, count); j += tile.size()) {
-            array.slots[first + j] = j < merge.n ? item[j] : nobody;
-            if (WEIGHTED && j < merge.n) array.weights[first + j] = item_weight[j];
+        for (int i = 0; i < each; ++i) {
+            int s = at(tile, i);
+            if (s < change || s >= greater(size, count)) continue;
+            *(Four*)(array.slots + first + s) = {
+                s < size ? item[s] : nobody, s + 1 < size ? item[s + 1] : nobody,
+                s + 2 < size ? item[s + 2] : nobody, s + 3 < size ? item[s + 3] : nobody,
+            };
+            for (int j = s; WEIGHTED && j < lesser(s + 4, size); ++j) array.weights[first + j] = item_weight[j];
         }
         tile.sync();
     }
@@ -112,19 +136,85 @@ struct MergeLeaves {  // one tile a window of one leaf
         }
         for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
     }
-    // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
-    DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
+    // The new places of the items at s .. s + 3; negative where the batch deletes them or there are none.
+    DEVICE void new_places(const Merge& merge, i64 first, int count, int s, int* to) const {
         if (merge.last_key - merge.first_key > few) {  // the exception: else counting is cheaper than searching
-            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j) : -1;
+            for (int j = 0; j < 4; ++j)
+                to[j] = s + j < count ? (int)merge.survivor(first + s + j, s + j, merge.first_key, merge.last_key) : -1;
             return;
         }
-        for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? at0 + j : -2 * LEAF;
+        for (int j = 0; j < 4; ++j) to[j] = s + j < count ? s + j : -2 * LEAF;
         for (i64 k = merge.first_key; k < merge.last_key; ++k) {
             int p = (int)lesser(batch.slot[k] - first, (i64)count), by = (int)(batch.net(k + 1) - batch.net(k));
-            for (int j = 0; j < each; ++j) to[j] += at0 + j >= p ? by : 0;
-            if (by < 0 && p >= at0 && p < at0 + each)
-                for (int j = 0; j < each; ++j) to[j] = at0 + j == p ? -2 * LEAF : to[j];
+            for (int j = 0; j < 4; ++j) to[j] = by < 0 && p == s + j ? -2 * LEAF : to[j] + (s + j >= p ? by : 0);
         }
+    }
+};
+
+struct Room {  // what one group has for one window: its items by new rank, their weights, and the items before each leaf
+    u32* items;
+    f32* weights;
+    i32* before;
+};
+
+struct Windows {  // of several leaves, each merged by one group of lanes
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    i64* start;
+    template <class Group> DEVICE void merge(const Group& group, const Window& w, const Room& room) const {
+        Merge merge(batch, leaves, w);
+        Spread spread(merge.n, w.leaves);
+        i64 first = (i64)w.leaf * LEAF, slots = (i64)w.leaves * LEAF;
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) room.before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
+        i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            u32 item = array.slots[first + s];
+            if (item == nobody) continue;
+            i64 to = merge.survivor(first + s, room.before[leaf_of(s)] + (s & (LEAF - 1)), merge.first_key, merge.last_key);
+            if (to >= 0) room.items[to] = item;
+            if (WEIGHTED && to >= 0) room.weights[to] = array.weights[first + s];
+        }
+        for (i64 k = merge.first_key + group.rank(); k < merge.last_key; k += group.size())
+            if (batch.inserts(k)) {
+                i64 to = merge.arrival(k);
+                room.items[to] = (u32)batch.keys[k];
+                if (WEIGHTED) room.weights[to] = weight ? weight[k] : 1.0f;
+            }
+        move_rows(group, merge, spread, first, start, w.first_row, w.last_row);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
+            bool live = (s & (LEAF - 1)) < spread.count(leaf);
+            array.slots[first + s] = live ? room.items[from] : nobody;
+            if (WEIGHTED && live) array.weights[first + s] = room.weights[from];
+        }
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
+        if (group.rank() == 0) array.recount(w.leaf, merge.n - old);
+        group.sync();
+    }
+};
+
+struct MergeFew {  // one tile a window of up to few_leaves
+    static constexpr int lanes = 32;
+    static constexpr int tiles = 256 / 32;
+    Batch batch;
+    Leaves leaves;
+    Array array;
+    const f32* weight;
+    const u32* windows;
+    i64 n;
+    i64* start;
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, items, tiles * few_leaves * LEAF);
+        SHARED(f32, weights, WEIGHTED ? tiles * few_leaves * LEAF : 1);
+        SHARED(i32, before, tiles * few_leaves);
+        Tile<lanes> tile;
+        i64 at = tile.index() * few_leaves;
+        for (i64 i : grid.items(tile, n))
+            Windows{batch, leaves, array, weight, start}.merge(tile, window_at(windows, i), {items + at * LEAF, weights + (WEIGHTED ? at * LEAF : 0), before + at});
     }
 };
 
@@ -142,107 +232,104 @@ struct MergeBlocks {  // one block a window of up to block_leaves
         SHARED(f32, weights, WEIGHTED ? block_leaves * LEAF : 1);
         SHARED(i32, before, block_leaves);
         Block block;
-        for (i64 i : grid.items(block, n)) {
-            Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
-            Spread spread(merge.n, w.leaves);
-            i64 first = (i64)w.leaf * LEAF;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size())
-                before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
-            block.sync();
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
-                i64 j = leaf_of(s), at = s & (LEAF - 1);
-                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at) : -1;
-                if (to >= 0) items[to] = array.slots[first + s];
-                if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
-            }
-            for (i64 k = merge.first_key + block.rank(); k < merge.last_key; k += block.size())
-                if (batch.inserts(k)) {
-                    i64 to = merge.arrival(k);
-                    items[to] = (u32)batch.keys[k];
-                    if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
-                }
-            for (i64 r = w.first_row + block.rank(); r < w.last_row; r += block.size()) move_row(merge, spread, first, start, r);
-            i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
-            block.sync();
-            for (i64 to = block.rank(); to < merge.n; to += block.size()) {
-                i64 slot = first + spread.place(to, merge.n);
-                array.slots[slot] = items[to];
-                if (WEIGHTED) array.weights[slot] = weights[to];
-            }
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size())
-                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) array.slots[first + s] = nobody;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
-            if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
-            block.sync();
+        for (i64 i : grid.items(block, n))
+            Windows{batch, leaves, array, weight, start}.merge(block, window_at(windows, i), {items, weights, before});
+    }
+};
+
+struct SumTasks {  // one lane a task of leaves: their live items, to be summed up
+    static constexpr int lanes = 1;
+    Leaves leaves;
+    i64* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
+            if (t == 0) before[0] = 0;
+            before[t + 1] = leaves.small_sum(t * task_leaves, lesser((t + 1) * task_leaves, leaves.leaves));
         }
     }
 };
 
-struct Gather {  // one block a chunk of a wide window: items to their places in `out`, the window's copy or the new array
+// A wide window's slots and keys in one order, a key before the item at its slot, cut into tasks of equal length (merge path).
+struct Part {
+    i64 first_slot, last_slot, first_key, last_key;
+    DEVICE Part(const Batch& batch, const Window& w) {
+        i64 from = (i64)w.task * task_slots, keys = (i64)w.last_key - w.first_key, begin = (i64)w.leaf * LEAF;
+        i64 to = lesser(from + task_slots, (i64)w.leaves * LEAF + keys);
+        i64 k = keys_before(batch, w, from), end = keys_before(batch, w, to);
+        first_key = w.first_key + k, last_key = w.first_key + end;
+        first_slot = begin + from - k, last_slot = begin + to - end;
+    }
+    static DEVICE i64 keys_before(const Batch& batch, const Window& w, i64 d) {
+        i64 low = greater((i64)0, d - (i64)w.leaves * LEAF), high = lesser((i64)w.last_key - w.first_key, d);
+        while (low < high) {
+            i64 k = low + ((high - low) >> 1);
+            if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+        }
+        return low;
+    }
+};
+
+struct Gather {  // one block a part of a wide window: items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
     const f32* weight;
-    const u32* chunks;
+    const u32* windows;
     i64 n;
     Array out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
+        SHARED(i64, before, task_leaves + 2);
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
+            Window w = task_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            i64 base = (i64)w.scratch * LEAF, keys = (i64)w.chunk - leaf_chunks(w);
-            if (keys < 0) survive(block, w, merge, spread, base);
-            else arrive(block, w, merge, spread, base, w.first_key + keys * chunk_keys);
+            Part part(batch, w);
+            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf);
+            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base;
+            block.sync();
+            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += block.size()) {
+                u32 item = load_once(array.slots + s);
+                if (item == nobody) continue;
+                i64 rank = merge.survivor(s, before[leaf_of(s) - from] + (s & (LEAF - 1)), part.first_key, part.last_key);
+                if (rank >= 0) put(w, merge, spread, rank, item, WEIGHTED ? array.weights[s] : 0);
+            }
+            for (i64 k = part.first_key + block.rank(); k < part.last_key; k += block.size())
+                if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+            block.sync();
         }
     }
-    DEVICE void survive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base) const {
-        i64 from = w.leaf + w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaf + w.leaves);
-        for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
-            i64 leaf = leaf_of(s), at = s & (LEAF - 1);
-            if (at >= array.counts[leaf]) continue;
-            i64 rank = merge.survivor(s, leaves.before[leaf] - leaves.before[w.leaf] + at);
-            if (rank >= 0) put(base + spread.place(rank, merge.n), array.slots[s], WEIGHTED ? array.weights[s] : 0);
-        }
-    }
-    DEVICE void arrive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base, i64 first) const {
-        i64 last = lesser(first + chunk_keys, (i64)w.last_key);
-        for (i64 k = first + block.rank(); k < last; k += block.size())
-            if (batch.inserts(k))
-                put(base + spread.place(merge.arrival(k), merge.n), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
-    }
-    DEVICE void put(i64 slot, u32 item, f32 item_weight) const {
-        out.slots[slot] = item;
-        if (WEIGHTED) out.weights[slot] = item_weight;
+    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
+        i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
+        spread.cover(slot, item, out.slots + base);
+        if (WEIGHTED) out.weights[base + slot] = item_weight;
     }
 };
 
-struct CopyBack {  // one block a chunk of a wide window: from the copy into place, and the counts of its leaves
+struct CopyBack {  // one block a part of a wide window: from the copy into place, and the counts of its leaves
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
-    const u32* chunks;
+    const u32* windows;
     i64 n;
     Array copy;
     DEVICE void operator()(Grid grid) const {
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
-            if (w.chunk >= leaf_chunks(w)) continue;
+            Window w = window_at(windows, i);
+            i64 from = (i64)w.task * task_leaves, to = lesser(from + task_leaves, (i64)w.leaves);
+            if (from >= to) continue;
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
-            i64 from = w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
                 bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
-                array.slots[(i64)w.leaf * LEAF + s] = live ? copy.slots[(i64)w.scratch * LEAF + s] : nobody;
+                array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
                 if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
             }
             for (i64 j = from + block.rank(); j < to; j += block.size()) {
-                i64 old = leaves.before[w.leaf + j + 1] - leaves.before[w.leaf + j];
+                i64 old = array.counts[w.leaf + j];
                 array.counts[w.leaf + j] = (u8)spread.count(j);
                 array.recount(w.leaf + j, spread.count(j) - old);
             }
@@ -250,33 +337,24 @@ struct CopyBack {  // one block a chunk of a wide window: from the copy into pla
     }
 };
 
-struct GroupSums {  // one lane a group, after the array was replaced
-    static constexpr int lanes = 1;
-    Leaves leaves;
-    i64 n;
-    u32* groups;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 g : grid.items(n))
-            groups[g] = (u32)leaves.small_sum(g * group_leaves, lesser((g + 1) * group_leaves, leaves.leaves));
-    }
-};
-
 struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one window
     static constexpr int lanes = 32;
     Batch batch;
     Leaves leaves;
-    const u32* tasks;
+    const u32* windows;
     i64 n;
     i64 out_leaves;
+    i64 rows;  // of the whole array, and one for its end
     i64* start;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
-            Window w = window_at(tasks, i);
+            Window w = task_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size())
-                move_row(merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, r);
+            i64 first = out_leaves ? i * task_rows : (i64)w.first_row;
+            i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
+            move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, first, last);
         }
     }
 };

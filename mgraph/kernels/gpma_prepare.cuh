@@ -5,7 +5,9 @@
 #include "outcome.cuh"
 #include "scan.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_chunks, row_tasks, scratch_leaves, all_moves, unknown };
+enum Status {
+    updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows, unknown
+};
 constexpr u8 no_window = 255;
 
 struct Moves {  // inserts << 32 | deletes: those before each key in its chunk of 1 << shift keys, and before each chunk
@@ -171,11 +173,13 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
     }
 };
 
-// Places in a list for what each lane brings, the first of them: one atomic a tile. All lanes of the tile call it.
+// Places in a list for what each lane brings, the first of them: one atomic a tile. A lane of several brings one or nothing.
 template <class T> DEVICE i64 append(T tile, i64 mine, i64* length) {
-    i64 upto = tile.scan(mine), all = tile.shfl(upto, tile.size() - 1), first = 0;
-    if (all && tile.rank() == 0) first = atomic_add(length, all);
-    return tile.shfl(first, 0) + upto - mine;
+    if (tile.size() == 1) return mine ? atomic_add(length, mine) : 0;
+    u32 all = tile.ballot(mine != 0);
+    i64 first = 0;
+    if (all && tile.rank() == 0) first = atomic_add(length, (i64)popcount(all));
+    return tile.shfl(first, 0) + popcount(all & ((1u << tile.rank()) - 1));
 }
 
 struct Select {  // one lane a key, a tile in step: windows under no other window, each once, into the list of its width
@@ -187,6 +191,7 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     const i64* start;
     i64 rows;
     u32* leaf_list;
+    u32* few_list;
     u32* block_list;
     u32* wide_list;
     u32* row_list;
@@ -201,15 +206,24 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
                 i64 k = t * step + tile.rank() * in_flight + j;
                 if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
                 if (k >= batch.n || !is_window(k)) continue;
-                Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
+                Window& w = found[many];
+                w = window(k, level[k], leaves.leaf(batch.slot[k]));
                 if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
-                if (w.leaves == 1) found[many++] = w;
-                else if (w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
-                else emit_chunks(w);
+                if (w.leaves > block_leaves) emit_parts(w); else ++many;
             }
-            i64 to = append(tile, many, status + leaf_windows);
-            for (int j = 0; j < many; ++j) window_at(leaf_list, to + j) = found[j];
+            add(tile, found, many, 1, 1, status + leaf_windows, leaf_list);
+            add(tile, found, many, 2, few_leaves, status + few_windows, few_list);
+            add(tile, found, many, few_leaves + 1, block_leaves, status + block_windows, block_list);
         }
+    }
+    // A lane's windows of so many leaves into their list. On a CPU one atomic for some windows: each took a cache line over.
+    template <class T>
+    DEVICE void add(T tile, const Window* found, int many, i64 least, i64 most, i64* length, u32* list) const {
+        i64 wanted = 0;
+        for (int j = 0; j < many; ++j) wanted += found[j].leaves >= least && found[j].leaves <= most;
+        i64 at = append(tile, wanted, length);
+        for (int j = 0; j < many; ++j)
+            if (found[j].leaves >= least && found[j].leaves <= most) window_at(list, at++) = found[j];
     }
     DEVICE bool is_window(i64 k) const {
         i64 at = level[k];
@@ -222,17 +236,23 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
-        i64 last_row = lower_bound_near(start, rows, row, lesser(to * LEAF, end));
+        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    DEVICE void emit_chunks(Window w) const {
+    // The first row that starts at `slot` or later: mostly one near `row`, found by loads that do not wait for each other.
+    DEVICE i64 row_at(i64 row, i64 slot) const {
+        constexpr int reach = 4;
+        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
+        for (int j = 0; j < 2 * reach + 1; ++j) before += j < n && start[from + j] < slot;
+        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
+    }
+    DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
-        i64 chunks = leaf_chunks(w) + key_chunks(w);
-        i64 to = atomic_add(status + wide_chunks, chunks);
-        for (i64 c = 0; c < chunks; ++c) w.chunk = (u32)c, window_at(wide_list, to + c) = w;
+        i64 tasks = wide_tasks(w);
+        i64 to = atomic_add(status + wide_parts, tasks);
+        for (i64 t = 0; t < tasks; ++t) w.task = (u32)t, window_at(wide_list, to + t) = w;
     }
     DEVICE u32 emit_rows(Window w) const {  // hands all the rows over to tasks; the window keeps none
         u32 end = w.last_row;

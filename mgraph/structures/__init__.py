@@ -30,6 +30,7 @@ def create(
     device: Device | str = "cpu",
     weighted: bool = False,
     n_rows: int | None = None,
+    reserve: int = 0,
     **options: Any,
 ) -> Structure:
     """An empty structure.
@@ -44,6 +45,8 @@ def create(
     weighted : bool
     n_rows : int, optional
         Where this is one range of a larger graph: how many rows it has.
+    reserve : int
+        Bytes of GPU memory to take now, so that no batch waits for an allocation; see `Device.reserve`.
     options
         The structure's own; see its class.
 
@@ -56,6 +59,6 @@ def create(
     """
     if name not in _STRUCTURES:
         raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
-    return _STRUCTURES[name](
-        n_vertices if n_rows is None else n_rows, n_vertices, Device.of(device), weighted, **options
-    )
+    where = Device.of(device)
+    where.reserve(reserve)
+    return _STRUCTURES[name](n_vertices if n_rows is None else n_rows, n_vertices, where, weighted, **options)
