@@ -200,23 +200,26 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         Tile<32> tile;
         i64 step = tile.size() * in_flight;
         for (i64 t : grid.items(tile, (batch.n + step - 1) / step)) {
-            Window found[in_flight];
-            int many = 0;
+            Window single[in_flight], wider[in_flight];  // of one leaf, of more
+            int singles = 0, others = 0;
             for (int j = 0; j < in_flight; ++j) {
                 i64 k = t * step + tile.rank() * in_flight + j;
                 if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
                 if (k >= batch.n || !is_window(k)) continue;
-                Window& w = found[many];
-                w = window(k, level[k], leaves.leaf(batch.slot[k]));
+                Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
                 if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
-                if (w.leaves > block_leaves) emit_parts(w); else ++many;
+                if (w.leaves == 1) single[singles++] = w;
+                else if (w.leaves <= block_leaves) wider[others++] = w;
+                else emit_parts(w);
             }
-            add(tile, found, many, 1, 1, status + leaf_windows, leaf_list);
-            add(tile, found, many, 2, few_leaves, status + few_windows, few_list);
-            add(tile, found, many, few_leaves + 1, block_leaves, status + block_windows, block_list);
+            i64 at = append(tile, singles, status + leaf_windows);
+            for (int j = 0; j < singles; ++j) window_at(leaf_list, at + j) = single[j];
+            if (!tile.any(others > 0)) continue;
+            add(tile, wider, others, 2, few_leaves, status + few_windows, few_list);
+            add(tile, wider, others, few_leaves + 1, block_leaves, status + block_windows, block_list);
         }
     }
-    // A lane's windows of so many leaves into their list. On a CPU one atomic for some windows: each took a cache line over.
+    // Those of a lane's windows that have so many leaves, into their list.
     template <class T>
     DEVICE void add(T tile, const Window* found, int many, i64 least, i64 most, i64* length, u32* list) const {
         i64 wanted = 0;
@@ -236,17 +239,22 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
+        i64 first_row, last_row;
+        rows_at(row, from * LEAF, lesser(to * LEAF, end), first_row, last_row);
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    // The first row that starts at `slot` or later: mostly one near `row`, found by loads that do not wait for each other.
-    DEVICE i64 row_at(i64 row, i64 slot) const {
-        constexpr int reach = 4;
-        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
-        for (int j = 0; j < 2 * reach + 1; ++j) before += j < n && start[from + j] < slot;
-        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
+    // The first rows that start at `low` and at `high` or later: mostly near `row`, found on a GPU by loads that do not wait for
+    // each other. (A CPU would wait for one more cache line.)
+    DEVICE void rows_at(i64 row, i64 low, i64 high, i64& first, i64& last) const {
+        constexpr int reach = 8;
+        i64 from = lesser(greater((i64)0, row - reach / 2), rows - reach), below_low = 0, below_high = 0;
+        if (from >= 0 && in_flight == 1)
+            for (int j = 0; j < reach; ++j) below_low += start[from + j] < low, below_high += start[from + j] < high;
+        bool low_is_near = below_low > 0 && below_low < reach, high_is_near = below_high > 0 && below_high < reach;
+        first = low_is_near ? from + below_low : lower_bound_near(start, rows, row, low);
+        last = high_is_near ? from + below_high : lower_bound_near(start, rows, row, high);
     }
     DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
