@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Protocol
 
-from mgraph.device import Array, Device
+from mgraph.device import Device
 from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.exchange import Exchange
 from mgraph.kernels import Library, View, load
@@ -29,7 +29,8 @@ HUB_DEGREE = 1024  #: a row of more edges is cut into tasks of about as many, fo
 CHUNK = 128  #: words of a bitmap that one tile compacts: enough to share a counter with few, few enough to go round
 LANES = 32  #: rows that a tile takes at once, and vertices of a bitmap's word
 
-Result = tuple[Array, dict[str, Any]]  #: a program's local array, one entry an owned vertex, and what else it found out
+#: A local array, one entry an owned vertex, or several by name, the main one first; and what else a program found out.
+Result = tuple[Any, dict[str, Any]]
 
 
 class Shard(Protocol):

@@ -20,6 +20,7 @@ template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
+DEVICE void fence() { __threadfence(); }
 DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other warps
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 
-__all__ = ["VertexValues"]
+__all__ = ["Predecessors", "SearchValues", "VertexValues"]
 
 
 class VertexValues:
@@ -49,8 +50,11 @@ class VertexValues:
             The graph, or this result, was closed.
         """
         self._check()
-        answers = self._coordinator.call("fetch", {"result": self._result})
-        return self._door.by_user(np.concatenate([answer["values"] for answer in answers]))
+        return self._door.by_user(self._fetch(None))
+
+    def _fetch(self, column: str | None) -> np.ndarray:
+        answers = self._coordinator.call("fetch", {"result": self._result, "column": column})
+        return np.concatenate([answer["values"] for answer in answers])
 
     def top(self, k: int = 10) -> list[tuple[int, Any]]:
         """The `k` vertices with the largest values, as (vertex, value), largest first; O(n), moves k a worker."""
@@ -79,10 +83,7 @@ class VertexValues:
         return self._door.n_vertices
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("the values lie on the workers: an array of them is a copy")
-        array = self.to_numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
+        return _as_array(self.to_numpy, dtype, copy)
 
     def __getattr__(self, name: str) -> Any:
         info = self.__dict__.get("info", {})
@@ -100,3 +101,59 @@ class VertexValues:
         info = "".join(f", {key} {value}" for key, value in self.info.items())
         state = "" if self._free.alive else ", closed"
         return f"<{self.name}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
+
+
+def _as_array(gather: Callable[[], np.ndarray], dtype: Any, copy: bool | None) -> np.ndarray:
+    """What ``__array__`` gives of values that lie on the workers."""
+    if copy is False:
+        raise ValueError("the values lie on the workers: an array of them is a copy")
+    array = gather()
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+class SearchValues(VertexValues):
+    """The distances of a search that found predecessors too."""
+
+    @property
+    def predecessors(self) -> Predecessors:
+        """Each vertex's predecessor on a shortest path; it stays on the workers until gathered."""
+        return Predecessors(self)
+
+
+class Predecessors:
+    """For each vertex the one before it on a shortest path from a search's source: -1 for the source and the unreached.
+
+    Of several it is always the same one, whatever the timing: the first in the graph's internal order. They stay on the
+    workers as long as the search's result: this keeps it alive, its `close` frees both.
+
+    Attributes
+    ----------
+    epoch : int
+        The graph's epoch that they belong to.
+    """
+
+    def __init__(self, search: SearchValues) -> None:
+        self._search, self.epoch = search, search.epoch
+
+    def to_numpy(self) -> np.ndarray:
+        """The predecessors by user's vertex id: int64[len(self)]; O(n), moves them to this process.
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or the search's result, was closed.
+        """
+        self._search._check()
+        found, door = self._search._fetch("predecessors"), self._search._door
+        there = found >= 0
+        found[there] = door.outside(found[there])
+        return door.by_user(found)
+
+    def __len__(self) -> int:
+        return len(self._search)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return _as_array(self.to_numpy, dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<predecessors of {self._search!r}>"

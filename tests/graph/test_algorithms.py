@@ -36,6 +36,21 @@ KINDS = {
 }
 
 
+def check_tree(found, way: nx.DiGraph, lengths: dict[int, int]) -> None:
+    """Each predecessor is an in-neighbour one level up; the source and what is unreached have none."""
+    assert found.to_numpy().tolist() == [lengths.get(v, -1) for v in range(N)]
+    predecessors = found.predecessors.to_numpy()
+    assert predecessors.dtype == np.int64
+    for vertex, before in enumerate(predecessors.tolist()):
+        if lengths.get(vertex, 0) > 0:
+            assert way.has_edge(before, vertex)
+            assert lengths[before] == lengths[vertex] - 1
+        else:
+            assert before == -1
+    assert (np.asarray(found.predecessors, np.int32) == predecessors).all()
+    assert len(found.predecessors) == N
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_bfs_and_pagerank(client3, size, kind):
@@ -51,6 +66,7 @@ def test_bfs_and_pagerank(client3, size, kind):
             assert found.epoch == 2
             farthest = max(lengths.values())
             assert found.top(1) == [(min(v for v, d in lengths.items() if d == farthest), farthest)]
+            check_tree(graph.bfs(5, direction=direction, predecessors=True), way, lengths)
         ranks = graph.pagerank(tol=1e-6, max_iter=200)
         want = nx.pagerank(oracle, alpha=0.85, tol=1e-12, max_iter=500)
         assert np.abs(ranks.to_numpy() - [want[v] for v in range(N)]).sum() < 1e-5
