@@ -1,18 +1,8 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
 // Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
-#include "gpma_window.cuh"
+#include "gpma_merge.cuh"
 #include "outcome.cuh"
-
-struct Array {
-    u32* slots;
-    f32* weights;
-    u8* counts;
-    u32* groups;
-    DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
-        if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
-    }
-};
 
 struct SetWeights {  // one lane a key: the new weight of edges that are there already, before anything moves
     static constexpr int lanes = 1;
@@ -34,122 +24,6 @@ template <class Group> DEVICE void move_rows(Group group, const Merge& merge, co
     for (i64 r = first + group.rank(); r < last; r += group.size())
         start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
-
-struct alignas(16) Four {  // slots that are loaded and stored at once
-    u32 a, b, c, d;
-};
-
-struct MergeLeaves {  // one tile a window of one leaf
-    static constexpr int lanes = TILE;
-    static constexpr int quads = LEAF / 4, each = (quads + Tile<TILE>::size() - 1) / Tile<TILE>::size(), tiles = 256 / TILE;
-    static constexpr int stride = LEAF + 1;  // so that the tiles of a warp keep to different banks
-    Batch batch;
-    Leaves leaves;
-    Array array;
-    const f32* weight;
-    const u32* windows;
-    i64 n;
-    i64* start;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            if (i + 8 < n) fetch(window_at(windows, i + 8));
-            Window w = window_at(windows, i);
-            i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
-            Merge merge(batch, leaves, w, count);
-            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size()) {
-                i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
-                i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
-                start[r] = first + (to < merge.n ? to : LEAF);
-            }
-            if (tile.size() == 1 && merge.last_key - merge.first_key <= few) edit(merge, first, (int)count);
-            else move_items(tile, merge, first, (int)count);
-            if (tile.rank() == 0) array.counts[w.leaf] = (u8)merge.n, array.recount(w.leaf, merge.n - count);
-        }
-    }
-    DEVICE void fetch(const Window& w) const {
-        for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
-        prefetch(start + w.first_row);
-    }
-    // The leaf is made anew in shared memory, then written, both from the first change on. Lane l has the slots of quad l,
-    // l + size ...: those of its i-th are at(i), at(i) + 1, at(i) + 2, at(i) + 3.
-    DEVICE static int at(const Tile<lanes>& tile, int i) { return 4 * (tile.rank() + i * tile.size()); }
-    DEVICE void move_items(const Tile<lanes>& tile, const Merge& merge, i64 first, int count) const {
-        SHARED(u32, items, tiles * stride);
-        SHARED(f32, weights, WEIGHTED ? tiles * stride : 1);
-        u32* item = items + tile.index() * stride;
-        f32* item_weight = weights + (WEIGHTED ? tile.index() * stride : 0);
-        int change = (int)lesser(batch.slot[merge.first_key] - first, (i64)count) & ~3, size = (int)merge.n;
-        for (int i = 0; i < each; ++i) {
-            int s = at(tile, i);
-            if (s < change || s >= count) continue;
-            Four four = *(const Four*)(array.slots + first + s);
-            int to[4];
-            new_places(merge, first, count, s, to);
-            if (to[0] >= 0) item[to[0]] = four.a;
-            if (to[1] >= 0) item[to[1]] = four.b;
-            if (to[2] >= 0) item[to[2]] = four.c;
-            if (to[3] >= 0) item[to[3]] = four.d;
-            for (int j = 0; WEIGHTED && j < 4; ++j)
-                if (to[j] >= 0) item_weight[to[j]] = array.weights[first + s + j];
-        }
-        for (i64 k = merge.first_key + tile.rank(); k < merge.last_key; k += tile.size())
-            if (batch.inserts(k)) {
-                i64 place = lesser(batch.slot[k] - first, (i64)count) + batch.net(k) - merge.net0;
-                item[place] = (u32)batch.keys[k];
-                if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
-            }
-        tile.sync();
-        for (int i = 0; i < each; ++i) {
-            int s = at(tile, i);
-            if (s < change || s >= greater(size, count)) continue;
-            *(Four*)(array.slots + first + s) = {
-                s < size ? item[s] : nobody, s + 1 < size ? item[s + 1] : nobody,
-                s + 2 < size ? item[s + 2] : nobody, s + 3 < size ? item[s + 3] : nobody,
-            };
-            for (int j = s; WEIGHTED && j < lesser(s + 4, size); ++j) array.weights[first + j] = item_weight[j];
-        }
-        tile.sync();
-    }
-    static constexpr int few = 8;  // keys
-    // One lane alone: key by key from the last on, so that places stay what they were, each by vectors and without a branch.
-    DEVICE void edit(const Merge& merge, i64 first, int count) const {
-        edit_column(merge, first, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
-        if (WEIGHTED) edit_column(merge, first, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
-    }
-    template <class T, class Of> DEVICE void edit_column(const Merge& merge, i64 first, int count, T* column, T none, Of of) const {
-        constexpr int size = LEAF + few;
-        T some[2][size + 2];  // one more on each side
-        int now = 0;
-        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[first + j];  // whole lines: the one before is far away
-        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
-        some[0][0] = some[1][0] = some[1][size + 1] = none;
-        for (i64 k = merge.last_key; k-- > merge.first_key;) {
-            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
-            const T* from = some[now];
-            T* to = some[1 - now];
-            T item = of(k);
-            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
-            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
-            else continue;
-            now = 1 - now;
-        }
-        for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
-    }
-    // The new places of the items at s .. s + 3; negative where the batch deletes them or there are none.
-    DEVICE void new_places(const Merge& merge, i64 first, int count, int s, int* to) const {
-        if (merge.last_key - merge.first_key > few) {  // the exception: else counting is cheaper than searching
-            for (int j = 0; j < 4; ++j)
-                to[j] = s + j < count ? (int)merge.survivor(first + s + j, s + j, merge.first_key, merge.last_key) : -1;
-            return;
-        }
-        for (int j = 0; j < 4; ++j) to[j] = s + j < count ? s + j : -2 * LEAF;
-        for (i64 k = merge.first_key; k < merge.last_key; ++k) {
-            int p = (int)lesser(batch.slot[k] - first, (i64)count), by = (int)(batch.net(k + 1) - batch.net(k));
-            for (int j = 0; j < 4; ++j) to[j] = by < 0 && p == s + j ? -2 * LEAF : to[j] + (s + j >= p ? by : 0);
-        }
-    }
-};
 
 struct Room {  // what one group has for one window: its items by new rank, their weights, and the items before each leaf
     u32* items;
@@ -194,27 +68,6 @@ struct Windows {  // of several leaves, each merged by one group of lanes
         for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
         if (group.rank() == 0) array.recount(w.leaf, merge.n - old);
         group.sync();
-    }
-};
-
-struct MergeFew {  // one tile a window of up to few_leaves
-    static constexpr int lanes = 32;
-    static constexpr int tiles = 256 / 32;
-    Batch batch;
-    Leaves leaves;
-    Array array;
-    const f32* weight;
-    const u32* windows;
-    i64 n;
-    i64* start;
-    DEVICE void operator()(Grid grid) const {
-        SHARED(u32, items, tiles * few_leaves * LEAF);
-        SHARED(f32, weights, WEIGHTED ? tiles * few_leaves * LEAF : 1);
-        SHARED(i32, before, tiles * few_leaves);
-        Tile<lanes> tile;
-        i64 at = tile.index() * few_leaves;
-        for (i64 i : grid.items(tile, n))
-            Windows{batch, leaves, array, weight, start}.merge(tile, window_at(windows, i), {items + at * LEAF, weights + (WEIGHTED ? at * LEAF : 0), before + at});
     }
 };
 
