@@ -8,6 +8,7 @@ struct Array {
     f32* weights;
     u8* counts;
     u32* groups;
+    u32* heads;
     DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
         if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
     }
@@ -147,6 +148,7 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
                 at < count ? item[0] : nobody, at + 1 < count ? item[1] : nobody,
                 at + 2 < count ? item[2] : nobody, at + 3 < count ? item[3] : nobody,
             };
+            if (at == 0) array.heads[w.leaf + s / LEAF] = count ? item[0] : nobody;
             for (int j = 0; WEIGHTED && j < 4 && at + j < count; ++j) array.weights[first + s + j] = item_weights[from + j];
         }
     }
@@ -169,6 +171,7 @@ struct Edit {  // a window of one leaf and of few keys by one lane, for a CPU: b
         column(merge, first, (int)count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
         if (WEIGHTED) column(merge, first, (int)count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
         array.counts[w.leaf] = (u8)merge.n;
+        if (lesser(batch.slot[merge.first_key] - first, count) == 0) array.heads[w.leaf] = array.slots[first];
         return merge.n - count;
     }
     // Key by key from the last on, so that the places of those before it stay what they were.

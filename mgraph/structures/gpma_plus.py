@@ -21,6 +21,7 @@ Invariants
    start never falls, and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
 5. ``groups[g]`` is the sum of the counts of leaves ``1024 g .. 1024 g + 1023``.
+6. ``heads[l]`` is leaf l's first slot: what searches look at first, on few cache lines.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class GpmaPlus(Structure):
     Notes
     -----
     A batch of b operations costs O(b log m) searches and writes the windows around them; about 12 launches and one
-    read-back whatever the height. 4 bytes a slot, 8 with weights, 12 a row. Neighbours are sorted.
+    read-back whatever the height. 4 bytes a slot, 8 with weights, 5 a leaf, 12 a row. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma+"
@@ -117,7 +118,8 @@ class GpmaPlus(Structure):
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
         self._build = load(device, "gpma_build.cuh", None, **defines)
-        self.slots, self.weights, self.counts, self.groups = self.new_array(1).values()
+        self.slots, self.weights, self.counts, self.groups, self.heads = self.new_array(1).values()
+        device.fill(self.heads, NOBODY)
         self.counts.fill(0)
         self.groups.fill(0)
         self.start = device.full(n_rows + 1, leaf, np.int64)
@@ -130,8 +132,9 @@ class GpmaPlus(Structure):
         """Other arrays: what kernels take of them is packed once."""
         self._kept = None
         self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
-        self._array = Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
-        fields = {"start": self.start, "degrees": self._degrees, "slots": self.slots, "weights": self.weights}
+        columns = {"slots": self.slots, "weights": self.weights, "heads": self.heads}
+        self._array = Struct(**columns, counts=self.counts, groups=self.groups)
+        fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
@@ -142,6 +145,7 @@ class GpmaPlus(Structure):
             "weights": empty(slots, np.float32) if self.weighted else None,
             "counts": empty(leaves, np.uint8),
             "groups": empty(-(-leaves // GROUP), np.uint32),
+            "heads": empty(leaves, np.uint32),
         }
 
     # --- bounds ---
@@ -290,10 +294,8 @@ class GpmaPlus(Structure):
             )
             if work.out_leaves:
                 assert work.bounds is not None
-                self._build.EvenCounts(
-                    work.out_leaves, total=work.num_edges, leaves=work.out_leaves,
-                    counts=work.out.values["counts"], groups=work.out.values["groups"],
-                )  # fmt: skip
+                columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
+                self._build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
@@ -314,7 +316,7 @@ class GpmaPlus(Structure):
         return plan.counts
 
     def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
-        self.slots, self.weights, self.counts, self.groups = array.values()
+        self.slots, self.weights, self.counts, self.groups, self.heads = array.values()
         self._levels = levels
         self._array_changed()
 
@@ -343,7 +345,7 @@ class GpmaPlus(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
-        arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
+        arrays = (self.slots, self.weights, self.counts, self.groups, self.heads, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 
     def check_invariants(self) -> None:
@@ -355,6 +357,7 @@ class GpmaPlus(Structure):
         assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
         groups = np.add.reduceat(counts, np.arange(0, leaves, GROUP), dtype=np.int64)
         assert (host(self.groups) == groups).all(), "5"
+        assert (host(self.heads) == slots[::leaf]).all(), "6"
         assert leaves == 1 or counts.min() >= 1, "2"
         assert counts.max() <= self.bounds()[1][0], "2"
         assert start[0] >= 0, "3"
