@@ -174,8 +174,10 @@ struct MergeLeaves {  // one tile a window of one leaf
             if (i + 8 * side < n) fetch(window_at(windows, i + 8 * side));
             i64 group = -1, by = 0;
             if (i < n) {
-                Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0), nullptr, tile, window_at(windows, i)};
-                group = merger.w.leaf / group_leaves, by = merger.merge(leaves);
+                Window w = window_at(windows, i);
+                Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0), nullptr, tile, w};
+                by = tile.size() == 1 && w.last_key - w.first_key <= few ? alone(w) : merger.merge(leaves);
+                group = w.leaf / group_leaves;
             }
             recount(warp, group, tile.rank() == 0 ? by : 0);
         }
@@ -191,6 +193,44 @@ struct MergeLeaves {  // one tile a window of one leaf
     DEVICE void fetch(const Window& w) const {
         for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
         prefetch(start + w.first_row);
+    }
+    static constexpr int few = 8;  // keys
+    // One lane alone, as on a CPU.
+    DEVICE i64 alone(const Window& w) const {
+        i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
+        Merge merge(batch, leaves, w, count);
+        for (i64 r = w.first_row; r < w.last_row; ++r) {
+            i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
+            i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
+            start[r] = first + (to < merge.n ? to : LEAF);
+        }
+        edit(merge, first, (int)count);
+        array.counts[w.leaf] = (u8)merge.n;
+        return merge.n - count;
+    }
+    // Key by key from the last on, so that places stay what they were, each by vectors and without a branch.
+    DEVICE void edit(const Merge& merge, i64 first, int count) const {
+        edit_column(merge, first, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
+        if (WEIGHTED) edit_column(merge, first, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
+    }
+    template <class T, class Of> DEVICE void edit_column(const Merge& merge, i64 first, int count, T* column, T none, Of of) const {
+        constexpr int size = LEAF + few;
+        T some[2][size + 2];  // one more on each side
+        int now = 0;
+        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[first + j];  // whole lines: the one before is far away
+        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
+        some[0][0] = some[1][0] = some[1][size + 1] = none;
+        for (i64 k = merge.last_key; k-- > merge.first_key;) {
+            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
+            const T* from = some[now];
+            T* to = some[1 - now];
+            T item = of(k);
+            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
+            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
+            else continue;
+            now = 1 - now;
+        }
+        for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
     }
 };
 

@@ -3,45 +3,108 @@
 #pragma once
 #include "gpma_window.cuh"
 #include "outcome.cuh"
+#include "scan.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows };
+enum Status {
+    updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows, unknown
+};
 constexpr u8 no_window = 255;
 
-struct Locate {  // one lane a key: its slot, what becomes of it, and what it moves (to be summed up); of equal keys the last acts
-    static constexpr int lanes = 1;
-    GpmaView graph;
+struct Moves {  // inserts << 32 | deletes: those before each key in its chunk of 1 << shift keys, and before each chunk
+    u64* before;
+    u64* chunks;
+    i64 shift;
+    DEVICE u64 at(i64 k) const { return before[k] + chunks[k >> shift]; }
+};
+
+struct Locate {  // one block a chunk: each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts
+    static constexpr int lanes = 256;
     const u64* keys;
     const i8* op;
     i64 n;
+    GpmaView graph;
+    i64 rows;
+    i64 vertices;
     i64* slot;
     u8* outcome;
-    u64* moves;
+    Moves moves;
+    u64* arrived;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        i64 update = 0, miss = 0;
-        for (i64 k : grid.items(n)) {
-            fetch_ahead(k);
-            u8 is = look_up(k);
-            outcome[k] = is;
-            moves[k + 1] = is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
-            if (k == 0) moves[0] = 0;
-            update += is == updated;
-            miss += is == missing;
+        Block block;
+        i64 found[3] = {}, chunks = (n >> moves.shift) + 1;  // the last one has the end of the keys
+        for (i64 c : grid.items(block, chunks)) {
+            i64 last = lesser((c + 1) << moves.shift, n + 1);
+            u64 before = 0;
+            for (i64 first = c << moves.shift; first < last; first += block.size() * in_flight) {
+                i64 k = first + block.rank() * in_flight;
+                u64 move[in_flight] = {}, mine = 0, all;
+                look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
+                for (int j = 0; j < in_flight; ++j) mine += move[j];
+                u64 upto = before + scan(block, mine, all) - mine;
+                for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) moves.before[k + j] = upto;
+                before += all;
+            }
+            close(block, c, chunks, before);
         }
+        report(updates, found[0]);
+        report(misses, found[1]);
+        report(unknown, found[2]);
+    }
+    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
+    DEVICE void look_up(i64 k, int some, u64* move, i64* found) const {
+        GpmaView::Search search[in_flight];
+        for (int j = 0; j < some; ++j) {
+            if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
+            search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
+            prefetch(graph.slots + search[j].middle() * LEAF);
+        }
+        i64 most = 1;
+        for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
+        for (; most > 1; most -= most >> 1)
+            for (int j = 0; j < some; ++j) {
+                graph.narrow(search[j], (u32)keys[k + j]);
+                prefetch(graph.slots + search[j].middle() * LEAF);
+            }
+        if (in_flight > 1)
+            for (int j = 0; j < some; ++j) prefetch(graph.slots + search[j].leaf * LEAF + 16);
+        for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
+    }
+    DEVICE u64 settle(i64 k, const GpmaView::Search& search, i64* found) const {
+        i64 row = (i64)(keys[k] >> 32);
+        bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
+        i64 at = graph.end(search, (u32)keys[k], there);
+        slot[k] = row < rows ? at : graph.start[rows];
+        bool acts = k + 1 == n || keys[k + 1] != keys[k], inserts = !op || op[k] > 0;
+        u8 is = !acts ? overridden : inserts ? (there ? updated : inserted) : there ? deleted : missing;
+        outcome[k] = is;
+        found[0] += is == updated;
+        found[1] += is == missing;
+        found[2] += !known;
+        return is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
+    }
+    // The block that comes last sums up the chunks.
+    DEVICE void close(Block block, i64 chunk, i64 chunks, u64 moved) const {
+        SHARED(bool, is_last, 1);
+        if (block.rank() == 0) {
+            store(moves.chunks + chunk, moved);
+            *is_last = arrive(arrived) == (u64)chunks - 1;
+        }
+        block.sync();
+        u64 before = 0;
+        for (i64 first = 0; *is_last && first < chunks; first += block.size()) {
+            i64 c = first + block.rank();
+            u64 all, mine = c < chunks ? load(moves.chunks + c) : 0, upto = scan(block, mine, all);
+            if (c < chunks) moves.chunks[c] = before + upto - mine;
+            before += all;
+        }
+        if (*is_last && block.rank() == 0) status[all_moves] = (i64)before;
+        block.sync();
+    }
+    DEVICE void report(Status word, i64 mine) const {
         Tile<32> tile;
-        update = tile.sum(update), miss = tile.sum(miss);
-        if (update && tile.rank() == 0) atomic_add(status + updates, update);
-        if (miss && tile.rank() == 0) atomic_add(status + misses, miss);
-    }
-    DEVICE void fetch_ahead(i64 k) const {
-        if (k + 24 < n) prefetch(graph.start + (keys[k + 24] >> 32));
-        if (k + 12 < n) graph.prefetch_row((i64)(keys[k + 12] >> 32));
-    }
-    DEVICE u8 look_up(i64 k) const {
-        bool there;
-        slot[k] = graph.seek((i64)(keys[k] >> 32), (u32)keys[k], there);
-        if (k + 1 < n && keys[k + 1] == keys[k]) return overridden;
-        return !op || op[k] > 0 ? (there ? updated : inserted) : (there ? deleted : missing);
+        i64 sum = tile.sum(mine);
+        if (sum && tile.rank() == 0) atomic_add(status + word, sum);
     }
 };
 
@@ -80,12 +143,16 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
     Batch batch;
     Leaves leaves;
     Levels levels;
+    Moves moves;
+    u64* summed;  // batch.moves, made here
     u8* level;
     i64* status;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
             i64 leaf = leaves.leaf(batch.slot[k]);
             level[k] = k > 0 && leaves.leaf(batch.slot[k - 1]) == leaf ? no_window : climb(k, leaf);
+            summed[k] = moves.at(k);
+            if (k + 1 == batch.n) summed[k + 1] = moves.at(k + 1);
         }
     }
     DEVICE u8 climb(i64 k, i64 leaf) const {
@@ -94,8 +161,9 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = lower_bound_near(batch.slot, batch.n, first, from * LEAF);
             last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, last, to * LEAF);
-            if (at == 0 && batch.moves[first] == batch.moves[last]) return no_window;
-            i64 n = leaves.sum(from, to) + batch.net(last) - batch.net(first);
+            u64 moved = moves.at(last) - moves.at(first);
+            if (at == 0 && moved == 0) return no_window;
+            i64 n = leaves.sum(from, to) + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
             if (!levels.holds(at, to - from, n)) continue;
             if (at > 0) levels.mark(at, leaf);
             return (u8)at;
@@ -105,9 +173,10 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
     }
 };
 
-// A place in a list for each lane that wants one: one atomic a tile. All lanes of the tile call it.
-template <class T> DEVICE i64 append(T tile, bool wants, i64* length) {
-    u32 all = tile.ballot(wants);
+// Places in a list for what each lane brings, the first of them: one atomic a tile. A lane of several brings one or nothing.
+template <class T> DEVICE i64 append(T tile, i64 mine, i64* length) {
+    if (tile.size() == 1) return mine ? atomic_add(length, mine) : 0;
+    u32 all = tile.ballot(mine != 0);
     i64 first = 0;
     if (all && tile.rank() == 0) first = atomic_add(length, (i64)popcount(all));
     return tile.shfl(first, 0) + popcount(all & ((1u << tile.rank()) - 1));
@@ -129,23 +198,35 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
-        for (i64 t : grid.items(tile, (batch.n + tile.size() - 1) / tile.size())) {
-            i64 k = t * tile.size() + tile.rank();
-            if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
-            if (k == 0) status[all_moves] = (i64)batch.moves[batch.n];
-            bool chosen = k < batch.n && is_window(k);
-            Window w = {};
-            if (chosen) w = window(k, level[k], leaves.leaf(batch.slot[k]));
-            if (chosen && (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows)) w.last_row = emit_rows(w);
-            add(tile, w, chosen && w.leaves == 1, status + leaf_windows, leaf_list);
-            add(tile, w, chosen && w.leaves > 1 && w.leaves <= few_leaves, status + few_windows, few_list);
-            add(tile, w, chosen && w.leaves > few_leaves && w.leaves <= block_leaves, status + block_windows, block_list);
-            if (chosen && w.leaves > block_leaves) emit_parts(w);
+        i64 step = tile.size() * in_flight;
+        for (i64 t : grid.items(tile, (batch.n + step - 1) / step)) {
+            Window single[in_flight], wider[in_flight];  // of one leaf, of more
+            int singles = 0, others = 0;
+            for (int j = 0; j < in_flight; ++j) {
+                i64 k = t * step + tile.rank() * in_flight + j;
+                if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
+                if (k >= batch.n || !is_window(k)) continue;
+                Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
+                if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
+                if (w.leaves == 1) single[singles++] = w;
+                else if (w.leaves <= block_leaves) wider[others++] = w;
+                else emit_parts(w);
+            }
+            i64 at = append(tile, singles, status + leaf_windows);
+            for (int j = 0; j < singles; ++j) window_at(leaf_list, at + j) = single[j];
+            if (!tile.any(others > 0)) continue;
+            add(tile, wider, others, 2, few_leaves, status + few_windows, few_list);
+            add(tile, wider, others, few_leaves + 1, block_leaves, status + block_windows, block_list);
         }
     }
-    template <class T> DEVICE void add(T tile, const Window& w, bool wanted, i64* length, u32* list) const {
+    // Those of a lane's windows that have so many leaves, into their list.
+    template <class T>
+    DEVICE void add(T tile, const Window* found, int many, i64 least, i64 most, i64* length, u32* list) const {
+        i64 wanted = 0;
+        for (int j = 0; j < many; ++j) wanted += found[j].leaves >= least && found[j].leaves <= most;
         i64 at = append(tile, wanted, length);
-        if (wanted) window_at(list, at) = w;
+        for (int j = 0; j < many; ++j)
+            if (found[j].leaves >= least && found[j].leaves <= most) window_at(list, at++) = found[j];
     }
     DEVICE bool is_window(i64 k) const {
         i64 at = level[k];
@@ -158,17 +239,22 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
+        i64 first_row, last_row;
+        rows_at(row, from * LEAF, lesser(to * LEAF, end), first_row, last_row);
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
-        if (to == leaves.leaves) last_row = greater(last_row, (i64)(batch.keys[last - 1] >> 32) + 1);
+        if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    // The first row that starts at `slot` or later: mostly one near `row`, found by loads that do not wait for each other.
-    DEVICE i64 row_at(i64 row, i64 slot) const {
-        constexpr int reach = 4;
-        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
-        for (int j = 0; j < 2 * reach + 1; ++j) before += j < n && start[from + j] < slot;
-        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
+    // The first rows that start at `low` and at `high` or later: mostly near `row`, found on a GPU by loads that do not wait for
+    // each other. (A CPU would wait for one more cache line.)
+    DEVICE void rows_at(i64 row, i64 low, i64 high, i64& first, i64& last) const {
+        constexpr int reach = 8;
+        i64 from = lesser(greater((i64)0, row - reach / 2), rows - reach), below_low = 0, below_high = 0;
+        if (from >= 0 && in_flight == 1)
+            for (int j = 0; j < reach; ++j) below_low += start[from + j] < low, below_high += start[from + j] < high;
+        bool low_is_near = below_low > 0 && below_low < reach, high_is_near = below_high > 0 && below_high < reach;
+        first = low_is_near ? from + below_low : lower_bound_near(start, rows, row, low);
+        last = high_is_near ? from + below_high : lower_bound_near(start, rows, row, high);
     }
     DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);

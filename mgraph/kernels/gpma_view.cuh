@@ -37,32 +37,40 @@ struct GpmaView {
     }
     static constexpr int ahead = 4;  // loads that a lane has under way
 
-    DEVICE void prefetch_row(i64 v) const {  // what seek reads of a row in one leaf, its first steps in a longer one
-        i64 low = leaf_of(start[v]), last = leaf_of(greater(start[v + 1] - 1, start[v]));
-        if (low == last) {
-            for (int s = 0; s < LEAF; s += 16) prefetch(slots + low * LEAF + s);
-            return;
-        }
-        i64 middle = (low + last + 1) >> 1;
-        prefetch(slots + middle * LEAF);
-        prefetch(slots + ((low + middle) >> 1) * LEAF);
-        prefetch(slots + ((middle + last + 1) >> 1) * LEAF);
-    }
-    // The slot of the first live item of row v that is not below dst, or of what follows the row; hit: it is dst itself.
-    DEVICE i64 seek(i64 v, u32 dst, bool& hit) const {
+    // The search for dst in row v by steps, so that one lane can have several under way: begin, narrow while it is open, end.
+    struct Search {
+        i64 first, end, leaf, leaves;  // the row's slots; the leaves that may be the last whose first item is not above dst
+        DEVICE bool open() const { return leaves > 1; }
+        DEVICE i64 middle() const { return leaf + (leaves >> 1); }
+    };
+    DEVICE Search begin(i64 v) const {
         i64 a = start[v], b = start[v + 1];
+        return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1};
+    }
+    DEVICE void narrow(Search& s, u32 dst) const {  // no harm where it is not open
+        i64 half = s.leaves >> 1;
+        s.leaf += half & -(i64)(slots[(s.leaf + half) * LEAF] <= dst);
+        s.leaves -= half;
+    }
+    DEVICE i64 below(i64 leaf, i64 from, i64 end, u32 dst) const {  // how many, by vectors of a CPU and without a branch
+        u32 first = (u32)(from - leaf * LEAF), span = (u32)(end - from), sum = 0;
+        for (u32 i = 0; i < LEAF; ++i) sum += (slots[leaf * LEAF + i] < dst) & (i - first < span);
+        return sum;
+    }
+    // The slot of the first live item of the row that is not below dst, or of what follows the row; hit: it is dst itself.
+    DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
         hit = false;
-        if (a == b) return b;
-        i64 low = leaf_of(a), last = leaf_of(b - 1), high = last;
-        while (low < high) {  // the last leaf whose first item is not above dst
-            i64 middle = (low + high + 1) >> 1;
-            if (slots[middle * LEAF] <= dst) low = middle; else high = middle - 1;
-        }
-        i64 end = lesser(b, (low + 1) * LEAF);
-        i64 slot = lower_bound(slots, greater(a, low * LEAF), end, dst);
-        if (slot == end || slots[slot] == nobody) return low == last ? b : (low + 1) * LEAF;
+        if (s.first == s.end) return s.end;
+        i64 next = (s.leaf + 1) * LEAF, from = greater(s.first, s.leaf * LEAF), end = lesser(s.end, next);
+        i64 slot = in_flight == 1 ? lower_bound(slots, from, end, dst) : from + below(s.leaf, from, end, dst);
+        if (slot == end || slots[slot] == nobody) return s.end <= next ? s.end : next;
         hit = slots[slot] == dst;
         return slot;
+    }
+    DEVICE i64 seek(i64 v, u32 dst, bool& hit) const {
+        Search s = begin(v);
+        while (s.open()) narrow(s, dst);
+        return end(s, dst, hit);
     }
     DEVICE i64 find(i64 v, u32 dst) const {
         bool hit;

@@ -10,6 +10,12 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+DEVICE u64 arrive(u64* p) {  // the last to arrive sees what the others wrote before
+    __threadfence();
+    u64 before = atomicAdd(p, (u64)1);
+    __threadfence();
+    return before;
+}
 template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
@@ -18,6 +24,8 @@ DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
+
+constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
 template <int W> struct Tile {
     static constexpr int width = W;

@@ -9,6 +9,8 @@
 #include "platform.cuh"
 #include "platform_atomics.h"
 
+constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
+
 template <int W> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return 1; }

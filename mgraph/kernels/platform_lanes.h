@@ -33,6 +33,8 @@ struct Fibers {  // the lanes of one block
 };
 inline thread_local Fibers* fibers = nullptr;
 
+constexpr int in_flight = 1;  // as on a GPU
+
 template <int W> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return W; }

@@ -1,6 +1,8 @@
 // Keys of edges, and a stable radix sort of keys with their places, for the CPU: one thread deals a chunk in order.
 // (On a GPU the array library's sort serves.) counts[digit][chunk], so that one scan gives every chunk its offsets.
+// A small sort for a GPU, whose array library takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
 #pragma once
+#include "search.cuh"
 
 struct MakeKeys {  // one lane an edge; the largest ids are found on the way
     static constexpr int lanes = 1;
@@ -60,4 +62,88 @@ struct Deal {  // one item a chunk: move its keys and places behind those of sma
             }
         }
     }
+};
+
+constexpr i64 tile_keys = 1024;
+
+struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
+    static constexpr int lanes = 256;
+    const u32* src;
+    const u32* dst;
+    const u64* keys;  // where there is no src
+    i64 n;
+    u64* keys_out;
+    u32* places_out;  // where each key stood; may be null
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u64, some, 2 * tile_keys);
+        SHARED(u32, places, 2 * tile_keys);
+        Block block;
+        for (i64 t : grid.items(block, (n + tile_keys - 1) / tile_keys)) {
+            i64 first = t * tile_keys, m = lesser(n - first, tile_keys), from = 0;
+            for (i64 i = block.rank(); i < m; i += block.size()) {
+                some[i] = src ? (u64)src[first + i] << 32 | dst[first + i] : keys[first + i];
+                places[i] = (u32)(first + i);
+            }
+            for (i64 width = 1; width < m; width *= 2, from = tile_keys - from) {
+                block.sync();
+                for (i64 i = block.rank(); i < m; i += block.size()) {
+                    i64 to = tile_keys - from + merged(some + from, m, width, i);
+                    some[to] = some[from + i];
+                    if (places_out) places[to] = places[from + i];
+                }
+            }
+            block.sync();
+            for (i64 i = block.rank(); i < m; i += block.size()) {
+                keys_out[first + i] = some[from + i];
+                if (places_out) places_out[first + i] = places[from + i];
+            }
+            block.sync();
+        }
+    }
+    // Where key i stands once its run of `width` keys and the run's neighbour are one; equal keys keep their order.
+    DEVICE i64 merged(const u64* a, i64 m, i64 width, i64 i) const {
+        i64 own = i & -width, pair = i & -2 * width;
+        if (own > pair) return i - width + upper_bound(a, pair, own, a[i]) - pair;
+        i64 other = lesser(pair + width, m);
+        return i + lower_bound(a, other, lesser(other + width, m), a[i]) - other;
+    }
+};
+
+struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
+    static constexpr int lanes = 1;
+    static constexpr int together = 4;  // searches under way at once
+    const u64* keys;
+    const u32* places;
+    i64 n;
+    i64 width;
+    i64 fan;
+    u64* keys_out;
+    u32* places_out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i64 run = i / width, first = run / fan * fan, full = lesser(first + fan, n / width);
+            u64 key = keys[i];
+            i64 to = first * width + i - run * width + count<true>(first, run, width, key);
+            if (run < full) {  // all runs are full but the last
+                to += count<false>(run + 1, full, width, key);
+                if (full < first + fan) to += count<false>(full, full + 1, n - full * width, key);
+            }
+            keys_out[to] = key;
+            if (places) places_out[to] = places[i];
+        }
+    }
+    // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or not.
+    template <bool equal> DEVICE i64 count(i64 from, i64 to, i64 length, u64 key) const {
+        i64 sum = 0;
+        for (i64 r = from; r < to && length > 0; r += together) {
+            i64 at[together], left = length;
+            for (int j = 0; j < together; ++j) at[j] = lesser(r + j, to - 1) * width;
+            for (; left > 1; left -= left >> 1)
+                for (int j = 0; j < together; ++j) at[j] += before<equal>(at[j] + (left >> 1) - 1, key) ? left >> 1 : 0;
+            for (int j = 0; j < together; ++j)
+                if (r + j < to) sum += at[j] + before<equal>(at[j], key) - (r + j) * width;
+        }
+        return sum;
+    }
+    template <bool equal> DEVICE bool before(i64 at, u64 key) const { return equal ? keys[at] <= key : keys[at] < key; }
 };

@@ -98,6 +98,11 @@ class Structure(ABC):
         self.num_edges = 0
         self._state = object()  # another one after every change: what a plan was made for
 
+    @property
+    def checks_ids(self) -> bool:
+        """Whether the next `prepare` compares the ids of an unchecked run with their bounds: a read-back less."""
+        return False
+
     # --- what each structure does its own way ---
 
     @abstractmethod
@@ -154,7 +159,8 @@ class Structure(ABC):
         """Apply a batch of inserts and deletes; the last of repeats wins. All of it, or an error and nothing."""
         if batch.weight is not None and not self.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-        return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices))
+        check = not self.checks_ids
+        return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices, check))
 
     def apply_run(self, run: Run) -> Counts:
         """`apply` of a sorted run, which is trusted."""

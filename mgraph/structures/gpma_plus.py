@@ -32,25 +32,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
-from mgraph.structures.run import Run
+from mgraph.structures.gpma_scratch import GROUP, KEPT, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
 
 Array = Any
-STATUS = 10  # words; their order is gpma_prepare.cuh's Status
-TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, GROUP = (
-    512,
-    64,
-    256,
-    4096,
-    1024,
-    1024,
-)  # as gpma_window.cuh has them
-WINDOW = 8  # words a window
+
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
@@ -58,6 +50,7 @@ NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 class _Work:
     """What a commit needs: the located batch, the windows by width, and the memory that it will write."""
 
+    scratch: Scratch
     batch: Struct
     leaves: Struct
     wide_leaves: (
@@ -130,6 +123,16 @@ class GpmaPlus(Structure):
         self.start = device.full(n_rows + 1, leaf, np.int64)
         self._degrees = device.zeros(n_rows, np.uint32)
         self._levels = self.level_arrays(1)
+        self._kept: Scratch | None = None
+        self._array_changed()
+
+    def _array_changed(self) -> None:
+        """Other arrays: what kernels take of them is packed once."""
+        self._kept = None
+        self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
+        self._array = Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
+        fields = {"start": self.start, "degrees": self._degrees, "slots": self.slots, "weights": self.weights}
+        self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
         """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
@@ -142,6 +145,11 @@ class GpmaPlus(Structure):
         }
 
     # --- bounds ---
+
+    @property
+    def checks_ids(self) -> bool:
+        """Whether the next `prepare` does: where keys are located, which a first batch's are not."""
+        return self.num_edges > 0
 
     @property
     def leaves(self) -> int:
@@ -193,29 +201,21 @@ class GpmaPlus(Structure):
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
         if not self.num_edges:
+            if run.unchecked is not None:
+                check_batch(run.unchecked, self.n_rows, self.n_vertices)
             return Plan(run, *prepare_build(self, self._build, run), self._state)
-        slot, moves, outcome, level = device.carve((n, np.int64), (n + 1, np.uint64), (n, np.uint8), (n, np.uint8))
-        height = (self.leaves - 1).bit_length()
-        nodes = (2 << height) // 32 + 1
-        zeros = device.zeros(STATUS + 1 + nodes, np.int64)  # both bit maps are `nodes` words of 32 bits
-        status, used, bits = zeros[:STATUS], zeros[STATUS : STATUS + 1], zeros[STATUS + 1 :].view(np.uint32)
-        levels = Struct(
-            least=self._levels[0], most=self._levels[1], height=height,
-            marked=bits[:nodes], claimed=bits[nodes:], used=used.view(np.uint64),
-        )  # fmt: skip
-        self._prepare.Locate(
-            n, graph=self.view(), keys=run.keys, op=run.op, n=n, slot=slot, outcome=outcome, moves=moves, status=status
-        )
-        device.xp.cumsum(moves, out=moves)
-        batch = Struct(keys=run.keys, slot=slot, moves=moves, n=n)
-        leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
-        lists = self._choose_windows(batch, leaves, levels, level, status)
-        words = device.to_host(status).tolist()  # the one read-back
-        counts = _counts(words)
+        scratch = self._take_scratch(n)
+        batch, words = scratch.count(run)
+        if words[10]:
+            self._keep(scratch)
+            self._refuse(run, words[10])
+        counts, leaves = _counts(words), self._leaves
         work = _Work(
-            batch=batch, leaves=leaves, wide_leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
-            leaf_windows=(lists[0], words[3]), few_windows=(lists[1], words[9]), block_windows=(lists[2], words[4]),
-            parts=(lists[3], words[5]), rows=(lists[4], words[6]), out=None, out_leaves=0, bounds=None,
+            scratch=scratch, batch=batch, leaves=leaves, wide_leaves=leaves,
+            num_edges=self.num_edges + counts.inserted - counts.deleted,
+            leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
+            block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
+            rows=(scratch.row_list, words[6]), out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
         if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
@@ -227,28 +227,27 @@ class GpmaPlus(Structure):
             self._plan_resize(work)
         elif words[7]:
             work.out = Struct(**self.new_array(words[7], blank=False))
-        return Plan(run, counts, outcome, work, self._state)
+        return Plan(run, counts, scratch.outcome[:n], work, self._state)
 
-    def _choose_windows(
-        self, batch: Struct, leaves: Struct, levels: Struct, level: Array, status: Array
-    ) -> list[Array]:
-        n = batch.values["n"]
-        self._prepare.Climb(n, batch=batch, leaves=leaves, levels=levels, level=level, status=status)
-        wide = self.leaves * self.leaf // BLOCK_SLOTS  # how many wide windows there can be
-        most = [
-            min(n, self.leaves),
-            min(n, self.leaves // 2 + 1),
-            min(n, self.leaves * self.leaf // FEW_SLOTS + 1),
-            (self.leaves * self.leaf + n) // TASK_SLOTS + wide + 1,
-            self.n_rows // TASK_ROWS + min(n, self.n_rows // INLINE_ROWS + wide) + 1,
-        ]
-        lists = self.device.carve(*((WINDOW * m, np.uint32) for m in most))
-        self._prepare.Select(
-            n, batch=batch, leaves=leaves, levels=levels, level=level, start=self.start, rows=self.n_rows,
-            leaf_list=lists[0], few_list=lists[1], block_list=lists[2], wide_list=lists[3], row_list=lists[4],
-            status=status,
-        )  # fmt: skip
-        return lists
+    def _take_scratch(self, n: int) -> Scratch:
+        """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
+        if n <= KEPT:
+            scratch, self._kept = self._kept, None
+            if scratch is not None and scratch.capacity >= n:
+                return scratch
+        room = n if n > KEPT else min(KEPT, max(1 << n.bit_length(), 1024))
+        scratch = Scratch(self.device, room, self.leaves, self.leaf, self.n_rows, self._levels)
+        scratch.bind(self._prepare, self._view, self._leaves, self.start, self.n_rows, self.n_vertices)
+        return scratch
+
+    def _keep(self, scratch: Scratch) -> None:
+        if scratch.capacity <= KEPT:
+            self._kept = scratch
+
+    def _refuse(self, run: Run, unknown: int) -> None:
+        if run.unchecked is not None:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
+        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
@@ -274,7 +273,7 @@ class GpmaPlus(Structure):
             self.num_edges = work.num_edges
             return plan.counts
         both = {"batch": work.batch, "leaves": work.wide_leaves}
-        array, weight = self._array(), run.weight
+        array, weight = self._array, run.weight
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
                 len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
@@ -310,14 +309,20 @@ class GpmaPlus(Structure):
                 )  # fmt: skip
         kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
         self.num_edges = work.num_edges
+        if not work.out_leaves:
+            self._keep(work.scratch)
         return plan.counts
-
-    def _array(self) -> Struct:
-        return Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
 
     def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
         self.slots, self.weights, self.counts, self.groups = array.values()
         self._levels = levels
+        self._array_changed()
+
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        if isinstance(plan.work, _Work) and plan.state is self._state:
+            self._keep(plan.work.scratch)
+        super().discard(plan)
 
     # --- the rest of the contract ---
 
@@ -329,20 +334,15 @@ class GpmaPlus(Structure):
         start[: self.n_rows + 1], degrees[: self.n_rows] = self.start, self._degrees
         self.start, self._degrees, self._state = start, degrees, object()
         self.n_rows, self.n_vertices = n_rows, n_vertices
+        self._array_changed()
 
     def view(self) -> View:
         """The array, its row starts and degrees; valid until the next commit or add_vertices."""
-        fields = {
-            "start": self.start,
-            "degrees": self._degrees,
-            "slots": self.slots,
-            "weights": self.weights,
-        }
-        return View("gpma_view.cuh", "GpmaView", fields, self._defines)
+        return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds; while it is resized, the new array too."""
+        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
         arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
+from mgraph.kernels.cuda import _launcher
+from mgraph.kernels.source import Field, KernelSource
 
 ADD = """
 struct Pair {
@@ -99,6 +105,19 @@ def test_a_field_left_out_is_a_type_error(add):
         add(5, **given)
 
 
+def test_last_fields_can_be_bound(add):
+    given = fields()
+    bound = add.bind(**{name: given.pop(name) for name in ("scale", "offset", "sum")})
+    for n in (3, 5):
+        bound(n, **{**given, "n": n})
+        np.testing.assert_array_equal(bound.fixed["sum"][:n], np.arange(n) * 5.5 + 1)
+        assert n == 5 or not bound.fixed["sum"][n:].any()
+    with pytest.raises(TypeError, match=r"Add takes \['n', 'pair'\], got \['n'\]"):
+        bound(5, n=5)
+    with pytest.raises(TypeError, match="Add takes .*'offset', 'sum'.*got .*'scale'"):
+        add.bind(scale=1.0, sum=np.zeros(5))  # not the last
+
+
 def test_unknown_kernel(write):
     with pytest.raises(AttributeError, match=r"no kernel 'Sub' here, only \['Add'\]"):
         load(Device("cpu"), write(ADD)).Sub  # noqa: B018
@@ -108,3 +127,26 @@ def test_unknown_kernel(write):
 def test_host_arrays_do_not_go_to_a_gpu(write):
     with pytest.raises(TypeError, match="the kernel runs on cuda:0"):
         load(Device("cuda"), write(ADD)).Add(5, **fields())
+
+
+def test_threads_hand_over_their_own_fields_to_a_gpu():
+    """The driver is called without the GIL: while one thread is in it, another one packs."""
+    seen, inside = {}, threading.Barrier(2)
+
+    def launch_kernel(*given: int) -> None:
+        inside.wait(10)  # both have packed
+        _, buffer, _, size, _ = (ctypes.c_void_p * 5).from_address(given[-1])
+        seen[threading.current_thread().name] = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
+
+    cuda = SimpleNamespace(
+        driver=SimpleNamespace(launchKernel=launch_kernel), get_current_stream=lambda: SimpleNamespace(ptr=0)
+    )
+    kernel = KernelSource("K", (Field("n", "int64"), Field("m", "int64")), 1, False)
+    launch = _launcher(SimpleNamespace(xp=SimpleNamespace(cuda=cuda)), SimpleNamespace(ptr=1), kernel, 100)
+    names = [name * 16 for name in "ab"]
+    team = [threading.Thread(target=launch, args=(name.encode(), 10, 1), name=name) for name in names]
+    for thread in team:
+        thread.start()
+    for thread in team:
+        thread.join(10)
+    assert seen == {name: name.encode() for name in names}

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from conformance import StructureConformance
 from conformance_streams import SEED
-from edge_model import BUILD, random_batch, run_of
+from edge_model import BUILD, random_batch, run_of, snapshot
 from pma_model import EMPTY, PmaModel
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.structures import create
 from mgraph.structures.gpma_plus import GpmaPlus, _Work
+from mgraph.structures.run import sort_batch
 
 
 class TestGpmaPlus(StructureConformance):
@@ -153,3 +154,48 @@ def test_check_invariants_finds(number):
     BREAKS[number](s)
     with pytest.raises(AssertionError, match=f"^{number}"):
         s.check_invariants()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_ids_out_of_range_are_found_where_keys_are_located(device):
+    s = create("gpma+", 100, n_rows=60, device=device, leaf=8)
+    s.insert(EdgeBatch(np.arange(60), np.arange(60) + 40))
+    s.check_invariants()
+    before = snapshot(s)
+    largest = 2**32 - 2
+    for src, dst, named in (
+        ([5, 60, 70], [1, 2, 3], r"src\[1\] is 60"),
+        ([5, 6], [1, largest], rf"dst\[1\] is {largest}"),
+    ):
+        batch = EdgeBatch(src, dst)
+        with pytest.raises(UnknownVertex, match=named):
+            s.insert(batch)
+        with pytest.raises(UnknownVertex, match="not below 60 rows or 100 vertices"):  # a run that nobody can name
+            s.apply_run(sort_batch(s.device, batch, 2**32, 2**32))
+        assert snapshot(s) == before
+    assert s.insert(EdgeBatch([59], [99])).updated == 1
+
+
+def test_no_rows():
+    s = create("gpma+", 5, n_rows=0)
+    assert s.insert(EdgeBatch([], [])).inserted == 0
+    with pytest.raises(UnknownVertex, match=r"src\[0\] is 0"):
+        s.insert(EdgeBatch([0], [0]))
+
+
+def test_memory_of_small_batches_is_kept_and_plans_do_not_share_it():
+    s = create("gpma+", 1000)
+    rng = np.random.default_rng(1)
+    s.insert(EdgeBatch(rng.integers(0, 1000, 5000), rng.integers(0, 1000, 5000)))
+    runs = [run_of(s, EdgeBatch(rng.integers(0, 1000, 50), rng.integers(0, 1000, 50))) for _ in range(3)]
+    first = s.prepare(runs[0])
+    second = s.prepare(runs[1])
+    kept = second.work.scratch
+    assert kept is not first.work.scratch
+    s.discard(second)
+    third = s.prepare(runs[2])
+    assert third.work.scratch is kept
+    assert s.commit(first).inserted
+    with pytest.raises(InvalidOption, match="plan"):
+        s.commit(third)
+    s.check_invariants()

@@ -9,7 +9,7 @@ from edge_model import scaled
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import UnknownVertex
-from mgraph.structures.run import Run, make_keys, merge_runs, sort_batch, sort_run, sort_with_places
+from mgraph.structures.run import Run, make_keys, merge_runs, sort_batch, sort_run, sort_small, sort_with_places
 
 
 @pytest.fixture(params=["cpu", "cpu, one thread", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -36,6 +36,22 @@ def test_sort_with_places_is_numpys_stable_sort(device, n, bits):
     order = np.argsort(keys, kind="stable")
     np.testing.assert_array_equal(ordered, keys[order])
     np.testing.assert_array_equal(places, order)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 1024, 1025, 5000, 40_000])  # one tile, one round of merges, two
+@pytest.mark.parametrize("bits", [1, 10, 64])
+def test_small_sort_is_numpys_stable_sort(device, n, bits):
+    keys = np.random.default_rng(bits).integers(0, 1 << bits, scaled(n) if n > 5000 else n, dtype=np.uint64)
+    order = np.argsort(keys, kind="stable")
+    given = device.asarray(keys.copy())
+    ordered, places = (Device.to_host(a) for a in sort_small(device, len(keys), given, with_places=True))
+    np.testing.assert_array_equal(ordered, keys[order])
+    np.testing.assert_array_equal(places, order)
+    alone, none = sort_small(device, len(keys), given)
+    np.testing.assert_array_equal(Device.to_host(alone), keys[order])
+    assert none is None
+    src, dst = (device.asarray(half.astype(np.uint32)) for half in (keys >> np.uint64(32), keys & np.uint64(2**32 - 1)))
+    np.testing.assert_array_equal(Device.to_host(sort_small(device, len(keys), src=src, dst=dst)[0]), keys[order])
 
 
 @pytest.mark.parametrize("columns", [(), ("op",), ("weight",), ("op", "weight")])
@@ -71,6 +87,19 @@ def test_unknown_vertices_are_named(device):
     with pytest.raises(UnknownVertex, match=r"dst\[2\] is 8"):
         sort_batch(device, batch, 10, 8)
     assert len(sort_batch(device, batch, 10, 9)) == 3
+
+
+@pytest.mark.parametrize("op", [None, -1, [1, -1, 1]])
+def test_an_unchecked_batch_is_sorted_as_it_is_and_remembered(device, op):
+    batch = EdgeBatch([0, 9, 1], [3, 3, 8], op=op)
+    run = sort_batch(device, batch, 2, 2, check=False)
+    assert run.unchecked is batch
+    keys, ops, _ = host(run)
+    assert keys.tolist() == [3, 1 << 32 | 8, 9 << 32 | 3]
+    assert (None if ops is None else ops.tolist()) == {None: None, -1: [-1] * 3}.get(
+        op if op != [1, -1, 1] else 0, [1, 1, -1]
+    )
+    assert sort_batch(device, batch, 10, 10).unchecked is None
 
 
 def test_split_at_boundaries(device):

@@ -1,0 +1,97 @@
+"""The memory that gpma+ prepares a batch in, with the views of it that kernels take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import Library, Struct, View
+from mgraph.structures.run import Run
+
+__all__ = ["GROUP", "KEPT", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
+
+Array = Any
+STATUS = 11  # words; their order is gpma_prepare.cuh's Status
+# As gpma_window.cuh has them.
+TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 1024
+WINDOW = 8  # words a window
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
+CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
+
+
+class Scratch:
+    """Memory for a batch of up to `capacity` operations on an array of so many leaves: one allocation.
+
+    Parameters
+    ----------
+    device : Device
+    capacity : int
+        Operations.
+    leaves, leaf, n_rows : int
+        The array's size.
+    bounds : (int64[levels], int64[levels])
+        Least and most items of a full window by level, on the device.
+    """
+
+    def __init__(
+        self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
+    ) -> None:
+        self.device, self.capacity = device, capacity
+        self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
+        height = (leaves - 1).bit_length()
+        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more; and those that are taken
+        (
+            zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
+            self.leaf_list, self.few_list, self.block_list, self.wide_list, self.row_list,
+        ) = device.carve(
+            (STATUS + 2 + nodes, np.int64), (capacity, np.int64), (capacity + 1, np.uint64), (capacity + 1, np.uint64),
+            ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8), (capacity, np.uint8),
+            *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
+        )  # fmt: skip
+        self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
+        bits = words[2:].view(np.uint32)
+        self.arrived = words[1:2]
+        self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
+        self.levels = Struct(
+            least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1]
+        )
+
+    def bind(self, kernels: Library, graph: View, leaves: Struct, start: Array, rows: int, vertices: int) -> None:
+        """Pack what prepare's kernels take of this memory and of the array, once for many batches."""
+        slot, level, status = self.slot, self.level, self.status
+        self._locate = kernels.Locate.bind(
+            graph=graph, rows=rows, vertices=vertices, slot=slot, outcome=self.outcome, moves=self.summed,
+            arrived=self.arrived, status=status,
+        )  # fmt: skip
+        self._climb = kernels.Climb.bind(
+            leaves=leaves, levels=self.levels, moves=self.summed, summed=self.moves, level=level, status=status
+        )
+        self._select = kernels.Select.bind(
+            leaves=leaves, levels=self.levels, level=level, start=start, rows=rows,
+            leaf_list=self.leaf_list, few_list=self.few_list, block_list=self.block_list, wide_list=self.wide_list,
+            row_list=self.row_list, status=status,
+        )  # fmt: skip
+
+    def count(self, run: Run) -> tuple[Struct, list[int]]:
+        """Locate a run's keys and choose the windows: the located batch, and the words of the status."""
+        n = len(run)
+        batch = Struct(keys=run.keys, slot=self.slot, moves=self.moves, n=n)
+        self.device.fill(self.zeroed, 0)
+        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+        self._climb(n, batch=batch)
+        self._select(n, batch=batch)
+        return batch, self.device.to_host(self.status).tolist()  # the one read-back
+
+
+def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
+    """How many windows of one leaf, of a few, of a block, parts of wide ones and tasks of rows there can be."""
+    wide = leaves * leaf // BLOCK_SLOTS
+    return [
+        min(n, leaves),
+        min(n, leaves // 2 + 1),
+        min(n, leaves * leaf // FEW_SLOTS + 1),
+        (leaves * leaf + n) // TASK_SLOTS + wide + 1,
+        n_rows // TASK_ROWS + min(n, n_rows // INLINE_ROWS + wide) + 1,
+    ]
