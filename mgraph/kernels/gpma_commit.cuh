@@ -103,58 +103,88 @@ struct SumTasks {  // one lane a task of leaves: their live items, to be summed 
     }
 };
 
-// A wide window's slots and keys in one order, a key before the item at its slot, cut into tasks of equal length (merge path).
-struct Part {
-    i64 first_slot, last_slot, first_key, last_key;
-    DEVICE Part(const Batch& batch, const Window& w) {
-        i64 from = (i64)w.task * task_slots, keys = (i64)w.last_key - w.first_key, begin = (i64)w.leaf * LEAF;
-        i64 to = lesser(from + task_slots, (i64)w.leaves * LEAF + keys);
-        i64 k = keys_before(batch, w, from), end = keys_before(batch, w, to);
-        first_key = w.first_key + k, last_key = w.first_key + end;
-        first_slot = begin + from - k, last_slot = begin + to - end;
-    }
-    static DEVICE i64 keys_before(const Batch& batch, const Window& w, i64 d) {
-        i64 low = greater((i64)0, d - (i64)w.leaves * LEAF), high = lesser((i64)w.last_key - w.first_key, d);
-        while (low < high) {
-            i64 k = low + ((high - low) >> 1);
-            if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+// A wide window's slots and keys in one order, a key before the item at its slot, cut into parts of equal length (merge path).
+struct CutParts {  // one lane a part: how many of the window's keys stand before it
+    static constexpr int lanes = 1;
+    Batch batch;
+    const u32* windows;
+    i64 n;
+    i64 whole;
+    u32* cuts;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            Window w = part_at(windows, i, whole);
+            i64 d = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF;
+            i64 low = greater((i64)0, d - slots), high = lesser((i64)w.last_key - w.first_key, d);
+            while (low < high) {
+                i64 k = low + ((high - low) >> 1);
+                if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+            }
+            cuts[i] = (u32)low;
         }
-        return low;
     }
 };
 
-struct Gather {  // one block a part of a wide window: items to their places in `out`, the window's copy or the new array
+struct Part {  // slots of the array and keys of the batch
+    i64 first_slot, last_slot, first_key, last_key;
+    DEVICE Part(const Window& w, const u32* cuts, i64 i) {
+        i64 from = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF, keys = (i64)w.last_key - w.first_key;
+        i64 k = cuts[i], to = lesser(from + part_slots, slots + keys), end = w.part + 1 < parts(w) ? (i64)cuts[i + 1] : keys;
+        first_key = w.first_key + k, last_key = w.first_key + end;
+        first_slot = (i64)w.leaf * LEAF + from - k, last_slot = (i64)w.leaf * LEAF + to - end;
+    }
+};
+
+struct Gather {  // one block a part: items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
     const f32* weight;
     const u32* windows;
+    const u32* cuts;
     i64 n;
     Array out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
-        SHARED(i64, before, task_leaves + 2);
+        SHARED(i64, before, part_leaves + 2);    // ranks in the window
+        SHARED(i32, key_at, part_slots + 1);     // slot after first_slot << 1 | whether the key deletes, from the key before the part on
+        SHARED(i32, moved, part_slots + 1);      // by the part's keys up to this one
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = task_at(windows, i, out_leaves);
+            Window w = part_at(windows, i, out_leaves);
+            Part part(w, cuts, i);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            Part part(batch, w);
-            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf);
-            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base;
+            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf), net = batch.net(part.first_key);
+            i64 keys = part.last_key - part.first_key + 1;
+            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base + net - merge.net0;
+            for (i64 j = block.rank(); j < keys; j += block.size()) {
+                i64 k = part.first_key + j - 1;
+                bool is = k >= w.first_key;
+                key_at[j] = is ? (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k)) : -2;
+                moved[j] = is ? (i32)(batch.net(k + 1) - net) : 0;
+            }
             block.sync();
-            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += block.size()) {
-                u32 item = load_once(array.slots + s);
-                if (item == nobody) continue;
-                i64 rank = merge.survivor(s, before[leaf_of(s) - from] + (s & (LEAF - 1)), part.first_key, part.last_key);
-                if (rank >= 0) put(w, merge, spread, rank, item, WEIGHTED ? array.weights[s] : 0);
+            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += ahead * block.size()) {
+                u32 item[ahead];
+                for (int j = 0; j < ahead; ++j) item[j] = s + j * block.size() < part.last_slot ? load_once(array.slots + s + j * block.size()) : nobody;
+                for (int j = 0; j < ahead; ++j) {
+                    i64 slot = s + j * block.size();
+                    i32 at = (i32)(slot - part.first_slot) * 2 + 1;
+                    if (item[j] == nobody) continue;
+                    i64 k = upper_bound(key_at, 0, keys, at) - 1;
+                    if (key_at[k] == at) continue;  // deleted
+                    i64 rank = before[leaf_of(slot) - from] + (slot & (LEAF - 1)) + moved[k];
+                    put(w, merge, spread, rank, item[j], WEIGHTED ? array.weights[slot] : 0);
+                }
             }
             for (i64 k = part.first_key + block.rank(); k < part.last_key; k += block.size())
                 if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
             block.sync();
         }
     }
+    static constexpr int ahead = 4;  // loads that a lane has under way
     DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
         i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
         spread.cover(slot, item, out.slots + base);
@@ -174,7 +204,7 @@ struct CopyBack {  // one block a part of a wide window: from the copy into plac
         Block block;
         for (i64 i : grid.items(block, n)) {
             Window w = window_at(windows, i);
-            i64 from = (i64)w.task * task_leaves, to = lesser(from + task_leaves, (i64)w.leaves);
+            i64 from = (i64)w.part * part_leaves, to = lesser(from + part_leaves, (i64)w.leaves);
             if (from >= to) continue;
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
@@ -204,7 +234,7 @@ struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
-            Window w = task_at(windows, i, out_leaves);
+            Window w = part_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
             i64 first = out_leaves ? i * task_rows : (i64)w.first_row;

@@ -154,48 +154,6 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
     }
 };
 
-struct Edit {  // a window of one leaf and of few keys by one lane, for a CPU: by vectors and without a branch a slot
-    static constexpr int most = 8;  // keys
-    const Batch& batch;
-    const Array& array;
-    const f32* weight;
-    i64* start;
-    DEVICE i64 merge(const Leaves& leaves, const Window& w) const {  // returns by how many items it grew
-        i64 first = (i64)w.leaf * LEAF, count = leaves.counts[w.leaf];
-        Merge merge(batch, leaves, w, count);
-        for (i64 r = w.first_row; r < w.last_row; ++r) {
-            i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
-            i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
-            start[r] = first + (to < merge.n ? to : LEAF);
-        }
-        column(merge, first, (int)count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
-        if (WEIGHTED) column(merge, first, (int)count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
-        array.counts[w.leaf] = (u8)merge.n;
-        if (lesser(batch.slot[merge.first_key] - first, count) == 0) array.heads[w.leaf] = array.slots[first];
-        return merge.n - count;
-    }
-    // Key by key from the last on, so that the places of those before it stay what they were.
-    template <class T, class Of> DEVICE void column(const Merge& merge, i64 first, int count, T* all, T none, Of of) const {
-        constexpr int size = LEAF + most;
-        T some[2][size + 2];  // one more on each side
-        int now = 0;
-        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = all[first + j];  // whole lines: the one before would be one more
-        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
-        some[0][0] = some[1][0] = some[1][size + 1] = none;
-        for (i64 k = merge.last_key; k-- > merge.first_key;) {
-            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
-            const T* from = some[now];
-            T* to = some[1 - now];
-            T item = of(k);
-            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
-            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
-            else continue;
-            now = 1 - now;
-        }
-        for (int j = 0; j < LEAF; ++j) all[first + j] = some[now][j + 1];
-    }
-};
-
 struct MergeLeaves {  // one tile a window of one leaf
     static constexpr int lanes = TILE;
     Batch batch;
@@ -220,8 +178,7 @@ struct MergeLeaves {  // one tile a window of one leaf
             if (i < n) {
                 Window w = window_at(windows, i);
                 Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0), nullptr, tile, w};
-                bool alone = tile.size() == 1 && w.last_key - w.first_key <= Edit::most;
-                by = alone ? Edit{batch, array, weight, start}.merge(leaves, w) : merger.merge(leaves);
+                by = tile.size() == 1 && w.last_key - w.first_key <= few ? alone(w) : merger.merge(leaves);
                 group = w.leaf / group_leaves;
             }
             recount(warp, group, tile.rank() == 0 ? by : 0);
@@ -238,6 +195,45 @@ struct MergeLeaves {  // one tile a window of one leaf
     DEVICE void fetch(const Window& w) const {
         for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
         prefetch(start + w.first_row);
+    }
+    static constexpr int few = 8;  // keys
+    // One lane alone, as on a CPU.
+    DEVICE i64 alone(const Window& w) const {
+        i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
+        Merge merge(batch, leaves, w, count);
+        for (i64 r = w.first_row; r < w.last_row; ++r) {
+            i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
+            i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
+            start[r] = first + (to < merge.n ? to : LEAF);
+        }
+        edit(merge, first, (int)count);
+        array.counts[w.leaf] = (u8)merge.n;
+        if (lesser(batch.slot[merge.first_key] - first, count) == 0) array.heads[w.leaf] = array.slots[first];
+        return merge.n - count;
+    }
+    // Key by key from the last on, so that places stay what they were, each by vectors and without a branch.
+    DEVICE void edit(const Merge& merge, i64 first, int count) const {
+        edit_column(merge, first, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
+        if (WEIGHTED) edit_column(merge, first, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
+    }
+    template <class T, class Of> DEVICE void edit_column(const Merge& merge, i64 first, int count, T* column, T none, Of of) const {
+        constexpr int size = LEAF + few;
+        T some[2][size + 2];  // one more on each side
+        int now = 0;
+        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[first + j];  // whole lines: the one before is far away
+        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
+        some[0][0] = some[1][0] = some[1][size + 1] = none;
+        for (i64 k = merge.last_key; k-- > merge.first_key;) {
+            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
+            const T* from = some[now];
+            T* to = some[1 - now];
+            T item = of(k);
+            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
+            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
+            else continue;
+            now = 1 - now;
+        }
+        for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
     }
 };
 

@@ -116,6 +116,7 @@ struct Levels {  // the bounds of each level's full window, and which nodes are 
     u32* marked;
     u32* claimed;
     u64* used;
+    i64* sums;  // of items, and 1, by node, of levels above group_level; 0 where nobody asked yet
     DEVICE bool holds(i64 level, i64 leaves, i64 n) const {  // whether n items in so many leaves are within bounds
         i64 full = (i64)1 << level;
         return (least[level] * leaves + full - 1) / full <= n && n <= most[level] * leaves / full;
@@ -157,33 +158,38 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
         }
     }
     DEVICE u8 climb(i64 k, i64 leaf) const {
-        i64 first = k, last = k;
+        i64 first = k, last = k, held = leaves.counts[leaf];
         for (i64 at = 0; at <= levels.height; ++at) {
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = lower_bound_near(batch.slot, batch.n, first, from * LEAF);
             last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, last, to * LEAF);
             u64 moved = moves.at(last) - moves.at(first);
             if (at == 0 && moved == 0) return no_window;
-            i64 n = leaves.sum(from, to) + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
-            if (!levels.holds(at, to - from, n)) continue;
+            if (at > 0) held += other_half(at - 1, leaf);
+            i64 n = held + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
+            if (!levels.holds(at, to - from, n)) {
+                if (at > group_level && load(status + resize)) return no_window;  // the windows do not matter any more
+                continue;
+            }
             if (at > 0) levels.mark(at, leaf);
             return (u8)at;
         }
         store(status + resize, (i64)1);
         return no_window;
     }
+    // The items of the window of `level` beside that of `leaf`. Sums of many groups are kept for others: where the array is
+    // full, many leaves climb to the top, and each of them read all groups.
+    DEVICE i64 other_half(i64 level, i64 leaf) const {
+        i64 from = ((leaf >> level) ^ 1) << level, to = lesser(from + ((i64)1 << level), leaves.leaves);
+        if (from >= to) return 0;
+        if (level <= group_level) return leaves.sum(from, to);
+        i64 seen = load(levels.sums + levels.node(level, from));
+        if (seen == 0) store(levels.sums + levels.node(level, from), seen = leaves.sum(from, to) + 1);
+        return seen - 1;
+    }
 };
 
-// Places in a list for what each lane brings, the first of them: one atomic a tile. A lane of several brings one or nothing.
-template <class T> DEVICE i64 append(T tile, i64 mine, i64* length) {
-    if (tile.size() == 1) return mine ? atomic_add(length, mine) : 0;
-    u32 all = tile.ballot(mine != 0);
-    i64 first = 0;
-    if (all && tile.rank() == 0) first = atomic_add(length, (i64)popcount(all));
-    return tile.shfl(first, 0) + popcount(all & ((1u << tile.rank()) - 1));
-}
-
-struct Select {  // one lane a key, a tile in step: windows under no other window, each once, into the list of its width
+struct Select {  // one lane a key, a block in step: windows under no other window, each once, into the list of its width
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
@@ -198,38 +204,38 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     u32* row_list;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        Tile<32> tile;
-        i64 step = tile.size() * in_flight;
-        for (i64 t : grid.items(tile, (batch.n + step - 1) / step)) {
-            Window found[in_flight];  // those of one leaf from the front, those of more from the back
-            int singles = 0, others = 0;
+        SHARED(i64, place, lists);
+        Block block;
+        i64 step = block.size() * in_flight;
+        for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
+            Window found[in_flight];
+            int many = 0;
+            u64 mine = 0, all;  // how many for each list, 16 bits each
             for (int j = 0; j < in_flight; ++j) {
-                i64 k = t * step + tile.rank() * in_flight + j;
-                if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
+                i64 k = b * step + block.rank() * in_flight + j;
+                if (k + 16 * block.size() < batch.n) prefetch(start + (batch.keys[k + 16 * block.size()] >> 32));
                 if (k >= batch.n || !is_window(k)) continue;
                 Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
                 if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
-                if (w.leaves == 1) found[singles++] = w;
-                else if (w.leaves <= block_leaves) found[in_flight - ++others] = w;
-                else emit_parts(w);
+                if (w.leaves > block_leaves) emit_parts(w);
+                else found[many++] = w, mine += one(w);
             }
-            i64 at = append(tile, singles, status + leaf_windows);
-            for (int j = 0; j < singles; ++j) window_at(leaf_list, at + j) = found[j];
-            if (!tile.any(others > 0)) continue;
-            const Window* wider = found + in_flight - others;
-            add(tile, wider, others, 2, few_leaves, status + few_windows, few_list);
-            add(tile, wider, others, few_leaves + 1, block_leaves, status + block_windows, block_list);
+            u64 before = scan(block, mine, all) - mine;
+            if (all == 0) continue;
+            for (int l = block.rank(); l < lists; l += block.size()) {  // one atomic a block and list: they share a cache line
+                i64 wanted = all >> 16 * l & 0xffff;
+                place[l] = wanted ? atomic_add(status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows), wanted) : 0;
+            }
+            block.sync();
+            for (int j = 0; j < many; before += one(found[j++])) {
+                int l = list(found[j]);
+                window_at(l == 0 ? leaf_list : l == 1 ? few_list : block_list, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
+            }
         }
     }
-    // Those of a lane's windows that have so many leaves, into their list.
-    template <class T>
-    DEVICE void add(T tile, const Window* found, int many, i64 least, i64 most, i64* length, u32* list) const {
-        i64 wanted = 0;
-        for (int j = 0; j < many; ++j) wanted += found[j].leaves >= least && found[j].leaves <= most;
-        i64 at = append(tile, wanted, length);
-        for (int j = 0; j < many; ++j)
-            if (found[j].leaves >= least && found[j].leaves <= most) window_at(list, at++) = found[j];
-    }
+    static constexpr int lists = 3;  // of windows of one leaf, of a few, of more
+    DEVICE static int list(const Window& w) { return w.leaves == 1 ? 0 : w.leaves <= few_leaves ? 1 : 2; }
+    DEVICE static u64 one(const Window& w) { return (u64)1 << 16 * list(w); }
     DEVICE bool is_window(i64 k) const {
         i64 at = level[k];
         if (at == no_window) return false;
@@ -256,9 +262,8 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     }
     DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
-        i64 tasks = wide_tasks(w);
-        i64 to = atomic_add(status + wide_parts, tasks);
-        for (i64 t = 0; t < tasks; ++t) w.task = (u32)t, window_at(wide_list, to + t) = w;
+        i64 to = atomic_add(status + wide_parts, parts(w));
+        for (i64 p = 0; p < parts(w); ++p) w.part = (u32)p, window_at(wide_list, to + p) = w;
     }
     DEVICE u32 emit_rows(Window w) const {  // hands all the rows over to tasks; the window keeps none
         u32 end = w.last_row;

@@ -12,10 +12,10 @@ struct Batch {  // n located keys; moves[k] = inserts before key k << 32 | delet
     DEVICE bool deletes(i64 k) const { return (moves[k + 1] - moves[k]) & 0xffffffffu; }
 };
 
-constexpr i64 group_leaves = 1024;  // leaves whose live items are summed up in one number
+constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whose live items are summed up in one number
 
-// What one task of a wide window has: slots that it copies back, or slots and keys that it merges; and rows.
-constexpr i64 task_slots = 1024, task_leaves = task_slots / LEAF, task_rows = 512;
+// Of wide windows: leaves that are summed up in one number, slots and keys of a part, and rows of a task.
+constexpr i64 task_leaves = 1024 / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF, task_rows = 512;
 
 struct Leaves {  // live items by leaf and by group; before[t], where it is given, those before leaf t * task_leaves
     const u8* counts;
@@ -23,24 +23,32 @@ struct Leaves {  // live items by leaf and by group; before[t], where it is give
     const i64* before;
     i64 leaves;
     DEVICE i64 leaf(i64 slot) const { return lesser(leaf_of(slot), leaves - 1); }
+    static DEVICE i64 sum_bytes(u64 eight) {
+        constexpr u64 low = 0x00ff00ff00ff00ffull;
+        return (i64)(((eight & low) + (eight >> 8 & low)) * 0x0001000100010001ull >> 48);
+    }
     DEVICE i64 small_sum(i64 from, i64 to) const {  // bytes eight at a time where they can be
         i64 sum = 0;
         for (; from < to && (from & 7); ++from) sum += counts[from];
         for (; from + 8 <= to; from += 8) {
-            u64 eight = *(const u64*)(counts + from), low = 0x00ff00ff00ff00ffull;
-            sum += (i64)(((eight & low) + (eight >> 8 & low)) * 0x0001000100010001ull >> 48);
+            sum += sum_bytes(*(const u64*)(counts + from));
         }
         for (; from < to; ++from) sum += counts[from];
         return sum;
     }
-    DEVICE i64 up_to(i64 leaf) const {  // needs `before`
+    DEVICE i64 up_to(i64 leaf) const {  // items before a leaf; needs `before`, and counts that nobody writes meanwhile
         if (leaf == leaves) return before[(leaves + task_leaves - 1) / task_leaves];
         i64 task = (i64)((u64)leaf / task_leaves);
-        return before[task] + small_sum(task * task_leaves, leaf);
+        i64 sum = before[task], at = task * task_leaves;
+        for (; at < leaf && at + 8 <= leaves; at += 8) {
+            u64 eight = *(const u64*)(counts + at);
+            sum += sum_bytes(leaf - at < 8 ? eight & (((u64)1 << 8 * (leaf - at)) - 1) : eight);
+        }
+        return sum + (at < leaf ? small_sum(at, leaf) : 0);
     }
     DEVICE i64 sum(i64 from, i64 to) const {  // of a window: it lies in one group, or begins and ends with groups
         if (before) return up_to(to) - up_to(from);
-        if (to - from <= group_leaves) return small_sum(from, to);
+        if (to - from < group_leaves) return small_sum(from, to);
         i64 sum = 0;
         for (i64 g = from / group_leaves; g * group_leaves < to; ++g) sum += groups[g];
         return sum;
@@ -52,26 +60,25 @@ struct Leaves {  // live items by leaf and by group; before[t], where it is give
     }
 };
 
-struct alignas(16) Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a task
-    u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, task;
+struct alignas(16) Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a part
+    u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, part;
 };
 DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
 DEVICE const Window& window_at(const u32* windows, i64 i) { return ((const Window*)windows)[i]; }
-DEVICE Window task_at(const u32* windows, i64 i, bool whole) {  // where the array is replaced there is one window, in as many tasks
+DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the array is replaced there is one window, in many parts
     Window w = window_at(windows, whole ? 0 : i);
-    if (whole) w.task = (u32)i;
+    if (whole) w.part = (u32)i;
     return w;
 }
 
 // How many leaves a tile and a block merge in shared memory; rows that a window keeps.
 constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
-DEVICE i64 wide_tasks(const Window& w) {
-    return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + task_slots - 1) / task_slots;
-}
+DEVICE i64 parts(const Window& w) { return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots; }
 
 struct Spread {  // n items even over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
-    DEVICE Spread(i64 n, i64 leaves) : base((u64)n / (u64)leaves), extra((u64)n % (u64)leaves), end((u64)leaves * LEAF) {}
+    DEVICE Spread(i64 n, i64 leaves)
+        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves), extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }
     DEVICE i64 place(i64 i, i64 n) const {  // the slot of item i, the end of the leaves where there is no such item
         if (i >= n) return (i64)end;

@@ -37,7 +37,7 @@ from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
-from mgraph.structures.gpma_scratch import GROUP, KEPT, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.gpma_scratch import GROUP, KEPT, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
 from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
@@ -63,6 +63,7 @@ class _Work:
     block_windows: tuple[Array, int]
     parts: tuple[Array, int]
     rows: tuple[Array, int]
+    cuts: Array  # where the batch is cut for each part
     out: Struct | None  # the copy of wide windows, or the new array
     out_leaves: int  # of the new array; 0 where the array stays
     bounds: tuple[Array, Array] | None
@@ -219,7 +220,7 @@ class GpmaPlus(Structure):
             num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
             block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
-            rows=(scratch.row_list, words[6]), out=None, out_leaves=0, bounds=None,
+            rows=(scratch.row_list, words[6]), cuts=None, out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
         if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
@@ -231,6 +232,10 @@ class GpmaPlus(Structure):
             self._plan_resize(work)
         elif words[7]:
             work.out = Struct(**self.new_array(words[7], blank=False))
+        if work.out:
+            windows, n = work.parts
+            work.cuts = device.empty(n, np.uint32)
+            self._commit.CutParts(n, batch=batch, windows=windows, n=n, whole=work.out_leaves, cuts=work.cuts)
         return Plan(run, counts, scratch.outcome[:n], work, self._state)
 
     def _take_scratch(self, n: int) -> Scratch:
@@ -261,7 +266,7 @@ class GpmaPlus(Structure):
         work.bounds = self.level_arrays(leaves)
         n = work.batch.values["n"]
         whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
-        work.parts = whole, -(-(self.leaves * self.leaf + n) // TASK_SLOTS)
+        work.parts = whole, -(-(self.leaves * self.leaf + n) // PART_SLOTS)
         work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
@@ -290,8 +295,9 @@ class GpmaPlus(Structure):
         if work.out:
             windows, n = work.parts
             kernels.Gather(
-                n, **both, array=array, weight=weight, windows=windows, n=n, out=work.out, out_leaves=work.out_leaves
-            )
+                n, **both, array=array, weight=weight, windows=windows, cuts=work.cuts, n=n,
+                out=work.out, out_leaves=work.out_leaves,
+            )  # fmt: skip
             if work.out_leaves:
                 assert work.bounds is not None
                 columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
