@@ -75,11 +75,11 @@ struct Windows {  // of several leaves, each merged by one group of lanes
 struct MergeBlocks {  // one block a window of up to block_leaves
     static constexpr int lanes = 256;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, items, block_leaves * LEAF);

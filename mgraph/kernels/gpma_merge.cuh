@@ -157,11 +157,11 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
 struct MergeLeaves {  // one tile a window of one leaf
     static constexpr int lanes = TILE;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         constexpr int tiles = 256 / TILE;
@@ -240,11 +240,11 @@ struct MergeLeaves {  // one tile a window of one leaf
 struct MergeFew {  // one tile a window of up to few_leaves
     static constexpr int lanes = 32;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         constexpr int tiles = 256 / 32;

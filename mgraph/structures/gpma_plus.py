@@ -53,10 +53,7 @@ class _Work:
 
     scratch: Scratch
     batch: Struct
-    leaves: Struct
-    wide_leaves: (
-        Struct  # with the sums before each task's leaves, where windows are wide: good until leaves are written
-    )
+    leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
     leaf_windows: tuple[Array, int]
     few_windows: tuple[Array, int]
@@ -137,6 +134,9 @@ class GpmaPlus(Structure):
         self._array = Struct(**columns, counts=self.counts, groups=self.groups)
         fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
+        kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
+        self._merges = [k.bind(**merged) for k in (kernels.MergeLeaves, kernels.MergeFew, kernels.MergeBlocks)]
+        self._move_degrees = kernels.MoveDegrees.bind(degrees=self._degrees)
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
         """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
@@ -216,7 +216,7 @@ class GpmaPlus(Structure):
             self._refuse(run, words[10])
         counts, leaves = _counts(words), self._leaves
         work = _Work(
-            scratch=scratch, batch=batch, leaves=leaves, wide_leaves=leaves,
+            scratch=scratch, batch=batch, leaves=leaves,
             num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
             block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
@@ -227,7 +227,7 @@ class GpmaPlus(Structure):
             before = device.empty(tasks + 1, np.int64)
             self._commit.SumTasks(tasks, leaves=leaves, before=before)
             device.xp.cumsum(before, out=before)
-            work.wide_leaves = Struct(**{**leaves.values, "before": before})
+            work.leaves = Struct(**{**leaves.values, "before": before})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
@@ -281,7 +281,7 @@ class GpmaPlus(Structure):
             self._replace_array(work.array, work.levels)
             self.num_edges = work.num_edges
             return plan.counts
-        both = {"batch": work.batch, "leaves": work.wide_leaves}
+        both = {"batch": work.batch, "leaves": work.leaves}
         array, weight = self._array, run.weight
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
@@ -305,17 +305,11 @@ class GpmaPlus(Structure):
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
-        for kernel, (windows, n) in (
-            (kernels.MergeLeaves, work.leaf_windows),
-            (kernels.MergeFew, work.few_windows),
-            (kernels.MergeBlocks, work.block_windows),
-        ):
+        listed = work.leaf_windows, work.few_windows, work.block_windows
+        for merge, (windows, n) in zip(self._merges, listed, strict=True):
             if n:
-                kernel(
-                    n, batch=work.batch, leaves=work.leaves, array=array, weight=weight,
-                    windows=windows, n=n, start=self.start,
-                )  # fmt: skip
-        kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
+                merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
+        self._move_degrees(len(run), batch=work.batch)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)

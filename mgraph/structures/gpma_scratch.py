@@ -17,7 +17,7 @@ STATUS = 11  # words; their order is gpma_prepare.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 120 bytes each, from batch to batch
 CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 
 
@@ -57,7 +57,12 @@ class Scratch:
         self.arrived = words[1:2]
         self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
         self.levels = Struct(
-            least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1],
+            least=bounds[0],
+            most=bounds[1],
+            height=height,
+            marked=bits[:nodes],
+            claimed=bits[nodes:],
+            used=words[:1],
             sums=zeroed[STATUS + 2 + nodes :],
         )
 
