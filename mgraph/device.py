@@ -120,6 +120,17 @@ class Device:
         except self.xp.cuda.memory.OutOfMemoryError as error:
             raise CapacityError(f"GPU {self.index}: {error}") from None
 
+    def reserve(self, nbytes: int) -> None:
+        """Take `nbytes` from a GPU now, for later: what is allocated from here on is cut out of them while it fits.
+
+        cudaMalloc takes milliseconds for each GB, and a growing structure asks for a new array in the middle of a
+        batch. CuPy's pool keeps what it has, cuts it and joins it again, so that one block taken early answers that.
+        It belongs to the calling thread's current stream, and goes back with ``free_all_blocks`` of CuPy's pool.
+        Nothing happens on the CPU. `CapacityError` where the GPU has less.
+        """
+        if self.kind == "cuda" and nbytes > 0:
+            self.empty(nbytes, np.uint8)  # freed at once, to the pool
+
     def carve(self, *shapes: tuple[int, Any]) -> list[Array]:
         """Undefined arrays of (n, dtype) each, in one allocation: it lives as long as any of them does."""
         ends = list(accumulate(-(-int(n) * np.dtype(dtype).itemsize // 256) * 256 for n, dtype in shapes))

@@ -150,10 +150,11 @@ def _updates(lines: Run) -> tuple[list[str], list[Row]]:
             what = f"{line['op']} {short(line['size'])}{', sorted and unique' if line['sorted'] else ''}"
             cells.setdefault(what, {})[line["structure"]] = line["p50_ms"], ratio
         elif line["kind"] == "double":
+            where = "in a reserved pool, " if line.get("reserved_bytes") else ""
             for name, key in (("p50", "p50_ms"), ("p99", "p99_ms"), ("mean", "mean_ms"), ("max", "max_ms")):
-                what = f"doubling by {short(line['size'])}, {name}"
+                what = f"doubling by {short(line['size'])}, {where}{name}"
                 cells.setdefault(what, {})[line["structure"]] = line[key], ""
-            slowest = cells.setdefault("slowest batch of it, in copies of the structure", {})
+            slowest = cells.setdefault(f"slowest batch of it, {where}in copies of the structure", {})
             slowest[line["structure"]] = line["slowest_copies"], ""
     for line in _of(lines, "check"):
         cells.setdefault("bytes an edge at the end", {})[line["structure"]] = line["bytes_per_edge"], ""

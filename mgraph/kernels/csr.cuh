@@ -2,8 +2,7 @@
 // by merge path: key k stands before item at(k), so between two keys all items move by the same amount.
 // shift[k] is how many slots the first k keys add (inserts less deletes). No two lanes write one place.
 #pragma once
-#include "outcome.cuh"
-#include "search.cuh"
+#include "numbers.cuh"
 
 struct CsrLocate {  // one lane a key: its place in its row, what becomes of it, what it moves, and the four counts
     static constexpr int lanes = 1;
@@ -133,5 +132,36 @@ struct CsrPlace {  // one lane a key: inserts are written, in their new place
             dst_out[to] = (u32)keys[k];
             if (weights_out) weights_out[to] = weight ? weight[k] : 1.0f;
         }
+    }
+};
+
+struct CsrFill {  // one lane a key of the first batch: what acts is written at its number
+    static constexpr int lanes = 1;
+    Numbers numbers;
+    const u64* keys;
+    const f32* weight;
+    u32* dst_out;
+    f32* weights_out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 k : grid.items(numbers.n)) {
+            if (!numbers.act(k)) continue;
+            i64 to = numbers.of(k);
+            dst_out[to] = (u32)keys[k];
+            if (weights_out) weights_out[to] = weight ? weight[k] : 1.0f;
+        }
+    }
+};
+
+struct CsrFillOffsets {  // one tile `piece` offsets
+    static constexpr int lanes = 32;
+    Numbers numbers;
+    const u64* keys;
+    i64 entries;
+    i64 piece;
+    i64* offsets_out;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, (entries + piece - 1) / piece))
+            numbers.rows(tile, keys, c * piece, lesser((c + 1) * piece, entries), [&](i64 r, i64 before) { offsets_out[r] = before; });
     }
 };

@@ -1,18 +1,8 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
-// Leaves of one window: a tile, in registers. Up to block_leaves: a block, in shared memory. Wider: out and back.
+// Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
-#include "gpma_window.cuh"
+#include "gpma_merge.cuh"
 #include "outcome.cuh"
-
-struct Array {
-    u32* slots;
-    f32* weights;
-    u8* counts;
-    u32* groups;
-    DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
-        if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
-    }
-};
 
 struct SetWeights {  // one lane a key: the new weight of edges that are there already, before anything moves
     static constexpr int lanes = 1;
@@ -26,223 +16,205 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
     }
 };
 
-DEVICE void move_row(const Merge& merge, const Spread& spread, i64 base, i64* start, i64 row) {
-    start[row] = base + spread.place(merge.row(row, start[row]), merge.n);
+// The starts of rows [first, last) of a window whose items go to `base` and on.
+template <class Group> DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
+    if (first >= last) return;
+    i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, (u64)first << 32);
+    i64 high = lower_bound(merge.batch.keys, low, merge.last_key, (u64)last << 32);
+    for (i64 r = first + group.rank(); r < last; r += group.size())
+        start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
 
-struct MergeLeaves {  // one tile a window of one leaf
-    static constexpr int lanes = TILE;
-    static constexpr int each = LEAF / Tile<TILE>::size(), tiles = 256 / TILE;  // slots a lane, tiles a block at most
+struct Room {  // what one group has for one window: its items by new rank, their weights, and the items before each leaf
+    u32* items;
+    f32* weights;
+    i32* before;
+};
+
+struct Windows {  // of several leaves, each merged by one group of lanes
     Batch batch;
     Leaves leaves;
     Array array;
     const f32* weight;
-    const u32* windows;
-    i64 n;
     i64* start;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            if (i + 8 < n) fetch(window_at(windows, i + 8));
-            Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
-            i64 first = (i64)w.leaf * LEAF, count = array.counts[w.leaf];
-            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size()) {
-                i64 k = lower_bound(batch.keys, merge.first_key, merge.last_key, (u64)r << 32);
-                i64 to = lesser(start[r] - first, count) + batch.net(k) - merge.net0;
-                start[r] = first + (to < merge.n ? to : LEAF);
-            }
-            move_items(tile, merge, first, (int)count);
-            if (tile.rank() == 0) array.counts[w.leaf] = (u8)merge.n, array.recount(w.leaf, merge.n - count);
+    template <class Group> DEVICE void merge(const Group& group, const Window& w, const Room& room) const {
+        Merge merge(batch, leaves, w);
+        Spread spread(merge.n, w.leaves);
+        i64 first = (i64)w.leaf * LEAF, slots = (i64)w.leaves * LEAF;
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) room.before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
+        i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            u32 item = array.slots[first + s];
+            if (item == nobody) continue;
+            i64 to = merge.survivor(first + s, room.before[leaf_of(s)] + (s & (LEAF - 1)), merge.first_key, merge.last_key);
+            if (to >= 0) room.items[to] = item;
+            if (WEIGHTED && to >= 0) room.weights[to] = array.weights[first + s];
         }
-    }
-    DEVICE void fetch(const Window& w) const {
-        for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
-        prefetch(start + w.first_row);
-    }
-    // The leaf is made anew in shared memory, then written whole: a lane holds `each` neighbouring slots.
-    DEVICE void move_items(const Tile<lanes>& tile, const Merge& merge, i64 first, int count) const {
-        SHARED(u32, items, tiles * LEAF);
-        SHARED(f32, weights, WEIGHTED ? tiles * LEAF : 1);
-        u32* item = items + tile.index() * LEAF;
-        f32* item_weight = weights + (WEIGHTED ? tile.index() * LEAF : 0);
-        if (tile.size() == 1 && merge.last_key - merge.first_key <= few) return edit(merge, first, count);
-        int to[each], at0 = tile.rank() * each;
-        new_places(merge, first, count, at0, to);
-        for (int j = 0; j < each; ++j) {
-            if (to[j] < 0) continue;
-            item[to[j]] = array.slots[first + at0 + j];
-            if (WEIGHTED) item_weight[to[j]] = array.weights[first + at0 + j];
-        }
-        for (i64 k = merge.first_key + tile.rank(); k < merge.last_key; k += tile.size())
+        for (i64 k = merge.first_key + group.rank(); k < merge.last_key; k += group.size())
             if (batch.inserts(k)) {
-                i64 place = lesser(batch.slot[k] - first, (i64)count) + batch.net(k) - merge.net0;
-                item[place] = (u32)batch.keys[k];
-                if (WEIGHTED) item_weight[place] = weight ? weight[k] : 1.0f;
+                i64 to = merge.arrival(k);
+                room.items[to] = (u32)batch.keys[k];
+                if (WEIGHTED) room.weights[to] = weight ? weight[k] : 1.0f;
             }
-        tile.sync();
-        for (int j = tile.rank(); j < greater((int)merge.n, count); j += tile.size()) {
-            array.slots[first + j] = j < merge.n ? item[j] : nobody;
-            if (WEIGHTED && j < merge.n) array.weights[first + j] = item_weight[j];
+        move_rows(group, merge, spread, first, start, w.first_row, w.last_row);
+        group.sync();
+        for (i64 s = group.rank(); s < slots; s += group.size()) {
+            i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
+            bool live = (s & (LEAF - 1)) < spread.count(leaf);
+            array.slots[first + s] = live ? room.items[from] : nobody;
+            if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf] = live ? room.items[from] : nobody;
+            if (WEIGHTED && live) array.weights[first + s] = room.weights[from];
         }
-        tile.sync();
-    }
-    static constexpr int few = 8;  // keys
-    // One lane alone: key by key from the last on, so that places stay what they were, each by vectors and without a branch.
-    DEVICE void edit(const Merge& merge, i64 first, int count) const {
-        edit_column(merge, first, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
-        if (WEIGHTED) edit_column(merge, first, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
-    }
-    template <class T, class Of> DEVICE void edit_column(const Merge& merge, i64 first, int count, T* column, T none, Of of) const {
-        constexpr int size = LEAF + few;
-        T some[2][size + 2];  // one more on each side
-        int now = 0;
-        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[first + j];  // whole lines: the one before is far away
-        for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
-        some[0][0] = some[1][0] = some[1][size + 1] = none;
-        for (i64 k = merge.last_key; k-- > merge.first_key;) {
-            int p = (int)lesser(batch.slot[k] - first, (i64)count) + 1;
-            const T* from = some[now];
-            T* to = some[1 - now];
-            T item = of(k);
-            if (batch.inserts(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : j == p ? item : from[j - 1];
-            else if (batch.deletes(k)) for (int j = 1; j <= size; ++j) to[j] = j < p ? from[j] : from[j + 1];
-            else continue;
-            now = 1 - now;
-        }
-        for (int j = 0; j < LEAF; ++j) column[first + j] = some[now][j + 1];
-    }
-    // The new places of the items at at0, at0 + 1 ...; negative where the batch deletes them.
-    DEVICE void new_places(const Merge& merge, i64 first, int count, int at0, int* to) const {
-        if (merge.last_key - merge.first_key > few) {  // the exception: else counting is cheaper than searching
-            for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? (int)merge.survivor(first + at0 + j, at0 + j) : -1;
-            return;
-        }
-        for (int j = 0; j < each; ++j) to[j] = at0 + j < count ? at0 + j : -2 * LEAF;
-        for (i64 k = merge.first_key; k < merge.last_key; ++k) {
-            int p = (int)lesser(batch.slot[k] - first, (i64)count), by = (int)(batch.net(k + 1) - batch.net(k));
-            for (int j = 0; j < each; ++j) to[j] += at0 + j >= p ? by : 0;
-            if (by < 0 && p >= at0 && p < at0 + each)
-                for (int j = 0; j < each; ++j) to[j] = at0 + j == p ? -2 * LEAF : to[j];
-        }
+        for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
+        if (group.rank() == 0) array.recount(w.leaf, merge.n - old);
+        group.sync();
     }
 };
 
 struct MergeBlocks {  // one block a window of up to block_leaves
     static constexpr int lanes = 256;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, items, block_leaves * LEAF);
         SHARED(f32, weights, WEIGHTED ? block_leaves * LEAF : 1);
         SHARED(i32, before, block_leaves);
         Block block;
-        for (i64 i : grid.items(block, n)) {
-            Window w = window_at(windows, i);
-            Merge merge(batch, leaves, w);
-            Spread spread(merge.n, w.leaves);
-            i64 first = (i64)w.leaf * LEAF;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size())
-                before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
-            block.sync();
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
-                i64 j = leaf_of(s), at = s & (LEAF - 1);
-                i64 to = at < array.counts[w.leaf + j] ? merge.survivor(first + s, before[j] + at) : -1;
-                if (to >= 0) items[to] = array.slots[first + s];
-                if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
-            }
-            for (i64 k = merge.first_key + block.rank(); k < merge.last_key; k += block.size())
-                if (batch.inserts(k)) {
-                    i64 to = merge.arrival(k);
-                    items[to] = (u32)batch.keys[k];
-                    if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
-                }
-            for (i64 r = w.first_row + block.rank(); r < w.last_row; r += block.size()) move_row(merge, spread, first, start, r);
-            i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
-            block.sync();
-            for (i64 to = block.rank(); to < merge.n; to += block.size()) {
-                i64 slot = first + spread.place(to, merge.n);
-                array.slots[slot] = items[to];
-                if (WEIGHTED) array.weights[slot] = weights[to];
-            }
-            for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size())
-                if ((s & (LEAF - 1)) >= spread.count(leaf_of(s))) array.slots[first + s] = nobody;
-            for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
-            if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
-            block.sync();
+        for (i64 i : grid.items(block, n))
+            Windows{batch, leaves, array, weight, start}.merge(block, window_at(windows, i), {items, weights, before});
+    }
+};
+
+struct SumTasks {  // one lane a task of leaves: their live items, to be summed up
+    static constexpr int lanes = 1;
+    Leaves leaves;
+    i64* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
+            if (t == 0) before[0] = 0;
+            before[t + 1] = leaves.small_sum(t * task_leaves, lesser((t + 1) * task_leaves, leaves.leaves));
         }
     }
 };
 
-struct Gather {  // one block a chunk of a wide window: items to their places in `out`, the window's copy or the new array
+// A wide window's slots and keys in one order, a key before the item at its slot, cut into parts of equal length (merge path).
+struct CutParts {  // one lane a part: how many of the window's keys stand before it
+    static constexpr int lanes = 1;
+    Batch batch;
+    const u32* windows;
+    i64 n;
+    i64 whole;
+    u32* cuts;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            Window w = part_at(windows, i, whole);
+            i64 d = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF;
+            i64 low = greater((i64)0, d - slots), high = lesser((i64)w.last_key - w.first_key, d);
+            while (low < high) {
+                i64 k = low + ((high - low) >> 1);
+                if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+            }
+            cuts[i] = (u32)low;
+        }
+    }
+};
+
+struct Part {  // slots of the array and keys of the batch
+    i64 first_slot, last_slot, first_key, last_key;
+    DEVICE Part(const Window& w, const u32* cuts, i64 i) {
+        i64 from = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF, keys = (i64)w.last_key - w.first_key;
+        i64 k = cuts[i], to = lesser(from + part_slots, slots + keys), end = w.part + 1 < parts(w) ? (i64)cuts[i + 1] : keys;
+        first_key = w.first_key + k, last_key = w.first_key + end;
+        first_slot = (i64)w.leaf * LEAF + from - k, last_slot = (i64)w.leaf * LEAF + to - end;
+    }
+};
+
+struct Gather {  // one block a part: items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
     const f32* weight;
-    const u32* chunks;
+    const u32* windows;
+    const u32* cuts;
     i64 n;
     Array out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
+        SHARED(i64, before, part_leaves + 2);    // ranks in the window
+        SHARED(i32, key_at, part_slots + 1);     // slot after first_slot << 1 | whether the key deletes, from the key before the part on
+        SHARED(i32, moved, part_slots + 1);      // by the part's keys up to this one
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
+            Window w = part_at(windows, i, out_leaves);
+            Part part(w, cuts, i);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            i64 base = (i64)w.scratch * LEAF, keys = (i64)w.chunk - leaf_chunks(w);
-            if (keys < 0) survive(block, w, merge, spread, base);
-            else arrive(block, w, merge, spread, base, w.first_key + keys * chunk_keys);
+            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf), net = batch.net(part.first_key);
+            i64 keys = part.last_key - part.first_key + 1;
+            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base + net - merge.net0;
+            for (i64 j = block.rank(); j < keys; j += block.size()) {
+                i64 k = part.first_key + j - 1;
+                bool is = k >= w.first_key;
+                key_at[j] = is ? (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k)) : -2;
+                moved[j] = is ? (i32)(batch.net(k + 1) - net) : 0;
+            }
+            block.sync();
+            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += ahead * block.size()) {
+                u32 item[ahead];
+                for (int j = 0; j < ahead; ++j) item[j] = s + j * block.size() < part.last_slot ? load_once(array.slots + s + j * block.size()) : nobody;
+                for (int j = 0; j < ahead; ++j) {
+                    i64 slot = s + j * block.size();
+                    i32 at = (i32)(slot - part.first_slot) * 2 + 1;
+                    if (item[j] == nobody) continue;
+                    i64 k = upper_bound(key_at, 0, keys, at) - 1;
+                    if (key_at[k] == at) continue;  // deleted
+                    i64 rank = before[leaf_of(slot) - from] + (slot & (LEAF - 1)) + moved[k];
+                    put(w, merge, spread, rank, item[j], WEIGHTED ? array.weights[slot] : 0);
+                }
+            }
+            for (i64 k = part.first_key + block.rank(); k < part.last_key; k += block.size())
+                if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+            block.sync();
         }
     }
-    DEVICE void survive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base) const {
-        i64 from = w.leaf + w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaf + w.leaves);
-        for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
-            i64 leaf = leaf_of(s), at = s & (LEAF - 1);
-            if (at >= array.counts[leaf]) continue;
-            i64 rank = merge.survivor(s, leaves.before[leaf] - leaves.before[w.leaf] + at);
-            if (rank >= 0) put(base + spread.place(rank, merge.n), array.slots[s], WEIGHTED ? array.weights[s] : 0);
-        }
-    }
-    DEVICE void arrive(Block block, const Window& w, const Merge& merge, const Spread& spread, i64 base, i64 first) const {
-        i64 last = lesser(first + chunk_keys, (i64)w.last_key);
-        for (i64 k = first + block.rank(); k < last; k += block.size())
-            if (batch.inserts(k))
-                put(base + spread.place(merge.arrival(k), merge.n), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
-    }
-    DEVICE void put(i64 slot, u32 item, f32 item_weight) const {
-        out.slots[slot] = item;
-        if (WEIGHTED) out.weights[slot] = item_weight;
+    static constexpr int ahead = 4;  // loads that a lane has under way
+    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
+        i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
+        spread.cover(slot, item, out.slots + base);
+        if (WEIGHTED) out.weights[base + slot] = item_weight;
     }
 };
 
-struct CopyBack {  // one block a chunk of a wide window: from the copy into place, and the counts of its leaves
+struct CopyBack {  // one block a part of a wide window: from the copy into place, and the counts of its leaves
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
     Array array;
-    const u32* chunks;
+    const u32* windows;
     i64 n;
     Array copy;
     DEVICE void operator()(Grid grid) const {
         Block block;
         for (i64 i : grid.items(block, n)) {
-            Window w = window_at(chunks, i);
-            if (w.chunk >= leaf_chunks(w)) continue;
+            Window w = window_at(windows, i);
+            i64 from = (i64)w.part * part_leaves, to = lesser(from + part_leaves, (i64)w.leaves);
+            if (from >= to) continue;
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
-            i64 from = w.chunk * chunk_leaves, to = lesser(from + chunk_leaves, (i64)w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
                 bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
-                array.slots[(i64)w.leaf * LEAF + s] = live ? copy.slots[(i64)w.scratch * LEAF + s] : nobody;
+                u32 item = array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
+                if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf_of(s)] = item;
                 if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
             }
             for (i64 j = from + block.rank(); j < to; j += block.size()) {
-                i64 old = leaves.before[w.leaf + j + 1] - leaves.before[w.leaf + j];
+                i64 old = array.counts[w.leaf + j];
                 array.counts[w.leaf + j] = (u8)spread.count(j);
                 array.recount(w.leaf + j, spread.count(j) - old);
             }
@@ -250,33 +222,24 @@ struct CopyBack {  // one block a chunk of a wide window: from the copy into pla
     }
 };
 
-struct GroupSums {  // one lane a group, after the array was replaced
-    static constexpr int lanes = 1;
-    Leaves leaves;
-    i64 n;
-    u32* groups;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 g : grid.items(n))
-            groups[g] = (u32)leaves.small_sum(g * group_leaves, lesser((g + 1) * group_leaves, leaves.leaves));
-    }
-};
-
 struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one window
     static constexpr int lanes = 32;
     Batch batch;
     Leaves leaves;
-    const u32* tasks;
+    const u32* windows;
     i64 n;
     i64 out_leaves;
+    i64 rows;  // of the whole array, and one for its end
     i64* start;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
-            Window w = window_at(tasks, i);
+            Window w = part_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
             Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            for (i64 r = w.first_row + tile.rank(); r < w.last_row; r += tile.size())
-                move_row(merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, r);
+            i64 first = out_leaves ? i * task_rows : (i64)w.first_row;
+            i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
+            move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, first, last);
         }
     }
 };

@@ -5,7 +5,9 @@
 #include "outcome.cuh"
 #include "scan.cuh"
 
-enum Status { updates, misses, resize, leaf_windows, block_windows, wide_chunks, row_tasks, scratch_leaves, all_moves, unknown };
+enum Status {
+    updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows, unknown
+};
 constexpr u8 no_window = 255;
 
 struct Moves {  // inserts << 32 | deletes: those before each key in its chunk of 1 << shift keys, and before each chunk
@@ -55,17 +57,18 @@ struct Locate {  // one block a chunk: each key's slot, what becomes of it, and 
         for (int j = 0; j < some; ++j) {
             if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
             search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
-            prefetch(graph.slots + search[j].middle() * LEAF);
+            prefetch(graph.heads + search[j].middle());
         }
         i64 most = 1;
         for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
         for (; most > 1; most -= most >> 1)
             for (int j = 0; j < some; ++j) {
                 graph.narrow(search[j], (u32)keys[k + j]);
-                prefetch(graph.slots + search[j].middle() * LEAF);
+                prefetch(graph.heads + search[j].middle());
             }
         if (in_flight > 1)
-            for (int j = 0; j < some; ++j) prefetch(graph.slots + search[j].leaf * LEAF + 16);
+            for (int j = 0; j < some; ++j)
+                for (int s = 0; s < LEAF; s += 16) prefetch(graph.slots + search[j].leaf * LEAF + s);
         for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
     }
     DEVICE u64 settle(i64 k, const GpmaView::Search& search, i64* found) const {
@@ -113,6 +116,7 @@ struct Levels {  // the bounds of each level's full window, and which nodes are 
     u32* marked;
     u32* claimed;
     u64* used;
+    i64* sums;  // of items, and 1, by node, of levels above group_level; 0 where nobody asked yet
     DEVICE bool holds(i64 level, i64 leaves, i64 n) const {  // whether n items in so many leaves are within bounds
         i64 full = (i64)1 << level;
         return (least[level] * leaves + full - 1) / full <= n && n <= most[level] * leaves / full;
@@ -154,31 +158,38 @@ struct Climb {  // one lane a key, those that are their leaf's first act: the sm
         }
     }
     DEVICE u8 climb(i64 k, i64 leaf) const {
-        i64 first = k, last = k;
+        i64 first = k, last = k, held = leaves.counts[leaf];
         for (i64 at = 0; at <= levels.height; ++at) {
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = lower_bound_near(batch.slot, batch.n, first, from * LEAF);
             last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, last, to * LEAF);
             u64 moved = moves.at(last) - moves.at(first);
             if (at == 0 && moved == 0) return no_window;
-            i64 n = leaves.sum(from, to) + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
-            if (!levels.holds(at, to - from, n)) continue;
+            if (at > 0) held += other_half(at - 1, leaf);
+            i64 n = held + (i64)(moved >> 32) - (i64)(moved & 0xffffffffu);
+            if (!levels.holds(at, to - from, n)) {
+                if (at > group_level && load(status + resize)) return no_window;  // the windows do not matter any more
+                continue;
+            }
             if (at > 0) levels.mark(at, leaf);
             return (u8)at;
         }
         store(status + resize, (i64)1);
         return no_window;
     }
+    // The items of the window of `level` beside that of `leaf`. Sums of many groups are kept for others: where the array is
+    // full, many leaves climb to the top, and each of them read all groups.
+    DEVICE i64 other_half(i64 level, i64 leaf) const {
+        i64 from = ((leaf >> level) ^ 1) << level, to = lesser(from + ((i64)1 << level), leaves.leaves);
+        if (from >= to) return 0;
+        if (level <= group_level) return leaves.sum(from, to);
+        i64 seen = load(levels.sums + levels.node(level, from));
+        if (seen == 0) store(levels.sums + levels.node(level, from), seen = leaves.sum(from, to) + 1);
+        return seen - 1;
+    }
 };
 
-// Places in a list for what each lane brings, the first of them: one atomic a tile. All lanes of the tile call it.
-template <class T> DEVICE i64 append(T tile, i64 mine, i64* length) {
-    i64 upto = tile.scan(mine), all = tile.shfl(upto, tile.size() - 1), first = 0;
-    if (all && tile.rank() == 0) first = atomic_add(length, all);
-    return tile.shfl(first, 0) + upto - mine;
-}
-
-struct Select {  // one lane a key, a tile in step: windows under no other window, each once, into the list of its width
+struct Select {  // one lane a key, a block in step: windows under no other window, each once, into the list of its width
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
@@ -187,30 +198,44 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
     const i64* start;
     i64 rows;
     u32* leaf_list;
+    u32* few_list;
     u32* block_list;
     u32* wide_list;
     u32* row_list;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        Tile<32> tile;
-        i64 step = tile.size() * in_flight;
-        for (i64 t : grid.items(tile, (batch.n + step - 1) / step)) {
+        SHARED(i64, place, lists);
+        Block block;
+        i64 step = block.size() * in_flight;
+        for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
             Window found[in_flight];
             int many = 0;
+            u64 mine = 0, all;  // how many for each list, 16 bits each
             for (int j = 0; j < in_flight; ++j) {
-                i64 k = t * step + tile.rank() * in_flight + j;
-                if (k + 16 * tile.size() < batch.n) prefetch(start + (batch.keys[k + 16 * tile.size()] >> 32));
+                i64 k = b * step + block.rank() * in_flight + j;
+                if (k + 16 * block.size() < batch.n) prefetch(start + (batch.keys[k + 16 * block.size()] >> 32));
                 if (k >= batch.n || !is_window(k)) continue;
                 Window w = window(k, level[k], leaves.leaf(batch.slot[k]));
                 if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
-                if (w.leaves == 1) found[many++] = w;
-                else if (w.leaves <= block_leaves) window_at(block_list, atomic_add(status + block_windows, (i64)1)) = w;
-                else emit_chunks(w);
+                if (w.leaves > block_leaves) emit_parts(w);
+                else found[many++] = w, mine += one(w);
             }
-            i64 to = append(tile, many, status + leaf_windows);
-            for (int j = 0; j < many; ++j) window_at(leaf_list, to + j) = found[j];
+            u64 before = scan(block, mine, all) - mine;
+            if (all == 0) continue;
+            for (int l = block.rank(); l < lists; l += block.size()) {  // one atomic a block and list: they share a cache line
+                i64 wanted = all >> 16 * l & 0xffff;
+                place[l] = wanted ? atomic_add(status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows), wanted) : 0;
+            }
+            block.sync();
+            for (int j = 0; j < many; before += one(found[j++])) {
+                int l = list(found[j]);
+                window_at(l == 0 ? leaf_list : l == 1 ? few_list : block_list, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
+            }
         }
     }
+    static constexpr int lists = 3;  // of windows of one leaf, of a few, of more
+    DEVICE static int list(const Window& w) { return w.leaves == 1 ? 0 : w.leaves <= few_leaves ? 1 : 2; }
+    DEVICE static u64 one(const Window& w) { return (u64)1 << 16 * list(w); }
     DEVICE bool is_window(i64 k) const {
         i64 at = level[k];
         if (at == no_window) return false;
@@ -222,17 +247,23 @@ struct Select {  // one lane a key, a tile in step: windows under no other windo
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
-        i64 last_row = lower_bound_near(start, rows, row, lesser(to * LEAF, end));
+        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    DEVICE void emit_chunks(Window w) const {
+    // The first row that starts at `slot` or later: mostly one near `row`, found on a GPU by loads that do not wait for each
+    // other. (A CPU would wait for one more cache line.)
+    DEVICE i64 row_at(i64 row, i64 slot) const {
+        constexpr int reach = 4;
+        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
+        for (int j = 0; j < 2 * reach + 1 && in_flight == 1; ++j) before += j < n && start[from + j] < slot;
+        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
+    }
+    DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
-        i64 chunks = leaf_chunks(w) + key_chunks(w);
-        i64 to = atomic_add(status + wide_chunks, chunks);
-        for (i64 c = 0; c < chunks; ++c) w.chunk = (u32)c, window_at(wide_list, to + c) = w;
+        i64 to = atomic_add(status + wide_parts, parts(w));
+        for (i64 p = 0; p < parts(w); ++p) w.part = (u32)p, window_at(wide_list, to + p) = w;
     }
     DEVICE u32 emit_rows(Window w) const {  // hands all the rows over to tasks; the window keeps none
         u32 end = w.last_row;

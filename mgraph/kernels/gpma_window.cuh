@@ -12,27 +12,43 @@ struct Batch {  // n located keys; moves[k] = inserts before key k << 32 | delet
     DEVICE bool deletes(i64 k) const { return (moves[k + 1] - moves[k]) & 0xffffffffu; }
 };
 
-constexpr i64 group_leaves = 1024;  // leaves whose live items are summed up in one number
+constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whose live items are summed up in one number
 
-struct Leaves {  // live items by leaf and by group; before[leaf], where it is given, those of the leaves before it
+// Of wide windows: leaves that are summed up in one number, slots and keys of a part, and rows of a task.
+constexpr i64 task_leaves = 1024 / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF, task_rows = 512;
+
+struct Leaves {  // live items by leaf and by group; before[t], where it is given, those before leaf t * task_leaves
     const u8* counts;
     const u32* groups;
     const i64* before;
     i64 leaves;
     DEVICE i64 leaf(i64 slot) const { return lesser(leaf_of(slot), leaves - 1); }
+    static DEVICE i64 sum_bytes(u64 eight) {
+        constexpr u64 low = 0x00ff00ff00ff00ffull;
+        return (i64)(((eight & low) + (eight >> 8 & low)) * 0x0001000100010001ull >> 48);
+    }
     DEVICE i64 small_sum(i64 from, i64 to) const {  // bytes eight at a time where they can be
         i64 sum = 0;
         for (; from < to && (from & 7); ++from) sum += counts[from];
         for (; from + 8 <= to; from += 8) {
-            u64 eight = *(const u64*)(counts + from), low = 0x00ff00ff00ff00ffull;
-            sum += (i64)(((eight & low) + (eight >> 8 & low)) * 0x0001000100010001ull >> 48);
+            sum += sum_bytes(*(const u64*)(counts + from));
         }
         for (; from < to; ++from) sum += counts[from];
         return sum;
     }
+    DEVICE i64 up_to(i64 leaf) const {  // items before a leaf; needs `before`, and counts that nobody writes meanwhile
+        if (leaf == leaves) return before[(leaves + task_leaves - 1) / task_leaves];
+        i64 task = (i64)((u64)leaf / task_leaves);
+        i64 sum = before[task], at = task * task_leaves;
+        for (; at < leaf && at + 8 <= leaves; at += 8) {
+            u64 eight = *(const u64*)(counts + at);
+            sum += sum_bytes(leaf - at < 8 ? eight & (((u64)1 << 8 * (leaf - at)) - 1) : eight);
+        }
+        return sum + (at < leaf ? small_sum(at, leaf) : 0);
+    }
     DEVICE i64 sum(i64 from, i64 to) const {  // of a window: it lies in one group, or begins and ends with groups
-        if (before) return before[to] - before[from];
-        if (to - from <= group_leaves) return small_sum(from, to);
+        if (before) return up_to(to) - up_to(from);
+        if (to - from < group_leaves) return small_sum(from, to);
         i64 sum = 0;
         for (i64 g = from / group_leaves; g * group_leaves < to; ++g) sum += groups[g];
         return sum;
@@ -40,24 +56,29 @@ struct Leaves {  // live items by leaf and by group; before[leaf], where it is g
     DEVICE i64 rank(i64 slot, i64 first) const {  // of the item at `slot`, or of what follows the last, from leaf `first` on
         i64 leaf = leaf_of(slot), at = slot - leaf * LEAF;
         if (leaf >= leaves) leaf = leaves, at = 0;
-        return at + (before ? before[leaf] - before[first] : small_sum(first, leaf));
+        return at + (before ? up_to(leaf) - up_to(first) : small_sum(first, leaf));
     }
 };
 
-struct Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a chunk
-    u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, chunk;
+struct alignas(16) Window {  // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a part
+    u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, part;
 };
 DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
 DEVICE const Window& window_at(const u32* windows, i64 i) { return ((const Window*)windows)[i]; }
+DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the array is replaced there is one window, in many parts
+    Window w = window_at(windows, whole ? 0 : i);
+    if (whole) w.part = (u32)i;
+    return w;
+}
 
-// How many leaves a block merges in shared memory; what one task of a wide window has; rows that a window keeps.
-constexpr i64 block_leaves = 4096 / LEAF, chunk_leaves = 1024 / LEAF, chunk_keys = 1024, task_rows = 512, inline_rows = 64;
-DEVICE i64 leaf_chunks(const Window& w) { return (w.leaves + chunk_leaves - 1) / chunk_leaves; }
-DEVICE i64 key_chunks(const Window& w) { return (w.last_key - w.first_key + chunk_keys - 1) / chunk_keys; }
+// How many leaves a tile and a block merge in shared memory; rows that a window keeps.
+constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
+DEVICE i64 parts(const Window& w) { return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots; }
 
 struct Spread {  // n items even over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
-    DEVICE Spread(i64 n, i64 leaves) : base((u64)n / (u64)leaves), extra((u64)n % (u64)leaves), end((u64)leaves * LEAF) {}
+    DEVICE Spread(i64 n, i64 leaves)
+        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves), extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }
     DEVICE i64 place(i64 i, i64 n) const {  // the slot of item i, the end of the leaves where there is no such item
         if (i >= n) return (i64)end;
@@ -70,25 +91,36 @@ struct Spread {  // n items even over some leaves: the first `extra` leaves hold
         u32 leaf = (u32)at / (u32)by;  // the usual case, and several times cheaper
         return (first + leaf) * LEAF + ((u32)at - leaf * (u32)by);
     }
+    DEVICE i64 items_before(i64 leaf) const { return leaf * (i64)base + lesser(leaf, (i64)extra); }
+    DEVICE i64 rank(i64 slot, i64 n) const { return slot >= (i64)end ? n : items_before(leaf_of(slot)) + (slot & (LEAF - 1)); }
+    // An item into its slot; and nobody into its share of the slots past its leaf's count, so that new slots need no fill.
+    DEVICE void cover(i64 slot, u32 item, u32* slots) const {
+        i64 count = this->count(leaf_of(slot));
+        slots[slot] = item;
+        for (i64 at = (slot & (LEAF - 1)) + count; at < LEAF; at += count) slots[slot - (slot & (LEAF - 1)) + at] = nobody;
+    }
 };
 
 struct Merge {  // one window's merge by ranks: where its survivors, its new items and its rows go
     Batch batch;
     Leaves leaves;
     i64 leaf, first_key, last_key, net0, n;
-    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w) : batch(b), leaves(l), leaf(w.leaf), first_key(w.first_key), last_key(w.last_key) {
+    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w) : Merge(b, l, w, l.sum(w.leaf, (i64)w.leaf + w.leaves)) {}
+    DEVICE Merge(const Batch& b, const Leaves& l, const Window& w, i64 count)  // with `count` items before the batch
+        : batch(b), leaves(l), leaf(w.leaf), first_key(w.first_key), last_key(w.last_key) {
         net0 = b.net(first_key);
-        n = l.sum(leaf, leaf + w.leaves) + b.net(last_key) - net0;
+        n = count + b.net(last_key) - net0;
     }
-    // The new rank of the survivor at `slot`, whose old rank in the window is given; -1 where the batch deletes it.
-    DEVICE i64 survivor(i64 slot, i64 rank) const {
-        i64 k = upper_bound(batch.slot, first_key, last_key, slot);
+    // The new rank of the survivor at `slot`, whose old rank in the window is given; -1 where the batch deletes it. Of the
+    // window's keys, those below `low` are at or before it and those from `high` on behind it.
+    DEVICE i64 survivor(i64 slot, i64 rank, i64 low, i64 high) const {
+        i64 k = upper_bound(batch.slot, low, high, slot);
         if (k > first_key && batch.slot[k - 1] == slot && batch.deletes(k - 1)) return -1;
         return rank + batch.net(k) - net0;
     }
     DEVICE i64 arrival(i64 k) const { return leaves.rank(batch.slot[k], leaf) + batch.net(k) - net0; }
-    DEVICE i64 row(i64 r, i64 old_start) const {
-        i64 k = lower_bound(batch.keys, first_key, last_key, (u64)r << 32);
+    DEVICE i64 row(i64 r, i64 old_start, i64 low, i64 high) const {
+        i64 k = lower_bound(batch.keys, low, high, (u64)r << 32);
         return leaves.rank(old_start, leaf) + batch.net(k) - net0;
     }
 };

@@ -33,7 +33,7 @@ struct Fibers {  // the lanes of one block
 };
 inline thread_local Fibers* fibers = nullptr;
 
-constexpr int in_flight = 2;  // as on a CPU, but few
+constexpr int in_flight = 1;  // as on a GPU
 
 template <int W> struct Tile {
     static constexpr int width = W;

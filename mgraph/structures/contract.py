@@ -88,7 +88,6 @@ class Structure(ABC):
     """
 
     name: ClassVar[str]
-    checks_ids: ClassVar[bool] = False  #: whether prepare compares the ids of an unchecked run with their bounds
     num_edges: int
 
     def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
@@ -98,6 +97,11 @@ class Structure(ABC):
         self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
         self.num_edges = 0
         self._state = object()  # another one after every change: what a plan was made for
+
+    @property
+    def checks_ids(self) -> bool:
+        """Whether the next `prepare` compares the ids of an unchecked run with their bounds: a read-back less."""
+        return False
 
     # --- what each structure does its own way ---
 

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.kernels import View, load
+from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.numbers import number_keys
 from mgraph.structures.run import Run
 
 __all__ = ["CsrStructure"]
@@ -46,10 +47,11 @@ def _room(n: int) -> int:
 
 @dataclass
 class _Work:
-    """What commit needs: the keys' places and shifts, and the new arrays where an edge comes or goes."""
+    """What commit needs: the keys' places and shifts, or numbers, and the new arrays where an edge comes or goes."""
 
-    place: Array
-    shift: Array
+    place: Array = None
+    shift: Array = None
+    numbers: Struct | None = None  # of the first batch
     offsets: Array = None
     dst: Array = None
     weights: Array = None
@@ -83,6 +85,9 @@ class CsrStructure(Structure):
             The new arrays do not fit beside the old ones.
         """
         n, device = len(run), self.device
+        if n and not self.num_edges:
+            found, outcome, numbers = number_keys(device, self._kernels, run)
+            return Plan(run, found, outcome, self._new_arrays(_Work(numbers=numbers), found.inserted), self._state)
         place, outcome = device.empty(n, np.int64), device.empty(n, np.uint8)
         shift, counts = device.empty(n + 1, np.int64), device.zeros(4, np.int64)
         shift[:1] = 0
@@ -95,11 +100,15 @@ class CsrStructure(Structure):
         found = Counts(*(int(c) for c in Device.to_host(counts)))
         work = _Work(place, shift)
         if found.inserted or found.deleted:
-            room = _room(self.num_edges + found.inserted - found.deleted)
-            work.offsets = device.empty(self.n_rows + 1, np.int64)
-            work.dst = device.empty(room, np.uint32)
-            work.weights = device.empty(room, np.float32) if self.weighted else None
+            self._new_arrays(work, self.num_edges + found.inserted - found.deleted)
         return Plan(run, found, outcome, work, self._state)
+
+    def _new_arrays(self, work: _Work, edges: int) -> _Work:
+        room = _room(edges)
+        work.offsets = self.device.empty(self.n_rows + 1, np.int64)
+        work.dst = self.device.empty(room, np.uint32)
+        work.weights = self.device.empty(room, np.float32) if self.weighted else None
+        return work
 
     def commit(self, plan: Plan) -> Counts:
         """Do what was prepared: one pass over the old arrays. Allocates nothing; asynchronous on a GPU.
@@ -111,16 +120,30 @@ class CsrStructure(Structure):
         """
         work, run, n = self._use(plan), plan.run, len(plan.run)
         if work.offsets is not None:
-            self._merge(run, work)
+            self._fill(run, work) if work.numbers else self._merge(run, work)
             self._offsets, self._dst, self._weights = work.offsets, work.dst, work.weights
             self.num_edges += plan.counts.inserted - plan.counts.deleted
-        elif not self.weighted:
+        if work.numbers or (work.offsets is None and not self.weighted):
             return plan.counts
         self._kernels.CsrPlace(
             n, keys=run.keys, outcome=plan.outcome, weight=run.weight, place=work.place, shift=work.shift, n=n,
             dst_out=self._dst, weights_out=self._weights,
         )  # fmt: skip
         return plan.counts
+
+    def _fill(self, run: Run, work: _Work) -> None:
+        entries = self.n_rows + 1
+        self._kernels.CsrFill(
+            len(run), numbers=work.numbers, keys=run.keys, weight=run.weight, dst_out=work.dst, weights_out=work.weights
+        )
+        self._kernels.CsrFillOffsets(
+            -(-entries // PIECE),
+            numbers=work.numbers,
+            keys=run.keys,
+            entries=entries,
+            piece=PIECE,
+            offsets_out=work.offsets,
+        )
 
     def _merge(self, run: Run, work: _Work) -> None:
         n, edges, entries = len(run), self.num_edges, self.n_rows + 1

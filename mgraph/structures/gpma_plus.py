@@ -21,6 +21,7 @@ Invariants
    start never falls, and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
 5. ``groups[g]`` is the sum of the counts of leaves ``1024 g .. 1024 g + 1023``.
+6. ``heads[l]`` is leaf l's first slot: what searches look at first, on few cache lines.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
-from mgraph.structures.gpma_scratch import CHUNK_KEYS, CHUNK_SLOTS, GROUP, KEPT, TASK_ROWS, WINDOW, Scratch
-from mgraph.structures.run import Run
+from mgraph.structures.gpma_build import Build, commit_build, prepare_build
+from mgraph.structures.gpma_scratch import GROUP, KEPT, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
 
 Array = Any
+
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
@@ -50,12 +53,14 @@ class _Work:
 
     scratch: Scratch
     batch: Struct
-    leaves: Struct
+    leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
     leaf_windows: tuple[Array, int]
+    few_windows: tuple[Array, int]
     block_windows: tuple[Array, int]
-    chunks: tuple[Array, int]
+    parts: tuple[Array, int]
     rows: tuple[Array, int]
+    cuts: Array  # where the batch is cut for each part
     out: Struct | None  # the copy of wide windows, or the new array
     out_leaves: int  # of the new array; 0 where the array stays
     bounds: tuple[Array, Array] | None
@@ -78,12 +83,11 @@ class GpmaPlus(Structure):
     Notes
     -----
     A batch of b operations costs O(b log m) searches and writes the windows around them; about 12 launches and one
-    read-back whatever the height. 4 bytes a slot, 8 with weights, 12 a row. Neighbours are sorted.
+    read-back whatever the height. 4 bytes a slot, 8 with weights, 5 a leaf, 12 a row. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
-    checks_ids: ClassVar[bool] = True
     _tile: ClassVar[int] = 4  # lanes that merge one leaf
 
     def __init__(
@@ -111,12 +115,14 @@ class GpmaPlus(Structure):
         self._defines = tuple(defines.items())
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
-        self.slots, self.weights, self.counts, self.groups = self._new_array(1).values()
+        self._build = load(device, "gpma_build.cuh", None, **defines)
+        self.slots, self.weights, self.counts, self.groups, self.heads = self.new_array(1).values()
+        device.fill(self.heads, NOBODY)
         self.counts.fill(0)
         self.groups.fill(0)
         self.start = device.full(n_rows + 1, leaf, np.int64)
         self._degrees = device.zeros(n_rows, np.uint32)
-        self._levels = self._level_arrays(1)
+        self._levels = self.level_arrays(1)
         self._kept: Scratch | None = None
         self._array_changed()
 
@@ -124,20 +130,31 @@ class GpmaPlus(Structure):
         """Other arrays: what kernels take of them is packed once."""
         self._kept = None
         self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
-        self._array = Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
-        fields = {"start": self.start, "degrees": self._degrees, "slots": self.slots, "weights": self.weights}
+        columns = {"slots": self.slots, "weights": self.weights, "heads": self.heads}
+        self._array = Struct(**columns, counts=self.counts, groups=self.groups)
+        fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
+        kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
+        self._merges = [k.bind(**merged) for k in (kernels.MergeLeaves, kernels.MergeFew, kernels.MergeBlocks)]
+        self._move_degrees = kernels.MoveDegrees.bind(degrees=self._degrees)
 
-    def _new_array(self, leaves: int) -> dict[str, Array]:
+    def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
+        """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
         empty, slots = self.device.empty, leaves * self.leaf
         return {
-            "slots": self.device.full(slots, NOBODY, np.uint32),
+            "slots": self.device.full(slots, NOBODY, np.uint32) if blank else empty(slots, np.uint32),
             "weights": empty(slots, np.float32) if self.weighted else None,
             "counts": empty(leaves, np.uint8),
             "groups": empty(-(-leaves // GROUP), np.uint32),
+            "heads": empty(leaves, np.uint32),
         }
 
     # --- bounds ---
+
+    @property
+    def checks_ids(self) -> bool:
+        """Whether the next `prepare` does: where keys are located, which a first batch's are not."""
+        return self.num_edges > 0
 
     @property
     def leaves(self) -> int:
@@ -161,9 +178,17 @@ class GpmaPlus(Structure):
             least[0] = 0
         return least, most
 
-    def _level_arrays(self, leaves: int) -> tuple[Array, Array]:
+    def level_arrays(self, leaves: int) -> tuple[Array, Array]:
+        """The bounds of an array of so many leaves, on the device."""
         least, most = self.bounds(leaves)
         return self.device.asarray(np.array(least, np.int64)), self.device.asarray(np.array(most, np.int64))
+
+    def even_leaves(self, n: int) -> int:
+        """How many leaves a resized array of n items has."""
+        leaves = max(1, math.ceil(n / (self.leaf * self.fill)))
+        if leaves * self.leaf >= 1 << 37:
+            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        return leaves
 
     # --- a batch ---
 
@@ -180,28 +205,37 @@ class GpmaPlus(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        if not self.n_rows:
-            self._refuse(run, n)
+        if not self.num_edges:
+            if run.unchecked is not None:
+                check_batch(run.unchecked, self.n_rows, self.n_vertices)
+            return Plan(run, *prepare_build(self, self._build, run), self._state)
         scratch = self._take_scratch(n)
         batch, words = scratch.count(run)
-        if words[9]:
+        if words[10]:
             self._keep(scratch)
-            self._refuse(run, words[9])
+            self._refuse(run, words[10])
         counts, leaves = _counts(words), self._leaves
         work = _Work(
-            scratch=scratch, batch=batch, leaves=leaves, num_edges=self.num_edges + counts.inserted - counts.deleted,
-            leaf_windows=(scratch.leaf_list, words[3]), block_windows=(scratch.block_list, words[4]),
-            chunks=(scratch.wide_list, words[5]), rows=(scratch.row_list, words[6]),
-            out=None, out_leaves=0, bounds=None,
+            scratch=scratch, batch=batch, leaves=leaves,
+            num_edges=self.num_edges + counts.inserted - counts.deleted,
+            leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
+            block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
+            rows=(scratch.row_list, words[6]), cuts=None, out=None, out_leaves=0, bounds=None,
         )  # fmt: skip
-        if words[2] or words[7]:  # wide windows count with a sum for every leaf
-            before = device.zeros(self.leaves + 1, np.int64)
-            device.xp.cumsum(self.counts, dtype=np.int64, out=before[1:])
+        if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
+            tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
+            before = device.empty(tasks + 1, np.int64)
+            self._commit.SumTasks(tasks, leaves=leaves, before=before)
+            device.xp.cumsum(before, out=before)
             work.leaves = Struct(**{**leaves.values, "before": before})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
-            work.out = Struct(**self._new_array(words[7]))
+            work.out = Struct(**self.new_array(words[7], blank=False))
+        if work.out:
+            windows, n = work.parts
+            work.cuts = device.empty(n, np.uint32)
+            self._commit.CutParts(n, batch=batch, windows=windows, n=n, whole=work.out_leaves, cuts=work.cuts)
         return Plan(run, counts, scratch.outcome[:n], work, self._state)
 
     def _take_scratch(self, n: int) -> Scratch:
@@ -221,76 +255,69 @@ class GpmaPlus(Structure):
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
-        leaves = max(1, math.ceil(work.num_edges / (self.leaf * self.fill)))
-        if leaves * self.leaf >= 1 << 37:
-            raise CapacityError(f"{work.num_edges} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        leaves = self.even_leaves(work.num_edges)
         work.out_leaves = leaves
-        work.out = Struct(**self._new_array(leaves))
-        work.bounds = self._level_arrays(leaves)
-        n, chunk = work.batch.values["n"], CHUNK_SLOTS // self.leaf
-        window = [0, self.leaves, 0, n, 0, 0, 0, 0]
-        work.chunks = self._tasks(window, -(-self.leaves // chunk) + -(-n // CHUNK_KEYS))
-        work.chunks[0].reshape(-1, WINDOW)[:, 7] = self.device.xp.arange(work.chunks[1])
-        work.rows = self._tasks(window, -(-(self.n_rows + 1) // TASK_ROWS))
-        rows = work.rows[0].reshape(-1, WINDOW)
-        rows[:, 4] = self.device.xp.arange(0, work.rows[1] * TASK_ROWS, TASK_ROWS)
-        rows[:, 5] = self.device.xp.minimum(rows[:, 4] + np.uint32(TASK_ROWS), np.uint32(self.n_rows + 1))
-        work.leaf_windows = work.block_windows = (None, 0)
-
-    def _tasks(self, window: list[int], n: int) -> tuple[Array, int]:
-        tasks = self.device.empty(n * WINDOW, np.uint32)
-        tasks.reshape(n, WINDOW)[:] = self.device.asarray(np.array(window, np.uint32))
-        return tasks, n
+        work.out = Struct(**self.new_array(leaves, blank=work.num_edges == 0))
+        work.bounds = self.level_arrays(leaves)
+        n = work.batch.values["n"]
+        whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
+        work.parts = whole, -(-(self.leaves * self.leaf + n) // PART_SLOTS)
+        work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
+        work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def commit(self, plan: Plan) -> Counts:
         """Write every window once: up to 7 launches; asynchronous on a GPU."""
-        work: _Work | None = self._use(plan) or None
+        work: _Work | Build | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
         run, kernels = plan.run, self._commit
+        if isinstance(work, Build):
+            commit_build(self._build, run, work, self.start, self._degrees)
+            self._replace_array(work.array, work.levels)
+            self.num_edges = work.num_edges
+            return plan.counts
         both = {"batch": work.batch, "leaves": work.leaves}
-        merge = {**both, "array": self._array, "weight": run.weight}
+        array, weight = self._array, run.weight
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
                 len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, weights=self.weights
             )
-        tasks, n = work.rows
+        windows, n = work.rows
         if n:  # before the merges: it counts in the old leaves
-            kernels.MoveRows(n, **both, tasks=tasks, n=n, out_leaves=work.out_leaves, start=self.start)
+            kernels.MoveRows(
+                n, **both, windows=windows, n=n, out_leaves=work.out_leaves, rows=self.n_rows + 1, start=self.start
+            )
         if work.out:
-            chunks, n = work.chunks
-            kernels.Gather(n, **merge, chunks=chunks, n=n, out=work.out, out_leaves=work.out_leaves)
+            windows, n = work.parts
+            kernels.Gather(
+                n, **both, array=array, weight=weight, windows=windows, cuts=work.cuts, n=n,
+                out=work.out, out_leaves=work.out_leaves,
+            )  # fmt: skip
             if work.out_leaves:
-                self._replace_array(work)
+                assert work.bounds is not None
+                columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
+                self._build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
+                self._replace_array(work.out.values, work.bounds)
             else:
-                kernels.CopyBack(n, **both, array=merge["array"], chunks=chunks, n=n, copy=work.out)
-        for kernel, (windows, n) in (
-            (kernels.MergeLeaves, work.leaf_windows),
-            (kernels.MergeBlocks, work.block_windows),
-        ):
+                kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
+        listed = work.leaf_windows, work.few_windows, work.block_windows
+        for merge, (windows, n) in zip(self._merges, listed, strict=True):
             if n:
-                kernel(n, **merge, windows=windows, n=n, start=self.start)
-        kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
+                merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
+        self._move_degrees(len(run), batch=work.batch)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)
         return plan.counts
 
-    def _replace_array(self, work: _Work) -> None:
-        assert work.out is not None
-        assert work.bounds is not None
-        base, extra = divmod(work.num_edges, work.out_leaves)
-        self.slots, self.weights, self.counts, self.groups = work.out.values.values()
-        self.counts.fill(base)
-        self.counts[:extra] += np.uint8(1)
-        leaves = Struct(counts=self.counts, groups=None, before=None, leaves=self.leaves)
-        self._commit.GroupSums(len(self.groups), leaves=leaves, n=len(self.groups), groups=self.groups)
-        self._levels = work.bounds
+    def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
+        self.slots, self.weights, self.counts, self.groups, self.heads = array.values()
+        self._levels = levels
         self._array_changed()
 
     def discard(self, plan: Plan) -> None:
         """Give up a plan; its memory is freed with it, or kept for the next batch."""
-        if plan.work and plan.state is self._state:
+        if isinstance(plan.work, _Work) and plan.state is self._state:
             self._keep(plan.work.scratch)
         super().discard(plan)
 
@@ -313,7 +340,7 @@ class GpmaPlus(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
-        arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
+        arrays = (self.slots, self.weights, self.counts, self.groups, self.heads, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 
     def check_invariants(self) -> None:
@@ -325,6 +352,7 @@ class GpmaPlus(Structure):
         assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
         groups = np.add.reduceat(counts, np.arange(0, leaves, GROUP), dtype=np.int64)
         assert (host(self.groups) == groups).all(), "5"
+        assert (host(self.heads) == slots[::leaf]).all(), "6"
         assert leaves == 1 or counts.min() >= 1, "2"
         assert counts.max() <= self.bounds()[1][0], "2"
         assert start[0] >= 0, "3"

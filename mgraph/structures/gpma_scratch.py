@@ -10,14 +10,14 @@ from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View
 from mgraph.structures.run import Run
 
-__all__ = ["CHUNK_KEYS", "CHUNK_SLOTS", "GROUP", "KEPT", "TASK_ROWS", "WINDOW", "Scratch"]
+__all__ = ["GROUP", "KEPT", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 
 Array = Any
-STATUS = 10  # words; their order is gpma_prepare.cuh's Status
+STATUS = 11  # words; their order is gpma_prepare.cuh's Status
 # As gpma_window.cuh has them.
-TASK_ROWS, INLINE_ROWS, BLOCK_SLOTS, CHUNK_SLOTS, CHUNK_KEYS, GROUP = 512, 64, 4096, 1024, 1024, 1024
+TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 120 bytes each, from batch to batch
 CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 
 
@@ -42,20 +42,28 @@ class Scratch:
         self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
         height = (leaves - 1).bit_length()
         nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more; and those that are taken
+        sums = (2 << height) // GROUP + 1  # of nodes above groups
         (
             zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
-            self.leaf_list, self.block_list, self.wide_list, self.row_list,
+            self.leaf_list, self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
-            (STATUS + 2 + nodes, np.int64), (capacity, np.int64), (capacity + 1, np.uint64), (capacity + 1, np.uint64),
-            ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8), (capacity, np.uint8),
+            (STATUS + 2 + nodes + sums, np.int64), (capacity, np.int64), (capacity + 1, np.uint64),
+            (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8),
+            (capacity, np.uint8),
             *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
-        bits = words[2:].view(np.uint32)
+        bits = words[2 : 2 + nodes].view(np.uint32)
         self.arrived = words[1:2]
         self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
         self.levels = Struct(
-            least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1]
+            least=bounds[0],
+            most=bounds[1],
+            height=height,
+            marked=bits[:nodes],
+            claimed=bits[nodes:],
+            used=words[:1],
+            sums=zeroed[STATUS + 2 + nodes :],
         )
 
     def bind(self, kernels: Library, graph: View, leaves: Struct, start: Array, rows: int, vertices: int) -> None:
@@ -69,8 +77,9 @@ class Scratch:
             leaves=leaves, levels=self.levels, moves=self.summed, summed=self.moves, level=level, status=status
         )
         self._select = kernels.Select.bind(
-            leaves=leaves, levels=self.levels, level=level, start=start, rows=rows, leaf_list=self.leaf_list,
-            block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
+            leaves=leaves, levels=self.levels, level=level, start=start, rows=rows,
+            leaf_list=self.leaf_list, few_list=self.few_list, block_list=self.block_list, wide_list=self.wide_list,
+            row_list=self.row_list, status=status,
         )  # fmt: skip
 
     def count(self, run: Run) -> tuple[Struct, list[int]]:
@@ -85,11 +94,12 @@ class Scratch:
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
-    """How many windows of one leaf, of a block, wide chunks and tasks of rows there can be."""
+    """How many windows of one leaf, of a few, of a block, parts of wide ones and tasks of rows there can be."""
     wide = leaves * leaf // BLOCK_SLOTS
     return [
         min(n, leaves),
         min(n, leaves // 2 + 1),
-        leaves * leaf // CHUNK_SLOTS + n // CHUNK_KEYS + 2 * wide + 1,
+        min(n, leaves * leaf // FEW_SLOTS + 1),
+        (leaves * leaf + n) // PART_SLOTS + wide + 1,
         n_rows // TASK_ROWS + min(n, n_rows // INLINE_ROWS + wide) + 1,
     ]

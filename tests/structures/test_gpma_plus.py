@@ -13,6 +13,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.structures import create
+from mgraph.structures.gpma_plus import GpmaPlus, _Work
 from mgraph.structures.run import sort_batch
 
 
@@ -73,6 +74,52 @@ def test_equals_its_model(device, leaf, seed):
     assert widths
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
+    """A dense region that moves: windows merged by lanes, tiles, blocks and in parts, several kinds in one batch."""
+    kinds, prepare = set(), GpmaPlus.prepare
+
+    def watched(s, run):
+        plan = prepare(s, run)
+        if isinstance(plan.work, _Work):
+            lists = plan.work.leaf_windows, plan.work.few_windows, plan.work.block_windows, plan.work.parts
+            kinds.add((*(n > 0 for _, n in lists), plan.work.out_leaves > 0))
+        return plan
+
+    monkeypatch.setattr(GpmaPlus, "prepare", watched)
+    rng, n, own = np.random.default_rng(1), 4000, {}
+    s = create("gpma+", n, leaf=8, device=device, weighted=weighted)
+    model = PmaModel(n, 8, s.leaf_density, s.root_density, s.fill)
+    for i in range(8):
+        size = 6000 if i else 40_000
+        src, dst = rng.integers(0, n, (2, size))
+        if i:
+            src[: size // 2] = rng.integers(i * 200, i * 200 + 400, size // 2)
+        weight = rng.integers(0, 100, size).astype(np.float32) if weighted else None
+        batch = EdgeBatch(src, dst, weight)
+        own |= dict(
+            zip(zip(src.tolist(), dst.tolist(), strict=True), [1.0] * size if weight is None else weight, strict=True)
+        )
+        model.apply(operations(s, batch))
+        s.apply(batch)
+        assert_equal(s, model)
+    s.check_invariants()
+    assert any(all(kind[:4]) and not kind[4] for kind in kinds), "every width in one batch"
+    assert any(kind[4] for kind in kinds), "a resize"
+    csr = s.to_csr()
+    row = np.repeat(np.arange(n), np.diff(Device.to_host(csr.offsets)))
+    if weighted:
+        found = dict(
+            zip(
+                zip(row.tolist(), Device.to_host(csr.dst).tolist(), strict=True),
+                Device.to_host(csr.weight),
+                strict=True,
+            )
+        )
+        assert found == own
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -95,6 +142,8 @@ BREAKS = {
     "2": lambda s: s.counts.__setitem__(slice(0, 2), [0, s.counts[0] + s.counts[1]]),
     "3": lambda s: s.start.__setitem__(1, s.start[1] - 1 - s.start[1] % s.leaf),
     "4": lambda s: s.slots.__setitem__(1, 0),
+    "5": lambda s: s.groups.__setitem__(0, s.groups[0] + 1),
+    "6": lambda s: s.heads.__setitem__(1, s.heads[1] + 1),
 }
 
 

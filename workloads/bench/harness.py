@@ -153,6 +153,10 @@ class Bench:
         source, target = self.device.zeros(nbytes // 8 + 1, np.uint64), self.device.zeros(nbytes // 8 + 1, np.uint64)
         return float(np.median(self.times(lambda: self.xp.copyto(target, source), 5)))
 
+    def pool_bytes(self) -> int:
+        """Bytes of GPU memory that the pool holds, used or not; 0 on the CPU."""
+        return int(self.xp.get_default_memory_pool().total_bytes()) if self.device.kind == "cuda" else 0
+
     def free(self) -> None:
         """Give back the memory that a pool keeps, so that the next structure starts as this one did."""
         if self.device.kind == "cuda":

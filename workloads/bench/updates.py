@@ -62,9 +62,9 @@ def measure(bench: Bench) -> None:
         one.build(src, dst)
         for size in sizes:
             one.batches(size, resident + sum(sizes[: sizes.index(size)]) * 2 * (WARM + options.repeats))
-        if options.double:
-            one.double(resident + sum(sizes) * 2 * (WARM + options.repeats))
         one.finish()
+        if options.double:
+            one.double(src, dst, resident + sum(sizes) * 2 * (WARM + options.repeats))
         oracle = oracle or one
         bench.free()
     _table(bench)
@@ -153,8 +153,20 @@ class _One:
         run = Run(keys, None if run.op is None else run.op[: len(keys)])
         return self.bench.time(lambda: self.structure.apply_run(run))
 
-    def double(self, start: int) -> None:
-        """Insert until there are twice as many edges, and compare the slowest batch with a copy of everything."""
+    def double(self, src: Array, dst: Array, start: int) -> None:
+        """Twice: build, insert until there are twice as many edges, and compare the slowest batch with a copy of all.
+
+        The first time the pool is empty at the start. Then as much as it had come to hold is reserved, in one block.
+        """
+        peak = self._double(src, dst, start, 0)
+        if self.bench.device.kind == "cuda":
+            self._double(src, dst, start, peak)
+
+    def _double(self, src: Array, dst: Array, start: int, reserve: int) -> int:
+        self.bench.free()
+        self.bench.device.reserve(reserve)
+        self.structure = self.make()
+        self.structure.build(EdgeBatch(src, dst))
         size, goal = self.bench.options.double_batch, 2 * self.structure.num_edges
         seconds: list[float] = []
         slowest = 0
@@ -165,19 +177,38 @@ class _One:
             if not seconds or spent > max(seconds):
                 slowest = self.structure.nbytes
             seconds.append(spent)
+        held = self.bench.pool_bytes()
         copy = self.bench.copy_seconds(slowest)
         self._same("batches to double", len(seconds))
         ratio = round(max(seconds) / copy, 2)
-        last = {"edges": self.structure.num_edges, "nbytes": self.structure.nbytes}
-        self._add("double", ("double",), seconds, size=size, copy_ms=round(copy * 1e3, 4), slowest_copies=ratio, **last)
+        last = {"edges": self.structure.num_edges, "nbytes": self.structure.nbytes, "reserved_bytes": reserve}
+        self._add(
+            "double",
+            ("double", reserve > 0),
+            seconds,
+            size=size,
+            copy_ms=round(copy * 1e3, 4),
+            slowest_copies=ratio,
+            **last,
+        )
+        self.finish("doubled")
+        return held
 
-    def finish(self) -> None:
+    def finish(self, after: str = "batches") -> None:
         """Compare what is left in the structure, and free it."""
-        edges = self._same("edges at the end", self.structure.num_edges)
-        found = self._same("hash of the edges", f"{edge_hash(self.structure):016x}")
+        edges = self._same(f"edges after {after}", self.structure.num_edges)
+        found = self._same(f"hash of the edges after {after}", f"{edge_hash(self.structure):016x}")
         per_edge = round(self.structure.nbytes / max(edges, 1), 3)
         checked = self.oracle is not None
-        self.bench.add("check", structure=self.label, edges=edges, hash=found, bytes_per_edge=per_edge, checked=checked)
+        self.bench.add(
+            "check",
+            structure=self.label,
+            after=after,
+            edges=edges,
+            hash=found,
+            bytes_per_edge=per_edge,
+            checked=checked,
+        )
         self.structure = None
 
 
@@ -192,6 +223,7 @@ def _table(bench: Bench) -> None:
     for line in bench.record.lines:
         if line["kind"] in ("build", "batch", "double"):
             what = {"build": "build", "double": "insert, doubling"}.get(line["kind"], line.get("op", ""))
+            what += ", reserved" if line.get("reserved_bytes") else ""
             what += f" {short(line.get('size') or line['drawn'])}" + (", sorted" if line.get("sorted") else "")
             rows.append([what, line["structure"], line["p50_ms"], line["p99_ms"], line["max_ms"], line["csr_ratio"]])
     order = list(dict.fromkeys(row[0] for row in rows))  # what is to be compared stands together
