@@ -56,7 +56,12 @@ class Scratch:
         self.arrived = words[1:2]
         self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
         self.levels = Struct(
-            least=bounds[0], most=bounds[1], height=height, marked=bits[:nodes], claimed=bits[nodes:], used=words[:1],
+            least=bounds[0],
+            most=bounds[1],
+            height=height,
+            marked=bits[:nodes],
+            claimed=bits[nodes:],
+            used=words[:1],
             sums=zeroed[STATUS + 2 + nodes :],
         )
 
