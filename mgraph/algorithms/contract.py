@@ -62,9 +62,9 @@ class Shard(Protocol):
         ...
 
 
-def kernels(shard: Shard, file: str, view: View) -> Library:
+def kernels(shard: Shard, file: str, view: View, **defines: int) -> Library:
     """The kernels of `file` for one of the shard's structures, compiled at the first call on a machine."""
-    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK)
+    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
 
 
 class _Edges(Protocol):

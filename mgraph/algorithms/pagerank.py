@@ -144,24 +144,25 @@ class _Pull(_Iteration):
             self.everyones[first:end] = theirs
         return self.everyones
 
-    def _pull(self, part: Array, more: bool) -> None:
+    def _pull(self, part: Array, sums: Array) -> None:
         news = self._gathered(part)
         self.kernels.PullHubs(
             self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, news=news, sums=self.hub_sums
         )
-        self.kernels.PullRows(
-            -(-self.n // LANES), graph=self.view, n=self.n, news=news, hub_sums=self.hub_sums, more=more, sums=self.sums
-        )
+        self.kernels.PullRows(-(-self.n // LANES), graph=self.view, n=self.n, news=news, sums=sums)
 
     def step(self, step: int, base: float, alpha: float) -> None:
-        self._pull(self.news, more=False)
+        self._pull(self.news, self.sums)
         if self.rest is not None:
-            self._pull(self.rest, more=True)
+            more = self.device.empty(self.n, np.float32)
+            self._pull(self.rest, more)
+            self.sums += more
             self.rest = None
         keep, shift, self.base = float(step > 1), base - self.base, base
         self.kernels.FinishPull(
-            self.n, sums=self.sums, n=self.n, keep=keep, shift=shift, alpha=alpha, ranks=self.ranks,
-            shares=self._shares(), tally=self.tally[step & 1], spent=self.tally[1 - (step & 1)],
+            self.n, sums=self.sums, hub_sums=self.hub_sums, hub_rows=self.hub_rows, n=self.n, keep=keep, shift=shift,
+            alpha=alpha, ranks=self.ranks, shares=self._shares(), tally=self.tally[step & 1],
+            spent=self.tally[1 - (step & 1)],
         )  # fmt: skip
 
 
@@ -259,7 +260,7 @@ def pagerank(shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int
     InvalidOption
         On every rank alike.
     CapacityError
-        What it allocates does not fit. Pulling: 18 bytes an owned vertex, 20 with a start; 8 a row up to the last
+        What it allocates does not fit. Pulling: 18 bytes an owned vertex, 24 with a start; 8 a row up to the last
         hub's; on several ranks 2 a vertex of the whole graph. Pushing: 8 an owned vertex and 8 (on several ranks 12) a
         vertex of the whole graph. Both: 1 / 64 byte an edge for hubs' tasks. See `transposed` for what in-edges take
         that the graph does not keep.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mgraph.algorithms.bfs import search_kernels
 from mgraph.algorithms.contract import Shard, kernels
 from mgraph.algorithms.transpose import no_rows
 from mgraph.kernels import load
@@ -17,6 +18,6 @@ def warm(shard: Shard) -> None:
         load(shard.device, "arcs.cuh")
         kernels(shard, "pagerank_push.cuh", out)
     kernels(shard, "pagerank.cuh", (back or no_rows(shard.device)).view())
-    for view in (out, None if back is None else back.view()):
-        if view is not None:
-            kernels(shard, "bfs.cuh", view)
+    for view in (out, out if back is None else back.view()):
+        for predecessors in (False, True):
+            search_kernels(shard, view, predecessors)

@@ -76,26 +76,23 @@ struct PullHubs {  // a tile a task of a hub's in-edges
 };
 
 template <class View>
-struct PullRows {  // a lane brings a row; hubs' sums are there already, and are cleared for the next iteration
+struct PullRows {  // a lane brings a row; hubs are left to PullHubs, and get 0 here
     static constexpr int lanes = 32;
     View graph;
     i64 n;
     const u16* news;  // of all vertices
-    u64* hub_sums;
-    i64 more;         // whether these come on top of the sums that are there
     f32* sums;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
             f64 sum = gather(tile, row < n ? row : -1);
-            if (row < n) sums[row] = (f32)(more ? sums[row] + sum : sum);
+            if (row < n) sums[row] = (f32)sum;
         }
     }
     template <class Tile32> DEVICE f64 gather(Tile32 tile, i64 row) const {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
         f64 sum = 0;
-        if (degree > HUB_DEGREE) sum = from_fixed(hub_sums[row]), hub_sums[row] = 0;
         if (degree > 0 && degree <= short_degree) sum = row_sum(Tile<1>{}, row);
         i64 narrow = lesser(narrow_degree, (i64)HUB_DEGREE);
         sum_rows(Tile<8>{}, degree > short_degree && degree <= narrow, row, sum);
@@ -124,6 +121,8 @@ struct PullRows {  // a lane brings a row; hubs' sums are there already, and are
 struct FinishPull {  // one lane an own vertex: its rank changes by what came, and its share by that
     static constexpr int lanes = 1;
     const f32* sums;
+    u64* hub_sums;  // cleared for the next iteration
+    i64 hub_rows;
     i64 n;
     f64 keep;   // 0 in the first iteration, then 1
     f64 shift;  // what every vertex gets besides
@@ -136,7 +135,9 @@ struct FinishPull {  // one lane an own vertex: its rank changes by what came, a
         for (i64 c : grid.items(2)) spent[c] = 0;
         Tally all;
         for (i64 row : grid.items(n)) {
-            f32 was = ranks[row], now = (f32)greater(keep * was + shift + alpha * sums[row], 0.0);
+            f64 sum = sums[row];
+            if (row < hub_rows && hub_sums[row]) sum = from_fixed(hub_sums[row]), hub_sums[row] = 0;
+            f32 was = ranks[row], now = (f32)greater(keep * was + shift + alpha * sum, 0.0);
             ranks[row] = now;
             all.count(was, now);
             all.handed += shares.hand_on(row, now);
