@@ -101,16 +101,16 @@ class _Pull(_Iteration):
     ----------
     handed : float32[hi - lo]
         What each out-neighbour of a vertex has of it.
-    news : uint16[hi - lo]
-        What was handed on last; `rest`, at a given start, what of the first share did not fit in that.
+    news : list of uint16[hi - lo]
+        What was handed on last: one part, three of them at a given start.
     """
 
     file = "pagerank.cuh"
 
     def __init__(self, shard: Shard, edges: Structure | Rows) -> None:
         super().__init__(shard, edges)
-        self.handed, self.news = self.device.empty(self.n, np.float32), self.device.empty(self.n, np.uint16)
-        self.rest, self.base = None, 0.0
+        self.news: list[Array] = []
+        self.handed, self.base = self.device.empty(self.n, np.float32), 0.0
         self.sums = self.device.empty(self.n, np.float32)
         self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows past the last hub's are never looked up
         self.everyones = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.uint16)
@@ -124,17 +124,19 @@ class _Pull(_Iteration):
         self.tasks = self.tasks[self.device.xp.argsort(ids, kind="stable")]
 
     def begin(self, start: Array, scale: float, even: float) -> None:
-        """Degrees, first ranks and first shares: a given start in two parts, or its small changes would drown."""
+        """Degrees, first ranks and first shares: of a given start whole, as what was cut off would cost iterations."""
         super().begin(start, scale, even)
         self.tally.reverse()  # that of what was handed on whole is to be cleared
-        self.rest = None if start is None else self.device.empty(self.n, np.uint16)
+        parts = 1 if start is None else 3  # 3 * 8 bits: a float32's
+        news = self.device.empty(parts * self.n, np.uint16)
+        self.news = [news[k * self.n : (k + 1) * self.n] for k in range(parts)]
         self.kernels.FirstShares(
-            self.n, n=self.n, ranks=self.ranks, shares=self._shares(), rest=self.rest, tally=self.tally[0],
+            self.n, n=self.n, ranks=self.ranks, shares=self._shares(), parts=parts, tally=self.tally[0],
             spent=self.tally[1],
         )  # fmt: skip
 
     def _shares(self) -> dict[str, Array]:
-        return {"degrees": self.degrees, "handed": self.handed, "news": self.news}
+        return {"degrees": self.degrees, "handed": self.handed, "news": self.news[0]}
 
     def _gathered(self, part: Array) -> Array:
         if self.shard.size == 1:
@@ -152,12 +154,12 @@ class _Pull(_Iteration):
         self.kernels.PullRows(-(-self.n // LANES), graph=self.view, n=self.n, news=news, sums=sums)
 
     def step(self, step: int, base: float, alpha: float) -> None:
-        self._pull(self.news, self.sums)
-        if self.rest is not None:
+        self._pull(self.news[0], self.sums)
+        for part in self.news[1:]:
             more = self.device.empty(self.n, np.float32)
-            self._pull(self.rest, more)
+            self._pull(part, more)
             self.sums += more
-            self.rest = None
+        del self.news[1:]
         keep, shift, self.base = float(step > 1), base - self.base, base
         self.kernels.FinishPull(
             self.n, sums=self.sums, hub_sums=self.hub_sums, hub_rows=self.hub_rows, n=self.n, keep=keep, shift=shift,
@@ -260,7 +262,7 @@ def pagerank(shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int
     InvalidOption
         On every rank alike.
     CapacityError
-        What it allocates does not fit. Pulling: 18 bytes an owned vertex, 24 with a start; 8 a row up to the last
+        What it allocates does not fit. Pulling: 18 bytes an owned vertex, 26 with a start; 8 a row up to the last
         hub's; on several ranks 2 a vertex of the whole graph. Pushing: 8 an owned vertex and 8 (on several ranks 12) a
         vertex of the whole graph. Both: 1 / 64 byte an edge for hubs' tasks. See `transposed` for what in-edges take
         that the graph does not keep.

@@ -26,12 +26,12 @@ struct Shares {
     }
 };
 
-struct FirstShares {  // one lane an own vertex: its whole share is new, in one part or, where `rest` is not null, in two
+struct FirstShares {  // one lane an own vertex: its whole share is new, in so many parts, one array after another
     static constexpr int lanes = 1;
     i64 n;
     const f32* ranks;
     Shares shares;
-    u16* rest;
+    i64 parts;
     u64* tally;
     u64* spent;
     DEVICE void operator()(Grid grid) const {
@@ -39,11 +39,9 @@ struct FirstShares {  // one lane an own vertex: its whole share is new, in one 
         Tally all;
         for (i64 row : grid.items(n)) {
             shares.handed[row] = 0;
-            f64 handed = shares.hand_on(row, ranks[row]);
-            if (rest) {
-                Shares second{shares.degrees, shares.handed, rest};
-                handed = second.hand_on(row, ranks[row]);
-            }
+            f64 handed = 0;
+            for (i64 part = 0; part < parts; ++part)
+                handed = Shares{shares.degrees, shares.handed, shares.news + part * n}.hand_on(row, ranks[row]);
             all.handed += handed;
         }
         all.add_to(tally);

@@ -223,8 +223,8 @@ def test_a_start_near_the_limit_stays_there(size: int) -> None:
     limit, _ = iterate(graph, tol=1e-12, max_iter=1000)
     starts = {s.rank: limit[s.lo : s.hi].astype(np.float32) for s in made}
     ranks, info = run(made, warm, starts, tol=2e-6)
-    assert info["iterations"] == 1  # one part of 16 bits alone would move it by 1e-3
-    assert np.abs(ranks - limit).sum() < 2e-6
+    assert info["iterations"] == 1  # 16 bits of it alone would move it by 1e-3
+    assert np.abs(ranks - limit).sum() < 5e-7
 
 
 def test_no_vertices() -> None:
