@@ -98,7 +98,7 @@ class GraphVine(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; about 8 launches, a scan and one
+    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 8 launches, a scan and one
     read-back; a second read-back where the pool is made anew, which costs O(n_rows + m) and is amortised. 4 bytes a
     slot, 8 with weights, 8 a row rounded up to a power of two. Neighbours are not sorted.
     """
