@@ -166,6 +166,7 @@ struct Gather {  // one block a part: items to their places in `out`, the window
                 moved[j] = is ? (i32)(batch.net(k + 1) - net) : 0;
             }
             block.sync();
+            i64 k = 0;  // the last key at or before a slot; they rise
             for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += ahead * block.size()) {
                 u32 item[ahead];
                 for (int j = 0; j < ahead; ++j) item[j] = s + j * block.size() < part.last_slot ? load_once(array.slots + s + j * block.size()) : nobody;
@@ -173,13 +174,14 @@ struct Gather {  // one block a part: items to their places in `out`, the window
                     i64 slot = s + j * block.size();
                     i32 at = (i32)(slot - part.first_slot) * 2 + 1;
                     if (item[j] == nobody) continue;
-                    i64 k = upper_bound(key_at, 0, keys, at) - 1;
+                    if (block.size() > 1) k = upper_bound(key_at, k + 1, keys, at) - 1;
+                    else while (k + 1 < keys && key_at[k + 1] <= at) ++k;
                     if (key_at[k] == at) continue;  // deleted
                     i64 rank = before[leaf_of(slot) - from] + (slot & (LEAF - 1)) + moved[k];
                     put(w, merge, spread, rank, item[j], WEIGHTED ? array.weights[slot] : 0);
                 }
             }
-            for (i64 k = part.first_key + block.rank(); k < part.last_key; k += block.size())
+            for (k = part.first_key + block.rank(); k < part.last_key; k += block.size())
                 if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
             block.sync();
         }

@@ -233,9 +233,9 @@ class GpmaPlus(Structure):
         elif words[7]:
             work.out = Struct(**self.new_array(words[7], blank=False))
         if work.out:
-            windows, n = work.parts
-            work.cuts = device.empty(n, np.uint32)
-            self._commit.CutParts(n, batch=batch, windows=windows, n=n, whole=work.out_leaves, cuts=work.cuts)
+            windows, parts = work.parts
+            work.cuts = device.empty(parts, np.uint32)
+            self._commit.CutParts(parts, batch=batch, windows=windows, n=parts, whole=work.out_leaves, cuts=work.cuts)
         return Plan(run, counts, scratch.outcome[:n], work, self._state)
 
     def _take_scratch(self, n: int) -> Scratch:
