@@ -82,8 +82,9 @@ class GpmaPlus(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log m) searches and writes the windows around them; about 12 launches and one
-    read-back whatever the height. 4 bytes a slot, 8 with weights, 5 a leaf, 12 a row. Neighbours are sorted.
+    A batch of b operations costs O(b log m) searches and writes the windows around them; 6 to 8 launches and one
+    read-back whatever the height, up to 14 where windows are wide. 4 bytes a slot, 8
+    with weights, 5 a leaf, 12 a row. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma+"
@@ -193,7 +194,7 @@ class GpmaPlus(Structure):
     # --- a batch ---
 
     def prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), 4 launches and a scan, one read-back.
+        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back.
 
         Raises
         ------
@@ -271,7 +272,7 @@ class GpmaPlus(Structure):
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def commit(self, plan: Plan) -> Counts:
-        """Write every window once: up to 7 launches; asynchronous on a GPU."""
+        """Write every window once: up to 8 launches; asynchronous on a GPU."""
         work: _Work | Build | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
