@@ -13,6 +13,7 @@ from distributed import Client
 from mgraph.algorithms import PROGRAMS, warm
 from mgraph.algorithms.contract import check_vertex
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.partition import Partition
 from mgraph.runtime import display, placement, plugin, reads
 from mgraph.runtime.bridge import Bridge
 from mgraph.runtime.changes import Changes
@@ -21,7 +22,7 @@ from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 from mgraph.runtime.protocol import Moved
 from mgraph.runtime.report import UpdateReport
-from mgraph.runtime.result import SearchValues, VertexValues
+from mgraph.runtime.result import SearchValues, VertexValues, starts_of
 from mgraph.structures import Csr, parse
 
 __all__ = ["DynamicGraph", "UpdateReport"]
@@ -247,7 +248,7 @@ class DynamicGraph(Changes):
         args = {"source": inside, "direction": direction, "predecessors": bool(predecessors)}
         return self._run("bfs", args, SearchValues if predecessors else VertexValues)
 
-    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100) -> VertexValues:
+    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100, start: Any = None) -> VertexValues:
         """PageRank: float32 values that sum to 1; they stay on the workers. Weights do not count.
 
         Parameters
@@ -259,6 +260,17 @@ class DynamicGraph(Changes):
             number of vertices. Float32 may swing by 5e-7; ``.converged`` says whether the end was reached.
         max_iter : int
             Ends after as many iterations at the latest; ``.iterations`` says how many it took.
+        start : result of an earlier ``pagerank``, or array of at most `num_vertices` numbers, optional
+            Ranks to begin with, scaled to sum to 1: those of an older epoch save iterations. A result of this graph
+            stays on the workers; an array goes through this process, and so does a result from before a `reorder`.
+            Vertices added since begin with the mean.
+
+        Raises
+        ------
+        InvalidOption
+            An argument out of its range; a `start` that is negative, not finite, too long or all 0.
+        GraphClosed
+            `start` is a result that was closed.
         """
         if not 0 < alpha < 1:
             raise InvalidOption(f"alpha is {alpha}; it lies above 0 and below 1")
@@ -266,7 +278,10 @@ class DynamicGraph(Changes):
             raise InvalidOption(f"tol is {tol}; it is above 0")
         if check_count(max_iter, "max_iter") < 1:
             raise InvalidOption(f"max_iter is {max_iter}; at least 1 iteration is needed")
-        return self._run("pagerank", {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)})
+        args = {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)}
+        if start is None:
+            return self._run("pagerank", args)
+        return self._read(lambda door: self._run("pagerank", args, start=starts_of(start, self._coordinator, door)))
 
     def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
         """Run an algorithm by its name: ``run("bfs", source=0)`` is ``bfs(0)``."""
@@ -274,16 +289,26 @@ class DynamicGraph(Changes):
             raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(PROGRAMS)))}")
         return getattr(self, algorithm)(**arguments)
 
-    def _run(self, name: str, args: dict[str, Any], values: type[VertexValues] = VertexValues) -> VertexValues:
+    def _run(
+        self,
+        name: str,
+        args: dict[str, Any],
+        values: type[VertexValues] = VertexValues,
+        start: list[dict[str, Any]] | None = None,
+    ) -> VertexValues:
         self._coordinator.check()
-        result = uuid.uuid4().hex
+        result, door = uuid.uuid4().hex, self._door
+        shares = None if start is None else [{"start": share} for share in start]
         try:
-            answers = self._coordinator.call("run", {"name": name, "result": result, "args": args}, connect=True)
+            common = {"name": name, "result": result, "args": args}
+            answers = self._coordinator.call("run", common, shares, connect=True)
         except BaseException:
             self._coordinator.forget(result)  # some ranks may have finished
             raise
-        first = answers[0]
-        return values(self._coordinator, self._door, name, result, first["epoch"], first["dtype"], first["info"])
+        first, ranges = answers[0], Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
+        if ranges.n_vertices == door.n_vertices:  # else another thread added vertices meanwhile
+            door = door.moved(ranges)
+        return values(self._coordinator, door, name, result, first["epoch"], first["dtype"], first["info"])
 
     # ---- the end, and how it looks -----------------------------------------------------------------------------------
 

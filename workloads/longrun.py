@@ -160,8 +160,10 @@ class _LongRun:
     def _check(self, graph: DynamicGraph) -> None:
         """`Mismatch` where the graph is not what was sent, or a worker keeps more beside it than before."""
         began = time.perf_counter()
-        sent = Sent(self.point.edges.source(0, 1), self.point.edges.n_edges, self._churn(0), self.options.batches)
-        right = replayed(self.point.client, self.point.workers, sent, graph.num_vertices, self.options.directed)
+        built, size = self.point.edges, len(self.point.workers)
+        churn, directed = self._churn(0), self.options.directed
+        sent = Sent(built.source(0, 1), built.n_edges, churn, self.options.batches, size, directed)
+        right = replayed(self.point.client, self.point.workers, sent)
         found = {"edges": graph.num_edges, "arcs": self._arcs(graph), "hash": f"{graph.fingerprint():016x}"}
         expected = {"edges": self.gained, "arcs": right.arcs, "hash": f"{right.hash:016x}"}
         self.record.add("check", **found, operations=self.operations, seconds=round(time.perf_counter() - began, 3))

@@ -39,6 +39,7 @@ from mgraph.algorithms.contract import LANES, Result, Shard, check_vertex, incom
 from mgraph.algorithms.frontier import COUNT, NEW_EDGES, SENT, TASKS, Frontier, words_of
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.kernels import Library, View
 from mgraph.structures import Structure
 
 __all__ = ["bfs"]
@@ -86,6 +87,11 @@ class _Progress:
         return self.new > before.new and self.new_edges * ALPHA > self.edges - self.explored
 
 
+def search_kernels(shard: Shard, view: View, predecessors: bool) -> Library:
+    """The kernels of a search over `view`."""
+    return kernels(shard, "bfs.cuh", view, NOTES=int(predecessors))
+
+
 class _Search:
     """One rank's part of one search."""
 
@@ -93,8 +99,8 @@ class _Search:
         self.shard, self.edges = shard, forward.num_edges
         self.notes: Array = shard.device.full(shard.n_vertices, NO_NOTE, np.uint64) if predecessors else None
         self.forward, self.backward = forward.view(), None if backward is None else backward.view()
-        self.push_kernels = kernels(shard, "bfs.cuh", self.forward)
-        self.pull_kernels = self.push_kernels if self.backward is None else kernels(shard, "bfs.cuh", self.backward)
+        self.push_kernels = search_kernels(shard, self.forward, predecessors)
+        self.pull_kernels = search_kernels(shard, self.backward or self.forward, predecessors)
         self.room = max(task_room(s) for s in (forward, backward) if s is not None)
         self.tasks = shard.device.empty(self.room, np.uint64)
         self.frontier = Frontier(shard, self.push_kernels, self.forward)

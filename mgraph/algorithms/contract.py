@@ -22,7 +22,6 @@ __all__ = [
     "incoming",
     "kernels",
     "task_room",
-    "warm",
 ]
 
 HUB_DEGREE = 1024  #: a row of more edges is cut into tasks of about as many, for any tile to take
@@ -63,22 +62,19 @@ class Shard(Protocol):
         ...
 
 
-def kernels(shard: Shard, file: str, view: View) -> Library:
+def kernels(shard: Shard, file: str, view: View, **defines: int) -> Library:
     """The kernels of `file` for one of the shard's structures, compiled at the first call on a machine."""
-    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK)
+    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
 
 
-def warm(shard: Shard) -> None:
-    """Compile what every program runs on this shard, so that the first call is as fast as the others. Seconds, once."""
-    for structure in (shard.out_edges, shard.in_edges):
-        if structure is not None:
-            for file in ("bfs.cuh", "pagerank.cuh"):
-                kernels(shard, file, structure.view())
+class _Edges(Protocol):
+    @property
+    def num_edges(self) -> int: ...
 
 
-def task_room(structure: Structure) -> int:
-    """The most tasks that a structure's hubs can be cut into; 0 where no row can be a hub."""
-    edges = structure.num_edges
+def task_room(rows: _Edges) -> int:
+    """The most tasks that the hubs among rows can be cut into; 0 where no row can be a hub."""
+    edges = rows.num_edges
     return 2 * edges // HUB_DEGREE if edges > HUB_DEGREE else 0
 
 

@@ -1,10 +1,15 @@
 // The two ways of a breadth-first superstep, each with its hubs' tasks apart: top-down from the frontier along its edges,
 // bottom-up from each unvisited vertex against its edges until one comes from a visited vertex.
-// Both only set bits of `found`; lanes race to set the same bit, which is benign. Where predecessors are asked for, `notes`
-// is not null: a vertex's note is the least level << 32 | predecessor that found it here, whatever the order of the finds.
+// Both only set bits of `found`; lanes race to set the same bit, which is benign. Compiled with NOTES, they note for each
+// vertex the least level << 32 | predecessor that found it here, whatever the order of the finds. (A flag of the kernels
+// instead spilled registers: 8% of a search for distances.)
 #pragma once
 #include "frontier.cuh"
 #include "rows.cuh"
+
+#ifndef NOTES
+#define NOTES 1
+#endif
 
 constexpr u32 no_vertex = ~0u;
 
@@ -12,12 +17,12 @@ constexpr u32 no_vertex = ~0u;
 struct Marks {
     u32* found;
     const u32* seen;  // settled or sent before this superstep: not written meanwhile
-    u64* notes;       // may be null
+    u64* notes;
     u64 base;         // the note of the own vertex 0 as a predecessor
     DEVICE void mark(u32 id, i64 row) const {
-        if (notes && saw_bit(seen, id)) return;
+        if (NOTES && saw_bit(seen, id)) return;
         set_bit(found, id);
-        if (notes) note(id, base + row);
+        if (NOTES) note(id, base + row);
     }
     DEVICE void note(i64 id, u64 value) const {
         if (value < glance(notes + id)) atomic_min(notes + id, value);
@@ -72,8 +77,8 @@ struct ExpandHubs {  // top-down: a tile a task
 // A visited vertex from which an edge of the unit comes, or no_vertex: the first one in the row's order, or the least of
 // all (`least`). A tile of one lane gives up after `most` edges; a wider one is given more than there are, because its lanes
 // must stop together.
-template <class View, class Tile>
-DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most, bool least) {
+template <bool least, class View, class Tile>
+DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most) {
     u32 parent = no_vertex;
     graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
         bool hit = live && saw_bit(seen, id);
@@ -105,7 +110,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane tries the fi
             for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile is a word wide
                 i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
                 u32 parent = search(tile, row);
-                if (marks.notes && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
+                if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
                 hits |= tile.ballot(parent != no_vertex) << b;
             }
             if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
@@ -113,27 +118,27 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane tries the fi
     }
     template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
-        bool least = marks.notes && !View::sorted;  // then no first few edges will do
+        constexpr bool least = NOTES && !View::sorted;  // then no first few edges will do
         u32 parent = no_vertex;
         if (degree > 0 && (degree <= short_degree || (tile.size() > 1 && !least))) {
             i64 units = graph.units(row);
             for (i64 unit = 0; unit < units && (least || parent == no_vertex) && tries > 0; ++unit)
-                parent = lesser(parent, parent_in(graph, Tile<1>{}, row, unit, marks.seen, tries, least));
+                parent = lesser(parent, parent_in<least>(graph, Tile<1>{}, row, unit, marks.seen, tries));
         }
         bool open = parent == no_vertex;
         if (open && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
         for (u32 rest = tile.ballot(open && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
-            u32 there = whole_row(tile, tile.shfl(row, lane), least);
+            u32 there = whole_row<least>(tile, tile.shfl(row, lane));
             if (tile.rank() == lane) parent = there;
         }
         return parent;
     }
-    template <class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row, bool least) const {
+    template <bool least, class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
         i64 units = graph.units(row), all = HUB_DEGREE + 1;
         u32 parent = no_vertex;
         for (i64 unit = 0; unit < units && (least || parent == no_vertex); ++unit)
-            parent = lesser(parent, parent_in(graph, tile, row, unit, marks.seen, all, least));
+            parent = lesser(parent, parent_in<least>(graph, tile, row, unit, marks.seen, all));
         return parent;
     }
 };
@@ -148,16 +153,16 @@ struct PullHubs {  // bottom-up: a tile a task, unless another tile found the ve
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        bool least = marks.notes && !View::sorted;
+        constexpr bool least = NOTES && !View::sorted;
         for (i64 i : grid.items(tile, *n_tasks))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
                 i64 all = (i64)graph.degree(row) + 1;
-                if (!marks.notes && tile.any(get_bit(marks.found, first + row))) return true;
-                u32 parent = parent_in(graph, tile, row, unit, marks.seen, all, least);
+                if (!NOTES && tile.any(get_bit(marks.found, first + row))) return true;
+                u32 parent = parent_in<least>(graph, tile, row, unit, marks.seen, all);
                 if (parent == no_vertex) return false;
                 if (tile.rank() == 0) {
                     set_bit(marks.found, first + row);
-                    if (marks.notes) marks.note(first + row, marks.base | parent);
+                    if (NOTES) marks.note(first + row, marks.base | parent);
                 }
                 return !least;
             });

@@ -66,6 +66,7 @@ struct Holes {
     u8* gone;     // of each row, from its first key's place on: whether an edge of the tail is deleted
 };
 
+constexpr i64 piece_entries = 1024;  // of a row's blocks, for one tile
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
 
 struct Need {  // what a touched row takes from the queues and gives back
@@ -78,6 +79,15 @@ struct Need {  // what a touched row takes from the queues and gives back
         pops = has - kept, pushes = had - kept, directory = 0;
         if (has > 1 && !TREE && (had < 2 || (pops && graph.slots[graph.slot_of(change.root)] < has)))
             directory = graph.directory(has);
+    }
+    // Entries to write, about; a row of very many is cut into pieces for several tiles, unless tiles would wait for each
+    // other's reads of its extent.
+    DEVICE i64 work(const Change& change) const {
+        return pops + pushes + (directory ? kept : 0) + (kept ? 0 : lesser(change.before, change.after));
+    }
+    DEVICE i64 pieces(const Change& change) const {
+        i64 all = work(change);
+        return LAZY || all <= 2 * piece_entries ? 0 : (all + piece_entries - 1) / piece_entries;
     }
     DEVICE i64 count(int counter, const Change& change) const {
         if (counter == directories) return directory;

@@ -4,22 +4,34 @@
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
+#ifndef LINES
+#define LINES 4
+#endif
+#ifndef FOURS
+#define FOURS 4
+#endif
 constexpr i64 hub_extent = 512, piece_slots = 2048;  // rows of more positions are joined in such pieces
+constexpr i64 long_run = 2048;                       // keys of a row: more have a filter in memory, 32 bits a key
+DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * (n - 1), (i64)0xffffffff); }
+DEVICE u32 bit_for(u32 id, u32 bits) { return (u32)((u64)(id * 0x9E3779B1u) * bits >> 32); }
 
 struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows, and no edge found so far
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
-    u32* owner;
-    u32* end;
+    i64 rows;
+    i64 vertices;
+    i64* unknown;  // how many keys have an id that is not there
+    u32* owner;    // nobody, where a row is not there
+    u32* end;      // of rows; at the places of their other keys zeros, for filters
     u32* position;
-    u64* moves;   // this and the rest: zeros; may be null
+    u64* moves;    // this and the rest: zeros; may be null
     u32* listed;
     u32* used;
     u8* gone;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
-        i64 first = 0;
+        i64 first = 0, strange = 0;
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 k = t * warp.size() + warp.rank();
             u64 row = k < n ? keys[k] >> 32 : ~(u64)0;
@@ -29,47 +41,53 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
             else if (!upto && k < n && keys[first] >> 32 != row) first = lower_bound_near(keys, n, k, row << 32);
             if (upto) first = k - warp.rank() + bit_width(upto) - 1;
             if (k >= n) continue;
-            owner[k] = (u32)first, position[k] = nobody;
+            owner[k] = (i64)row < rows ? (u32)first : nobody, position[k] = nobody;
+            strange += (i64)row >= rows || (i64)(u32)keys[k] >= vertices;
             if (gone) gone[k] = 0;
             if (k + 1 == n || keys[k + 1] >> 32 != row) end[first] = (u32)k + 1;
+            if (!leads) end[k] = 0;
             if (leads && moves) moves[k] = 0, used[k] = 0;
             if (leads && listed) listed[k] = 0;
         }
+        strange = warp.sum(strange);
+        if (strange && warp.rank() == 0) atomic_add(unknown, strange);
     }
 };
 
 // One row's keys, n of them from `first` on, met by the row's edges: a few are kept in registers; for more, up to as many
-// as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought.
+// as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought. A
+// long row with a long run finds such bits in memory, behind the run's end.
 template <class T> struct Meeting {
-    static constexpr int few = 4, words = 8 * T::width, fours = 2;
-    static constexpr int drop = 24 - (T::width == 8 ? 3 : 5);  // of a hash, all but the number of a bit
-    static_assert(T::width == 8 || T::width == 32, "drop is for these");
+    static constexpr int few = 4, most_words = 16 * T::width, fours = T::width == 32 ? FOURS : 2;
     T tile;
     const u64* keys;  // of the whole run
     i64 first, n;
     u32* position;
-    u32 ids[few], *bits;
-    DEVICE Meeting(T its, const u64* all, i64 a, i64 b, i64 edges, u32* out) : tile(its), keys(all), first(a), n(b - a) {
-        SHARED(u32, shares, 2048);
-        position = out, bits = nullptr;
+    u32 ids[few], *shared, bits;
+    const u32* filter;  // in memory, or null
+    DEVICE Meeting(T its, const u64* all, i64 a, const u32* end, i64 edges, u32* out) : tile(its), keys(all), first(a) {
+        SHARED(u32, shares, 4096);
+        n = end[a] - a, position = out, filter = nullptr, bits = 0;
+        if (T::width == 32 && n > long_run) filter = end + a + 1, bits = bits_of_run(n);
         for (int i = 0; i < few; ++i) ids[i] = i < n ? (u32)keys[a + i] : nobody;
-        if (n <= few || n > edges || n > words * 8) return;
-        bits = shares + tile.index() * words;
+        if (n <= few || n > edges || n > most_words * 8) return;
+        int width = bit_width((u64)(2 * n - 1));  // of the number of words: some 64 to 128 bits a key
+        i64 words = lesser((i64)1 << width, (i64)most_words);
+        bits = (u32)words * 32, shared = shares + tile.index() * most_words;
         tile.sync();  // all have done with the row before
-        for (int i = tile.rank(); i < words; i += tile.size()) bits[i] = 0;
+        for (i64 i = tile.rank(); i < words; i += tile.size()) shared[i] = 0;
         tile.sync();
         for (i64 i = tile.rank(); i < n; i += tile.size()) {
-            u32 bit = bit_for((u32)keys[a + i]);
-            atomic_or(bits + bit / 32, 1u << bit % 32);
+            u32 bit = bit_for((u32)keys[a + i], bits);
+            atomic_or(shared + bit / 32, 1u << bit % 32);
         }
         tile.sync();
     }
-    DEVICE static u32 bit_for(u32 id) { return id * 0x9E3779B1u >> drop; }
     DEVICE bool may_meet(u32 id) const {
         if (id == nobody) return false;
         if (n <= few) return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3];
-        u32 bit = bits ? bit_for(id) : 0;
-        return !bits || bits[bit / 32] >> bit % 32 & 1;
+        u32 bit = bit_for(id, bits);
+        return !bits || (filter ? filter[bit / 32] : shared[bit / 32]) >> bit % 32 & 1;
     }
     DEVICE void meet(u32 id, i64 at) const {
         const u64 key = keys[first] >> 32 << 32 | id, *base = keys + first;
@@ -105,7 +123,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
     VineView graph;
     const u64* keys;
     const u32* owner;
-    const u32* end;
+    u32* end;
     i64 n;
     u64* held;
     u32* position;
@@ -118,8 +136,10 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 base = t * warp.size(), k = base + warp.rank();
             fetch_ahead(k);
-            bool leads = k < n && owner[k] == k;
-            if (leads) held[k] = graph.sentinels[keys[k] >> 32];
+            u32 own = k < n ? owner[k] : nobody;
+            bool leads = own == k;
+            if (own != nobody) enter(k, own);
+            if (leads) fetch(held[k] = graph.sentinels[keys[k] >> 32]);
             u32 rows = warp.ballot(leads);
             for (int i = 0; i < warp.rank() / tile.size(); ++i) rows &= rows - 1;
             while (rows) {  // tiles of a warp take a row each at the same time
@@ -128,15 +148,27 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
             }
         }
     }
+    DEVICE void enter(i64 k, i64 a) const {  // into the filter of a long run
+        i64 count = end[a] - a;
+        u32 bit = bit_for((u32)keys[k], bits_of_run(count));
+        if (count > long_run) atomic_or(end + a + 1 + bit / 32, 1u << bit % 32);
+    }
+    // The lines where a row lies if the pool was made anew since it grew, all rows of the warp at a time.
+    DEVICE void fetch(u64 sentinel) const {
+        const u32* begin = graph.slots + graph.slot_of((u32)sentinel);
+        i64 all = LAZY ? 0 : (i64)(sentinel >> 32);
+        for (i64 s = 0; s < all && s < LINES * 32 && all <= hub_extent; s += 32) fetch_line(begin + s);
+    }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));
-        if (k + 8 < n) prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
+        if (k + 8 < n && owner[k + 8] != nobody)
+            prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
     }
     template <class T> DEVICE void join(T tile, i64 a) const {
         i64 row = (i64)(keys[a] >> 32), all = graph.extent(row);
         if (all > hub_extent) return emit(tile, a, (all + piece_slots - 1) / piece_slots);
         if (all == 0) return;
-        Meeting<T> run(tile, keys, a, end[a], all, position);
+        Meeting<T> run(tile, keys, a, end, all, position);
         run.edges(graph, (u32)graph.sentinels[row], all, 0, all);
     }
     template <class T> DEVICE void emit(T tile, i64 a, i64 count) const {
@@ -158,7 +190,7 @@ struct JoinHubs {  // one tile a piece of a long row
         for (i64 i : grid.items(tile, *n_pieces)) {
             i64 a = (i64)(pieces[i] >> 32), from = (i64)(u32)pieces[i] * piece_slots, row = (i64)(keys[a] >> 32);
             i64 all = graph.extent(row), to = lesser(from + piece_slots, all);
-            Meeting<Tile<lanes>> run(tile, keys, a, end[a], to - from, position);
+            Meeting<Tile<lanes>> run(tile, keys, a, end, to - from, position);
             run.edges(graph, (u32)graph.sentinels[row], all, from, to);
         }
     }

@@ -4,7 +4,7 @@
 #include "count.cuh"
 #include "graphvine_batch.cuh"
 
-enum Status { all_moves, updates, misses, hub_pieces, first_counter };
+enum Status { all_moves, updates, misses, hub_pieces, unknown, row_pieces, pieces_listed, first_counter };
 
 struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
     static constexpr int lanes = 1;
@@ -21,8 +21,8 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
         i64 sums[3] = {};
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 k = t * warp.size() + warp.rank();
-            u8 is = k < n ? outcome_of(k) : overridden;
             u32 own = k < n ? owner[k] : nobody;
+            u8 is = own != nobody ? outcome_of(k) : overridden;
             if (k < n) outcome[k] = is;
             Peers peers(warp, own);
             u64 inserts = warp.ballot(is == inserted) & peers.all, deletes = warp.ballot(is == deleted) & peers.all;
@@ -66,22 +66,24 @@ struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chun
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        i64 chunks = chunks_of(batch.n), all[counters] = {};
+        i64 chunks = chunks_of(batch.n), all[counters] = {}, cut[1] = {};
         for (i64 c : grid.items(tile, chunks)) {
-            i64 sums[counters] = {};
+            u32 sums[counters] = {};
             for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
                 if (!batch.leads(k) || !batch.moves[k]) continue;
                 Change change(graph, batch, k);
                 Need need(graph, change);
-                for (int i = 0; i < counters; ++i) sums[i] += need.count(i, change);
+                for (int i = 0; i < counters; ++i) sums[i] += (u32)need.count(i, change);
+                cut[0] += need.pieces(change);
             }
             for (int i = 0; i < counters; ++i) {
-                i64 sum = tile.sum(sums[i]);
-                if (tile.rank() == 0) counts[i * chunks + c] = sum;
-                all[i] += sums[i];
+                u32 sum = tile.sum(sums[i]);
+                if (tile.rank() == 0) counts[i * chunks + c] = (i32)sum;
+                all[i] += (i32)sums[i];
             }
         }
         add_by_block(all, status + first_counter);
+        add_by_block(cut, status + row_pieces);
     }
 };
 

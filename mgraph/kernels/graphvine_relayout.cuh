@@ -8,61 +8,19 @@
 struct Ranks {
     i64 pop, directory, push;
 };
+struct Piece {  // `number` of `of` of the row of first key a
+    i64 a, number, of;
+    Ranks ranks;
+};
 
-struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together where a row has much to do
-    static constexpr int lanes = 32;
+struct Layout {  // what `size` lanes do for a row together
     VineView graph;
     Batch batch;
     Pool pool;
     Queues queues;
-    const i64* counts;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 chunks = chunks_of(batch.n);
-        for (i64 c : grid.items(tile, chunks)) {
-            i64 at[filled];
-            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
-            i64 end = lesser((c + 1) * chunk, batch.n);
-            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, base, at);
-        }
-    }
-    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
-        i64 first = counter * chunks, to = first + c;
-        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
-    }
-    template <class T> DEVICE void step(const T& tile, i64 base, i64* at) const {
-        i64 k = base + tile.rank(), work = 0;
-        bool moves = batch.leads(k) && batch.moves[k];
-        i64 mine[filled] = {};
-        int from = 0, to = 0;
-        if (moves) {
-            Change change(graph, batch, k);
-            Need need(graph, change);
-            for (int i = 0; i < filled; ++i) mine[i] = need.count(i, change);
-            from = need.from, to = need.to;
-            work = need.pops + need.pushes + (need.directory ? need.kept : 0);
-            if (need.kept == 0) work += lesser(change.before, change.after);
-        }
-        Ranks ranks = {};
-        for (int i = 0; i < filled; ++i) {
-            i64 upto = tile.scan(mine[i]), rank = at[i] + upto - mine[i];
-            if (i == pop0 + to) ranks.pop = rank;
-            if (i == directories) ranks.directory = rank;
-            if (i == push0 + from) ranks.push = rank;
-            at[i] += tile.shfl(upto, tile.size() - 1);
-        }
-        bool heavy = work > 8;
-        if (moves && !heavy) lay(Tile<1>{}, k, ranks);
-        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
-            lay(tile, base + lane, its);
-        }
-    }
-    // The tile gives the row of first key `a` its blocks.
-    template <class T> DEVICE void lay(const T& tile, i64 a, Ranks ranks) const {
+    // Gives the row of first key `a` its blocks.
+    DEVICE void lay(i64 a, Ranks ranks, i64 size, i64 rank) const {
         Change change(graph, batch, a);
-        i64 size = tile.size(), rank = tile.rank();
         Need need(graph, change);
         u32 root = change.root, root_out = 0;
         i64 had = graph.blocks(change.before), has = graph.blocks(change.after);
@@ -75,10 +33,8 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
             root_out = need.directory ? (u32)(queues.fresh_directories + ranks.directory) : root;
         if (has > 1 && TREE) hang(size, rank, need, root, change.before, has, ranks.pop);
         else if (has > 1) list(size, rank, need, root, root_out, change.before, has, ranks.pop);
-        if (LAZY) tile.sync();  // all lanes have read the row's extent
         if (rank) return;
         pool.sentinels[change.row] = (u64)(high(batch.held[a]) + change.inserts - change.deletes) << 32 | root_out;
-        if (LAZY) pool.extents[change.row] = (u32)change.after;
     }
     // A small row to a piece of another class.
     DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {
@@ -100,6 +56,88 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
             bool old = above < need.kept;
             u32 parent = old ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
             pool.hang(parent, i, queues.pop(need.to, pop + i - need.kept));
+        }
+    }
+};
+
+struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together where a row has much to do
+    static constexpr int lanes = 32;
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    const i64* counts;
+    i64* pieces;  // may be null
+    i64* n_pieces;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Layout layout = {graph, batch, pool, queues};
+        i64 chunks = chunks_of(batch.n);
+        for (i64 c : grid.items(tile, chunks)) {
+            i64 at[filled];
+            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
+            i64 end = lesser((c + 1) * chunk, batch.n);
+            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, layout, base, at);
+        }
+    }
+    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
+        i64 first = counter * chunks, to = first + c;
+        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
+    }
+    template <class T> DEVICE void step(const T& tile, const Layout& layout, i64 base, i64* at) const {
+        i64 k = base + tile.rank(), work = 0, cut = 0, after = 0;
+        bool moves = batch.leads(k) && batch.moves[k];
+        u32 mine[filled] = {};
+        int from = 0, to = 0;
+        if (moves) {
+            Change change(graph, batch, k);
+            Need need(graph, change);
+            for (int i = 0; i < filled; ++i) mine[i] = (u32)need.count(i, change);
+            from = need.from, to = need.to, work = need.work(change);
+            cut = pieces ? need.pieces(change) : 0, after = change.after;
+        }
+        Ranks ranks = {};
+        for (int i = 0; i < (tile.any(work > 0) ? filled : 0); ++i) {
+            u32 upto = tile.scan(mine[i]);
+            i64 rank = at[i] + (upto - mine[i]);
+            if (i == pop0 + to) ranks.pop = rank;
+            if (i == directories) ranks.directory = rank;
+            if (i == push0 + from) ranks.push = rank;
+            at[i] += tile.shfl(upto, tile.size() - 1);
+        }
+        bool heavy = work > 8;
+        if (moves && !heavy) layout.lay(k, ranks, 1, 0);
+        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
+            i64 of = tile.shfl(cut, lane);
+            if (of) emit(tile, {base + lane, 0, of, its});
+            else layout.lay(base + lane, its, tile.size(), tile.rank());
+        }
+        if (LAZY) tile.sync();  // all lanes have read the rows' extents
+        if (LAZY && moves) pool.extents[batch.row(k)] = (u32)after;
+    }
+    template <class T> DEVICE void emit(const T& tile, Piece piece) const {
+        i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, piece.of) : (i64)0, 0);
+        for (piece.number = tile.rank(); piece.number < piece.of; piece.number += tile.size())
+            ((Piece*)pieces)[to + piece.number] = piece;
+    }
+};
+
+struct RelayoutPieces {  // one tile a piece of a row that has very much to do
+    static constexpr int lanes = 32;
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    const i64* pieces;
+    const i64* n_pieces;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Layout layout = {graph, batch, pool, queues};
+        for (i64 i : grid.items(tile, *n_pieces)) {
+            Piece piece = ((const Piece*)pieces)[i];
+            layout.lay(piece.a, piece.ranks, piece.of * tile.size(), piece.number * tile.size() + tile.rank());
         }
     }
 };

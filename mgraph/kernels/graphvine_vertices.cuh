@@ -125,8 +125,8 @@ DEVICE void add_up(const i64 (&sums)[3], i64* counts) {
     }
 }
 
-struct SeverRows {  // one tile a row; long ones are listed
-    static constexpr int lanes = 8;
+struct SeverRows {  // a warp brings 32 rows, a tile takes one that has edges; long ones are listed
+    static constexpr int lanes = 1;
     VineView graph;
     Pool pool;
     Queues queues;
@@ -135,15 +135,31 @@ struct SeverRows {  // one tile a row; long ones are listed
     u32* hubs;
     i64* counts;
     DEVICE void operator()(Grid grid) const {
+        Tile<32> warp;
         Few group;
         Sever sever = {graph, pool, queues, dead, counts};
+        const int tiles = (int)(warp.size() / group.size());
         i64 sums[3] = {};
-        for (i64 row : grid.items(group.tile, n)) {
-            if (row + 8 < n) prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[row + 8]));
-            if (graph.extent(row) <= long_extent) sever.row(group, row, sums);
-            else if (group.rank() == 0) hubs[atomic_add(counts + long_rows, (i64)1)] = (u32)row;
+        for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
+            i64 base = t * warp.size(), all = bring(base + warp.rank());
+            u32 rows = warp.ballot(all > 0);
+            for (int i = 0; i < warp.rank() / group.size(); ++i) rows &= rows - 1;
+            while (rows) {  // tiles of a warp take a row each at the same time
+                sever.row(group, base + lowest_bit(rows), sums);
+                for (int i = 0; i < tiles; ++i) rows &= rows - 1;
+            }
         }
         add_up(sums, counts);
+    }
+    // How many positions are for a tile.
+    DEVICE i64 bring(i64 row) const {
+        i64 all = row < n ? graph.extent(row) : 0;
+        if (all == 0) return 0;
+        const u32* begin = graph.slots + graph.slot_of((u32)graph.sentinels[row]);
+        prefetch(begin), fetch_line(begin);
+        if (all <= long_extent) return all;
+        hubs[atomic_add(counts + long_rows, (i64)1)] = (u32)row;
+        return 0;
     }
 };
 

@@ -65,6 +65,8 @@ struct Locate {  // one lane a key, a warp in step: its place, what becomes of i
     const u64* keys;
     const i8* op;
     i64 n;
+    i64 rows;
+    i64 vertices;
     i64* place;
     u8* outcome;
     u64* moves;
@@ -72,13 +74,15 @@ struct Locate {  // one lane a key, a warp in step: its place, what becomes of i
     DEVICE void operator()(Grid grid) const {
         Tile<TILE> tile;
         Tile<32> warp;
-        i64 sums[4] = {}, head = 0;  // all_moves, updated, missing, chain_slabs
+        i64 sums[4] = {}, unknowns[1] = {}, head = 0;  // all_moves, updated, missing, chain_slabs
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
             i64 k = t * warp.size() + warp.rank();
             fetch_ahead(k);
             Table own = {no_slab, 0};
             u64 key = k < n ? keys[k] : 0;
-            bool last = k < n && (k + 1 == n || keys[k + 1] != key);  // of equal keys the last acts
+            bool known = k < n && (i64)(key >> 32) < rows && (i64)(u32)key < vertices;
+            bool last = known && (k + 1 == n || keys[k + 1] != key);  // of equal keys the last acts
+            unknowns[0] += k < n && !known;
             if (last) own = table_of(graph.table[key >> 32]);
             u32 slab = own.buckets ? own.slab((u32)key) : no_slab;
             Found found;
@@ -88,10 +92,12 @@ struct Locate {  // one lane a key, a warp in step: its place, what becomes of i
             count(warp, k, key >> 32, is, head);
         }
         add_by_block(sums, status + all_moves);
+        add_by_block(unknowns, status + unknown);
     }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 24 < n) prefetch(graph.table + (keys[k + 24] >> 32));
-        if (k + 12 < n) graph.prefetch_row((i64)(keys[k + 12] >> 32), (u32)keys[k + 12]);
+        i64 row = k + 12 < n ? (i64)(keys[k + 12] >> 32) : rows;
+        if (row < rows) graph.prefetch_row(row, (u32)keys[k + 12]);
     }
     // c inserts into a bucket with f free slots, or more, chain at most c / (f + 1) slabs to it, f being less than a
     // slab's. A row of one bucket chains none: it has room, or gets a larger table.
@@ -130,6 +136,7 @@ struct Choose {  // one lane a key, a block in step: the first key of a row deci
     const u64* keys;
     const u64* moves;
     i64 n;
+    i64 rows;
     const i64* state;
     u32* tasks;
     u64* pieces;
@@ -154,7 +161,7 @@ struct Choose {  // one lane a key, a block in step: the first key of a row deci
     }
     DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[4]) const {
         u64 row = keys[k] >> 32;
-        if (k > 0 && keys[k - 1] >> 32 == row) return false;
+        if ((i64)row >= rows || (k > 0 && keys[k - 1] >> 32 == row)) return false;
         i64 inserts = (i64)(moves[k] >> 32), degree = (i64)graph.degrees[row] + inserts - (i64)(u32)moves[k];
         Table own = table_of(graph.table[row]);
         i64 buckets = next_buckets((i64)row, degree, own.buckets);

@@ -9,6 +9,7 @@ enum Status {
     n_tasks, n_pieces, singles, runs,                // singles, runs: slabs for new tables of one, of several buckets
     task_slabs, task_edges, task_inserts, released,  // sums over the tasks: see Choose
     free_slabs, tail_slab,                           // copied from the supply's state
+    unknown,                                         // keys with an id that is not there
     freed, n_late                                    // commit's
 };
 constexpr i64 chain_unit = 1 << 20;

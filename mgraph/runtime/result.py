@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,7 +14,7 @@ from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 
-__all__ = ["Predecessors", "SearchValues", "VertexValues"]
+__all__ = ["Predecessors", "SearchValues", "VertexValues", "starts_of"]
 
 
 class VertexValues:
@@ -109,6 +110,33 @@ def _as_array(gather: Callable[[], np.ndarray], dtype: Any, copy: bool | None) -
         raise ValueError("the values lie on the workers: an array of them is a copy")
     array = gather()
     return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def starts_of(start: Any, coordinator: Coordinator, door: Door) -> list[dict[str, Any]]:
+    """What each rank is told to begin with: a result that lies there, or its part of an array by users' ids.
+
+    Raises
+    ------
+    InvalidOption
+        An array that is not numbers of one dimension, or longer than there are vertices.
+    GraphClosed
+        The result was closed.
+    """
+    starts = list(door.partition.starts)
+    if isinstance(start, VertexValues):
+        start._check()
+        if start._coordinator is coordinator and start._door.generation == door.generation:
+            moved = start._door.partition.starts[:-1] != door.partition.starts[:-1]
+            return [{"starts": starts, "result": start._result, "moved": moved}] * door.partition.size
+    array = np.asarray(start)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > door.n_vertices:
+        raise InvalidOption(
+            f"start has shape {array.shape} and dtype {array.dtype}; "
+            f"it takes a number for each of {door.n_vertices} vertices"
+        )
+    inside = np.empty(len(array), np.float32)
+    inside[door.inside(np.arange(len(array)))] = array
+    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]
 
 
 class SearchValues(VertexValues):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.device import Device, gpu_count
+from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
@@ -19,7 +19,7 @@ from mgraph.runtime.fingerprint import fingerprint
 from mgraph.runtime.ingest import COUNTS, ingest
 from mgraph.runtime.memory import WorkerDevice
 from mgraph.runtime.protocol import Moved
-from mgraph.runtime.shard import Result, Shard, ShardSpec
+from mgraph.runtime.shard import Result, Shard, ShardSpec, aligned
 from mgraph.runtime.sources import open_source
 from mgraph.structures import Run
 
@@ -319,17 +319,29 @@ class ShardServant:
 
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
-    def do_run(self, name: str, result: str, args: Answer) -> Answer:
-        """Run a program; its columns stay here under the id `result`."""
+    def do_run(self, name: str, result: str, args: Answer, start: Answer | None = None) -> Answer:
+        """Run a program; its columns stay here under the id `result`. `start` is what `_start` makes an argument of."""
         if name not in self._programs:
             raise InvalidOption(f"algorithm {name!r} is none of {', '.join(sorted(self._programs))}")
         shard = self._ready
+        if start is not None:
+            args = {**args, "start": self._start(**start)}
         values, info = self._programs[name](shard, **args)
         shard.device.synchronize()
         columns = dict(values) if isinstance(values, dict) else {"": values}
         main = columns.pop(next(iter(columns)))
         shard.results[result] = Result(main, shard.lo, columns)
         return {"info": info, "dtype": str(main.dtype)}
+
+    def _start(self, starts: list[int], result: str | None = None, moved: bool = False, values: Array = None) -> Array:
+        """Values of the own vertices to begin with: those given, or a result here, `moved` if by other ranges."""
+        shard = self._owner(starts)
+        if result is None:
+            return aligned(values)
+        held = shard.result(result).values
+        if not moved:
+            return held
+        return shard.device.xp.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
 
     def do_fetch(self, result: str, column: str | None) -> Answer:
         """The values of a result here: its main column for None, or another."""

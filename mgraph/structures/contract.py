@@ -15,9 +15,9 @@ import numpy as np
 
 from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.kernels import Library, Struct, View, load
-from mgraph.structures.run import Run, make_keys, sort_batch, sort_run
+from mgraph.structures.run import Run, check_batch, make_keys, sort_batch, sort_run
 
 __all__ = ["Counts", "Csr", "Plan", "Structure"]
 
@@ -143,6 +143,12 @@ class Structure(ABC):
             raise InvalidOption("this plan was used up, made before the structure changed, or made by another one")
         work, plan.work, self._state = plan.work, None, object()
         return work
+
+    def _refuse(self, run: Run, unknown: int) -> None:
+        """Raise for a run with ids that are not there; the first one is named where the batch is known."""
+        if run.unchecked is not None:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
+        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _grown(self, n: int, rows: int | None) -> tuple[int, int]:
         """n_rows and n_vertices after `add_vertices`, checked."""

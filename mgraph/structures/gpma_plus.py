@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
@@ -253,11 +253,6 @@ class GpmaPlus(Structure):
     def _keep(self, scratch: Scratch) -> None:
         if scratch.capacity <= KEPT:
             self._kept = scratch
-
-    def _refuse(self, run: Run, unknown: int) -> None:
-        if run.unchecked is not None:
-            check_batch(run.unchecked, self.n_rows, self.n_vertices)
-        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""

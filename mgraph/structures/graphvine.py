@@ -63,7 +63,14 @@ __all__ = ["GraphVine"]
 
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-HUB_PIECES, FIRST_COUNTER, COUNTERS = 3, 4, 8  # of status, as graphvine_prepare.cuh has them
+HUB_PIECES, UNKNOWN, ROW_PIECES, PIECES_LISTED, FIRST_COUNTER, COUNTERS = (
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)  # of status, as graphvine_prepare.cuh has them
 PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
@@ -75,6 +82,8 @@ class _Work:
     counts: Array  # what the rows of each chunk of keys need, summed up
     needs: Needs
     holes: Struct
+    pieces: Array  # room for those of rows that have very much to do, and how many are listed
+    listed: Array
     rebuild: Rebuild | None = None
     larger: Pool | None = None
 
@@ -106,6 +115,7 @@ class GraphVine(Structure):
 
     name: ClassVar[str] = "graphvine"
     sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -150,6 +160,8 @@ class GraphVine(Structure):
         ------
         CapacityError
             The run is too long, or a new pool does not fit beside the old one.
+        UnknownVertex
+            An id is not there.
         """
         n, device = len(run), self.device
         if n >= 1 << 31:
@@ -180,8 +192,11 @@ class GraphVine(Structure):
             kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
         kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
         words = device.to_host(status).tolist()  # the one read-back of most batches
+        if words[UNKNOWN]:
+            self._refuse(run, words[UNKNOWN])
         counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
-        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes)
+        pieces = device.empty(6 * words[ROW_PIECES], np.int64) if words[ROW_PIECES] else None
+        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes, pieces, status[PIECES_LISTED:])
         if not (counts.inserted or counts.deleted):
             return Plan(run, counts, outcome, work, self._state)
         end = self.queues.end(work.needs)
@@ -206,7 +221,10 @@ class GraphVine(Structure):
     ) -> None:
         """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
         n, kernels, n_pieces = len(keys), self.kernels["join"], status[HUB_PIECES : HUB_PIECES + 1]
-        kernels.ListRows(n, keys=keys, n=n, **rows, position=position, **zeros)
+        kernels.ListRows(
+            n, keys=keys, n=n, rows=self.n_rows, vertices=self.n_vertices, unknown=status[UNKNOWN:], **rows,
+            position=position, **zeros,
+        )  # fmt: skip
         pieces = self.device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
         found = {"graph": graph, "keys": keys, "position": position, "pieces": pieces, "n_pieces": n_pieces}
         kernels.Join(n, **found, **rows, n=n, held=held)
@@ -274,11 +292,14 @@ class GraphVine(Structure):
         kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.holes)
 
     def _relayout(self, graph: View, work: _Work) -> None:
-        queues, needs = self.queues, work.needs
-        self.kernels["relayout"].Relayout(
-            -(-work.batch.values["n"] // CHUNK), graph=graph, batch=work.batch, pool=self.pool_struct(),
-            queues=queues.struct(needs, self.pool), counts=work.counts,
-        )  # fmt: skip
+        queues, needs, kernels = self.queues, work.needs, self.kernels["relayout"]
+        both = {
+            "graph": graph, "batch": work.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
+            "pieces": work.pieces, "n_pieces": work.listed,
+        }  # fmt: skip
+        kernels.Relayout(-(-work.batch.values["n"] // CHUNK), **both, counts=work.counts)
+        if work.pieces is not None:
+            kernels.RelayoutPieces(len(work.pieces) // 6, **both)
         self.queues = queues.after(needs, self.pool.ring)
         self.live += needs.quanta
 

@@ -95,6 +95,7 @@ class _Found:
     released: int
     free: int
     tail: int
+    unknown: int
     freed: int
     late: int
 
@@ -158,6 +159,7 @@ class SlabGraph(Structure):
 
     name: ClassVar[str] = "slabgraph"
     sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -198,7 +200,8 @@ class SlabGraph(Structure):
     def prepare(self, run: Run) -> Plan:
         """Look the keys up, choose new tables, take memory. O(n); see the class for launches and read-backs.
 
-        Raises `CapacityError` where the pool would have to outgrow memory or the 32-bit numbers of slabs.
+        Raises `CapacityError` where the pool would have to outgrow memory or the 32-bit numbers of slabs, and
+        `UnknownVertex` where an id is not there.
         """
         n, device = len(run), self.device
         if n >= 1 << 31:
@@ -208,14 +211,17 @@ class SlabGraph(Structure):
         place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.zeros(n, np.uint64)
         status, view, kernels = device.zeros(STATUS, np.int64), self.view(), self._kernels
         kernels.Locate(
-            n, graph=view, keys=run.keys, op=run.op, n=n, place=place, outcome=outcome, moves=moves, status=status
-        )
+            n, graph=view, keys=run.keys, op=run.op, n=n, rows=self.n_rows, vertices=self.n_vertices, place=place,
+            outcome=outcome, moves=moves, status=status,
+        )  # fmt: skip
         tasks, pieces = self._task_room(n)
         kernels.Choose(
-            -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, state=self.supply,
+            -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, rows=self.n_rows, state=self.supply,
             tasks=tasks, pieces=pieces, status=status,
         )  # fmt: skip
         found = _Found(*device.to_host(status).tolist())  # the one read-back of most batches
+        if found.unknown:
+            self._refuse(run, found.unknown)
         counts = found.counts
         keys = Struct(keys=run.keys, weight=run.weight, outcome=outcome, moves=moves, place=place, n=n)
         listed = Struct(tasks=tasks, pieces=pieces, n=found.pieces)
@@ -241,7 +247,7 @@ class SlabGraph(Structure):
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
     def _plan_moves(self, found: _Found) -> tuple[Move | None, Move | None]:
-        """A larger pool where the batch may need it, a smaller one where it leaves half of the pool unused."""
+        """A larger pool where the batch may need it, a smaller one where it leaves a third of the pool unused."""
         before = after = None
         slabs = self.pool.slabs
         if found.needs > slabs:
@@ -251,7 +257,7 @@ class SlabGraph(Structure):
             table = self.table if compact else None
             before = Move.plan(self.pool, self.device, found.needs, self.words, table, found.tail, found.free)
             slabs = before.pool.slabs
-        if slabs > 2 * found.holds + 64:
+        if 2 * slabs > 3 * found.holds + 128:
             after = Move.plan(self.pool, self.device, found.holds, self.words, self.table)
         return before, after
 

@@ -80,7 +80,8 @@ def test_a_replay_is_the_stream_applied_to_a_set(directed):
         for rank in range(size):  # rank order is stream order
             edges.update(arcs(churn.come(rank, size, step, device)))
             edges.difference_update(arcs(churn.go(rank, size, step, device)))
-    found = [_left(device, Sent(source, 90, churn, steps), size, n, directed, lo, lo + 8) for lo in range(0, n, 8)]
+    sent = Sent(source, 90, churn, steps, size, directed)
+    found = [_left(device, sent, lo, lo + 8) for lo in range(0, n, 8)]
     keys = np.concatenate(found)
     assert 10 < len(edges) == len(keys)
     assert {(int(key >> np.uint64(32)), int(key & np.uint64(0xFFFFFFFF))) for key in keys} == edges
@@ -91,9 +92,20 @@ def test_too_many_vertices_to_be_checked_are_refused():
 
     source = Rmat(31, 1)
     with pytest.raises(InvalidOption, match="too many"):
-        _left(Device("cpu"), Sent(source, 1, Churn(source, source), 1000), 4, 1 << 31, True, 0, 1 << 31)
+        _left(Device("cpu"), Sent(source, 1, Churn(source, source), 1000, 4, True), 0, 1 << 31)
 
 
 def test_a_mistake_is_named(capsys):
     assert main(["longrun", "--device", "cpu", "--every", "0"]) == 2
     assert "--every is 0" in capsys.readouterr().err
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [[], ["--directed", "--ids", "drawn"]])
+def test_on_two_gpus(tmp_path, more):
+    options = ["longrun", "--gpus", "2", "--device", "gpu", "--scale", "16", "--batch", "100000", "--batches", "4"]
+    assert main([*options, "--every", "2", *more, "--out", str(tmp_path)]) == 0
+    lines = lines_of(tmp_path)
+    assert all(min(line["nbytes"]) > 0 for line in lines if line["kind"] == "batches")
+    assert lines[-2]["operations"] == 400_000
