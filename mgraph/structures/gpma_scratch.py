@@ -48,7 +48,8 @@ class Scratch:
             self.leaf_list, self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
             (STATUS + 2 + nodes + sums, np.int64), (capacity, np.int64),
-            (capacity + 1, np.uint64), (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8), (capacity, np.uint8),
+            (capacity + 1, np.uint64), (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64),
+            (capacity, np.uint8), (capacity, np.uint8),
             *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
