@@ -1,4 +1,4 @@
-# make demo | test | lint | sanitize | format | clean      On a fresh machine: Python 3.11 or newer and g++ are all it takes.
+# make demo | test | latest | lint | sanitize | format | clean      On a fresh machine: Python 3.11 or newer and g++ are all it takes.
 # PYTHON chooses the interpreter of the virtual environment; ARGS are handed to pytest or to the demo.
 
 PYTHON ?= python3
@@ -6,18 +6,22 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
+JOBS   ?= 2
 
-.PHONY: demo test lint format sanitize setup clean
+.PHONY: demo test latest lint format sanitize setup clean
 
 demo: setup
 	$(BIN)/python -m workloads demo $(ARGS)
 
-# in four processes: what one folder's tests leave in a process (loaded libraries, threads) is not the next one's business
-PARTS  := "tests/algorithms" "tests/cluster tests/exchange tests/graph" "tests/kernels" \
-          "tests/structures tests/runtime tests/notebooks tests/workloads tests/test_partition.py tests/test_wheel.py"
-
+# in JOBS processes, each folder's files in one of them: half the tests' time is waiting
 test: setup
-	for part in $(PARTS); do $(BIN)/python -m pytest -q $(ARGS) $$part || exit 1; done
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+# the tests that Dask can break, with its newest release, in an environment of their own
+latest:
+	$(MAKE) setup VENV=.venv-latest
+	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade dask distributed
+	.venv-latest/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS) tests/cluster tests/exchange tests/graph tests/runtime
 
 lint: setup
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from distributed import Client
 from mgraph.algorithms import PROGRAMS, warm
 from mgraph.algorithms.contract import check_vertex
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.partition import Partition
 from mgraph.runtime import display, placement, plugin, reads
 from mgraph.runtime.bridge import Bridge
 from mgraph.runtime.changes import Changes
@@ -21,8 +22,8 @@ from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 from mgraph.runtime.protocol import Moved
 from mgraph.runtime.report import UpdateReport
-from mgraph.runtime.result import VertexValues
-from mgraph.structures import Csr, names
+from mgraph.runtime.result import SearchValues, VertexValues, starts_of
+from mgraph.structures import Csr, parse
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
@@ -39,7 +40,7 @@ class DynamicGraph(Changes):
     n_vertices : int
         Vertices 0 .. n_vertices - 1; `add_vertices` adds more.
     structure : str
-        The local structure on each worker: one of `mgraph.structures.names()`.
+        The local structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
         Whether edges have a weight; inserts without one get 1.
     directed : bool
@@ -103,8 +104,7 @@ class DynamicGraph(Changes):
     ) -> None:
         placement.check_client(client)
         n_vertices = check_count(n_vertices, "n_vertices")
-        if structure not in names():
-            raise InvalidOption(f"structure {structure!r} is none of {', '.join(map(repr, names()))}")
+        parse(structure)
         addresses = placement.choose_workers(client, workers)
         placement.check_names(device, exchange, len(addresses))
         self._door = Door.make(n_vertices, len(addresses), order, balance)
@@ -195,6 +195,14 @@ class DynamicGraph(Changes):
         ids = self._ids(ids, "ids")
         return self._read(lambda door: reads.neighbors(self._coordinator, door, ids))
 
+    def fingerprint(self) -> int:
+        """A 64-bit hash of the set of edges by users' ids, weights aside; computed on the workers, O(n + m).
+
+        Graphs with the same edges have the same one, however they came there and wherever they lie: the sum of
+        SplitMix64's finaliser of ``src << 32 | dst``, over an undirected edge both ways, modulo 2**64.
+        """
+        return sum(answer["hash"] for answer in self._coordinator.call("fingerprint")) % 2**64
+
     def to_csr(self) -> Csr:
         """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
         self._coordinator.check()
@@ -210,7 +218,7 @@ class DynamicGraph(Changes):
 
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
-    def bfs(self, source: int, direction: str = "out") -> VertexValues:
+    def bfs(self, source: int, direction: str = "out", predecessors: bool = False) -> VertexValues:
         """Distances from `source` in edges: int32, -1 where unreachable; they stay on the workers.
 
         Parameters
@@ -219,6 +227,16 @@ class DynamicGraph(Changes):
         direction : "out" | "in"
             Along the edges, or against them: from which vertices `source` is reached. "in" needs ``reverse=True`` or an
             undirected graph.
+        predecessors : bool
+            Whether to find each vertex's predecessor on a shortest path too: the result has them as ``.predecessors``,
+            int64 by user's id, -1 for `source` and where unreachable. Always the same one of several. Takes 8 bytes a
+            vertex of the whole graph on each worker meanwhile, and 8 an owned vertex as long as the result.
+
+        Examples
+        --------
+        >>> found = g.bfs(0, predecessors=True)  # doctest: +SKIP
+        >>> found.to_numpy(), found.predecessors.to_numpy()  # doctest: +SKIP
+        (array([ 0,  1,  2, -1], dtype=int32), array([-1,  0,  1, -1]))
         """
         if direction not in ("out", "in"):
             raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
@@ -226,11 +244,11 @@ class DynamicGraph(Changes):
             raise InvalidOption('direction "in" needs the in-edges; create the graph with reverse=True')
         self._coordinator.check()
         vertex = check_vertex(source, self.num_vertices, "source")
-        return self._run(
-            "bfs", {"source": int(self._door.inside(np.array([vertex], np.uint32))[0]), "direction": direction}
-        )
+        inside = int(self._door.inside(np.array([vertex], np.uint32))[0])
+        args = {"source": inside, "direction": direction, "predecessors": bool(predecessors)}
+        return self._run("bfs", args, SearchValues if predecessors else VertexValues)
 
-    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100) -> VertexValues:
+    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100, start: Any = None) -> VertexValues:
         """PageRank: float32 values that sum to 1; they stay on the workers. Weights do not count.
 
         Parameters
@@ -242,6 +260,17 @@ class DynamicGraph(Changes):
             number of vertices. Float32 may swing by 5e-7; ``.converged`` says whether the end was reached.
         max_iter : int
             Ends after as many iterations at the latest; ``.iterations`` says how many it took.
+        start : result of an earlier ``pagerank``, or array of at most `num_vertices` numbers, optional
+            Ranks to begin with, scaled to sum to 1: those of an older epoch save iterations. A result of this graph
+            stays on the workers; an array goes through this process, and so does a result from before a `reorder`.
+            Vertices added since begin with the mean.
+
+        Raises
+        ------
+        InvalidOption
+            An argument out of its range; a `start` that is negative, not finite, too long or all 0.
+        GraphClosed
+            `start` is a result that was closed.
         """
         if not 0 < alpha < 1:
             raise InvalidOption(f"alpha is {alpha}; it lies above 0 and below 1")
@@ -249,7 +278,10 @@ class DynamicGraph(Changes):
             raise InvalidOption(f"tol is {tol}; it is above 0")
         if check_count(max_iter, "max_iter") < 1:
             raise InvalidOption(f"max_iter is {max_iter}; at least 1 iteration is needed")
-        return self._run("pagerank", {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)})
+        args = {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)}
+        if start is None:
+            return self._run("pagerank", args)
+        return self._read(lambda door: self._run("pagerank", args, start=starts_of(start, self._coordinator, door)))
 
     def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
         """Run an algorithm by its name: ``run("bfs", source=0)`` is ``bfs(0)``."""
@@ -257,16 +289,26 @@ class DynamicGraph(Changes):
             raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(PROGRAMS)))}")
         return getattr(self, algorithm)(**arguments)
 
-    def _run(self, name: str, args: dict[str, Any]) -> VertexValues:
+    def _run(
+        self,
+        name: str,
+        args: dict[str, Any],
+        values: type[VertexValues] = VertexValues,
+        start: list[dict[str, Any]] | None = None,
+    ) -> VertexValues:
         self._coordinator.check()
-        result = uuid.uuid4().hex
+        result, door = uuid.uuid4().hex, self._door
+        shares = None if start is None else [{"start": share} for share in start]
         try:
-            answers = self._coordinator.call("run", {"name": name, "result": result, "args": args}, connect=True)
+            common = {"name": name, "result": result, "args": args}
+            answers = self._coordinator.call("run", common, shares, connect=True)
         except BaseException:
             self._coordinator.forget(result)  # some ranks may have finished
             raise
-        first = answers[0]
-        return VertexValues(self._coordinator, self._door, name, result, first["epoch"], first["dtype"], first["info"])
+        first, ranges = answers[0], Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
+        if ranges.n_vertices == door.n_vertices:  # else another thread added vertices meanwhile
+            door = door.moved(ranges)
+        return values(self._coordinator, door, name, result, first["epoch"], first["dtype"], first["info"])
 
     # ---- the end, and how it looks -----------------------------------------------------------------------------------
 

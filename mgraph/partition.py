@@ -67,7 +67,7 @@ class Partition:
         return Partition((*self.starts[:-1], self.starts[-1] + n))
 
 
-def degree_order(degrees: np.ndarray, size: int) -> np.ndarray:
+def degree_order(degrees: Any, size: int) -> Any:
     """Internal ids by which every rank's range begins with its hubs: for `DynamicGraph`'s `order`.
 
     The vertices are dealt to the `size` equal ranges in turn, by descending degree. What PageRank and BFS keep for the
@@ -76,24 +76,31 @@ def degree_order(degrees: np.ndarray, size: int) -> np.ndarray:
     Parameters
     ----------
     degrees : array of numbers, shape (n,)
-        What is known of the degrees, or what is expected.
+        What is known of the degrees, or what is expected; a CuPy array is worked on where it is.
     size : int
         How many workers.
 
     Returns
     -------
     uint32[n]
-        The internal id of each vertex, a permutation. O(n log n).
+        The internal id of each vertex, a permutation, where `degrees` is. O(n log n).
 
     Examples
     --------
     >>> degree_order([1, 5, 3, 4], 2)
     array([3, 0, 1, 2], dtype=uint32)
     """
-    degrees = np.asarray(degrees)
-    starts = np.asarray(Partition.equal(len(degrees), size).starts)
-    owner = np.repeat(np.arange(size), np.diff(starts))
-    place = np.arange(len(degrees)) - starts[owner]
-    order = np.empty(len(degrees), np.uint32)
-    order[np.argsort(-degrees.astype(np.float64), kind="stable")] = np.lexsort((owner, place))
+    xp: Any = np
+    if hasattr(degrees, "__cuda_array_interface__"):
+        import cupy
+
+        xp = cupy
+    degrees, n = xp.asarray(degrees), len(degrees)
+    starts = np.asarray(Partition.equal(n, size).starts)
+    turn = xp.arange(n)
+    inside = xp.asarray(starts)[turn % size] + turn // size
+    longer = np.flatnonzero(np.diff(starts) > n // size)  # what is left over goes to the ranges that are one longer
+    inside[n - len(longer) :] = xp.asarray(starts[longer] + n // size)
+    order = xp.empty(n, np.uint32)
+    order[xp.argsort(-degrees.astype(np.float64), kind="stable")] = inside
     return order

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SKIPPED_GPU_TESTS = pytest.StashKey[int]()
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C, also where a shell started the tests in the background and so had it ignored: tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def gpus_needed(item: pytest.Item) -> int:
@@ -26,18 +32,15 @@ def gpus_here() -> int:
     return gpu_count()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    skipped = 0
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needed = gpus_needed(item)
         if needed and gpus_here() < needed:
             item.add_marker(pytest.mark.skip(reason=f"needs {needed} GPU(s), {gpus_here()} here"))
-            skipped += 1
-    config.stash[SKIPPED_GPU_TESTS] = skipped
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    skipped = config.stash.get(SKIPPED_GPU_TESTS, 0)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = sum("GPU(s)" in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
     if skipped:
         terminalreporter.write_line(f"{skipped} GPU tests skipped: {gpus_here()} GPUs here", yellow=True)
 

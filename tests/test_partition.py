@@ -57,3 +57,13 @@ def test_degree_order_is_a_permutation_with_hubs_first_in_each_range(n: int, siz
         assert (np.diff(mine) <= 0).all()
         sums.append(int(mine.sum()))
     assert max(sums) - min(sums) <= max(degrees, default=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 3])
+def test_degree_order_on_a_gpu_is_that_on_the_host(size: int) -> None:
+    import cupy
+
+    degrees = np.random.default_rng(size).integers(0, 50, 1000)  # many alike: ties keep their order
+    found = degree_order(cupy.asarray(degrees), size)
+    np.testing.assert_array_equal(found.get(), degree_order(degrees, size))

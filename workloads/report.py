@@ -14,7 +14,7 @@ from typing import Any
 from mgraph.errors import InvalidOption, ReadError
 from workloads.bench.harness import ARCHIVE, short
 
-__all__ = ["BEGIN", "END", "HELP", "add_arguments", "run"]
+__all__ = ["BEGIN", "END", "HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -42,15 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--results", type=Path, default=ARCHIVE, metavar="DIR", help="the archive (default: %(default)s)")
     add("--hardware", metavar="NAME", help="only the archive's folders whose name contains this")
+    add("--only", metavar="A,B", help="only the tables of these: " + ", ".join(TABLES))
     add("--write", type=Path, metavar="FILE", help=f"replace what stands between {BEGIN} and {END} there")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the tables, or write them."""
     folders = [f for f in sorted(options.results.glob("*")) if f.is_dir() and (options.hardware or "") in f.name]
-    text = "\n".join(section for folder in folders for section in _folder(folder))
+    names = options.only.split(",") if options.only else list(TABLES)
+    for name in names:
+        if name not in TABLES:
+            raise InvalidOption(f"--only names {name!r}; there are {', '.join(TABLES)}")
+    text = "\n".join(section for folder in folders for section in _folder(folder, names))
     if not text:
-        raise InvalidOption(f"no results under {options.results} for hardware {options.hardware or 'of any name'}")
+        where = f"for hardware {options.hardware or 'of any name'}{' and ' * bool(options.only)}{options.only or ''}"
+        raise InvalidOption(f"no results under {options.results} {where}")
     if options.write is None:
         print(text)
     else:
@@ -73,7 +79,7 @@ def _write(path: Path, text: str) -> None:
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
-def _folder(folder: Path) -> Iterator[str]:
+def _folder(folder: Path, names: Sequence[str]) -> Iterator[str]:
     """The sections of one hardware's results."""
     newest: dict[str, Run] = {}
     for path in folder.glob("*.jsonl"):
@@ -83,8 +89,8 @@ def _folder(folder: Path) -> Iterator[str]:
             if key not in newest or newest[key][0]["time"] < lines[0]["time"]:
                 newest[key] = lines
     for _, lines in sorted(newest.items()):
-        title, table = TABLES.get(lines[0]["name"], ("", None))
-        if table is not None:
+        if lines[0]["name"] in names:
+            title, table = TABLES[lines[0]["name"]]
             yield f"**{title}**{_says(lines[0])}\n\n{_markdown(*table(lines))}\n"
 
 
@@ -165,16 +171,22 @@ def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str
     """A row a line of `kind`, a column a value of it, by the heading."""
 
     def table(lines: Run) -> tuple[list[str], list[Row]]:
-        return list(columns), [[_inside(line, name) for name in columns.values()] for line in _of(lines, kind)]
+        return list(columns), [[shown(line, name) for name in columns.values()] for line in _of(lines, kind)]
 
     return table
 
 
-def _inside(line: dict[str, Any], name: str) -> Any:
-    """``line["a"]["b"]`` for "a.b"; empty where there is none."""
+def inside(line: dict[str, Any], name: str) -> Any:
+    """``line["a"]["b"]`` for "a.b"; None where there is none."""
     value: Any = line
     for part in name.split("."):
-        value = value.get(part, "") if isinstance(value, dict) else ""
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def shown(line: dict[str, Any], name: str) -> Any:
+    """The same as a table has it: large counts in few characters, nothing where there is none."""
+    value = inside(line, name)
     if value is None:
         return ""
     return short(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else value
@@ -200,10 +212,20 @@ EXCHANGE = {
     "median us": "p50_us",
 }
 EXCHANGE |= {"p99 us": "p99_us", "GB/s sent a rank": "gb_per_s_sent", "times the bare transport": "times_raw"}
-SCALING = {"scaling": "scaling", "workers": "workers", "scale": "scale", "edges": "built"}
-SCALING |= {"inserts/s": "insert.updates_per_s", "deletes/s": "delete.updates_per_s"}
-SCALING |= {"pipelined": "pipelined.updates_per_s", "born on the workers": "born.updates_per_s"}
+SCALING = {"scaling": "scaling", "GPUs": "workers", "scale": "scale", "arcs": "arcs"}
 SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms an iteration": "pagerank.p50_ms"}
+SCALING |= {"inserts/s from the client": "pipelined.updates_per_s", "of its link": "pipelined.share_of_link"}
+SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "half deletes": "mixed.updates_per_s"}
+LONGRUN = {"batches": "done", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
+LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "most arcs / mean": "most_arcs_over_mean"}
+
+
+def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row a look; the bytes of all workers, of the graph and beside it."""
+    columns, rows = _plain("batches", LONGRUN)(lines)
+    held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in _of(lines, "batches")]
+    return [*columns, "GB of the graph", "GB beside it"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
+
 
 TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-updates": ("Updates", _updates),
@@ -212,4 +234,5 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
+    "longrun": ("The long run", _longrun),
 }

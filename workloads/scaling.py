@@ -1,30 +1,35 @@
 """``python -m workloads scaling``: ingest, BFS and PageRank on 1, 2, 4 ... workers, through `DynamicGraph`.
 
 Strong scaling keeps the graph; weak scaling keeps the edges of a worker, with twice the vertices on twice the workers.
-Times are those of the client's calls, as its user sees them. Batches come from the client's host memory, one a call and
-with several in flight, and last from the workers, as many edges from each. The graphs of strong scaling must agree,
-whatever the number of workers: counts of every batch from the client, distances of every root, ranks to 1e-5.
+Times are those of the client's calls, as its user sees them. BFS and PageRank run on an undirected graph whose hubs
+have the first internal ids. Batches go into a directed one of half as many edges: from the client's host memory, one a
+call and with several in flight, and from the workers, as many operations from each. All points share one cluster; a
+graph is placed on the first of its workers. The graphs of strong scaling must agree, whatever the number of workers:
+counts of every batch from the client, distances, ranks to 1e-5.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from cluster import start
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.record import Record
+from workloads.report import shown
 from workloads.scaling_plot import save_scaling_plot
-from workloads.scaling_run import Measured
+from workloads.scaling_run import Analytics, Point
+from workloads.scaling_updates import Updates
 
 __all__ = ["HELP", "add_arguments", "run"]
 
+PARTS = ("analytics", "updates")
 HELP = "strong and weak scaling of ingest, BFS and PageRank over the workers of this machine"
 
 
@@ -40,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
     add("--scaling", default="strong,weak", metavar="A,B", help="strong, weak or both (default: %(default)s)")
+    add("--measure", default=",".join(PARTS), metavar="A,B", help="which of %(default)s (default: both)")
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
@@ -50,8 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
     way.add_argument("--directed", dest="directed", action="store_true", help="directed, without in-edges")
     parser.set_defaults(directed=False)
-    add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
-    add("--batches", type=int, default=10, metavar="N", help="batches inserted, then deleted (default: %(default)s)")
+    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: hubs first, or as they are drawn")
+    add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: half of the graph's)")
+    add(
+        "--batch",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="operations a batch from the client, and from each worker in a step (default: %(default)s)",
+    )
+    add("--batches", type=int, default=10, metavar="N", help="batches of each kind (default: %(default)s)")
     add(
         "--part",
         type=int,
@@ -70,22 +84,31 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; 0, or `Mismatch` where two numbers of workers do not agree."""
     _check(options)
     record, console = open_record("scaling", options), Console()
-    kinds = options.scaling.split(",")
     workers = _workers(options)
-    results: dict[str, Any] = {}
-    for count in workers:
-        for kind in kinds:
-            scale = options.scale if kind == "strong" else options.scale + _doublings(count, workers[0])
-            known = results.get(f"{count} {scale}")
-            if known is None:
-                known = results[f"{count} {scale}"] = Measured(options, count, scale).measure()
-            line = record.add("scaling", scaling=kind, workers=count, scale=scale, **known["line"])
-            console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
-            if kind == "strong":
-                _compare(results.setdefault("strong", known), known, count)
+    with start(workers[-1], device=options.device) as client:
+        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        results: dict[Any, Any] = {}
+        for count in workers:
+            for kind in options.scaling.split(","):
+                scale = options.scale if kind == "strong" else options.scale + _doublings(count, workers[0])
+                known = results.get((count, scale))
+                if known is None:
+                    known = results[count, scale] = _measured(options, Point(options, client, addresses[:count], scale))
+                line = record.add("scaling", scaling=kind, workers=count, scale=scale, **known["line"])
+                console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
+                if kind == "strong":
+                    _compare(results.setdefault("strong", known), known, count)
     record.add("end")
     _close(record, console)
     return 0
+
+
+def _measured(options: argparse.Namespace, point: Point) -> dict[str, Any]:
+    """The figures of a point as one line, and what must not depend on the number of workers."""
+    line: dict[str, Any] = {"device": point.maker.kind}
+    for part in options.measure.split(","):
+        line |= (Analytics if part == "analytics" else Updates)(point).measure()
+    return {"line": line, "checks": point.checks}
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -95,6 +118,9 @@ def _check(options: argparse.Namespace) -> None:
     for kind in options.scaling.split(","):
         if kind not in ("strong", "weak"):
             raise InvalidOption(f"--scaling names {kind!r}; there are strong and weak")
+    for part in options.measure.split(","):
+        if part not in PARTS:
+            raise InvalidOption(f"--measure names {part!r}; there are {' and '.join(PARTS)}")
 
 
 def _workers(options: argparse.Namespace) -> list[int]:
@@ -126,32 +152,41 @@ def _compare(one: dict[str, Any], other: dict[str, Any], workers: int) -> None:
 
 
 def _says(line: dict[str, Any]) -> str:
-    return (
-        f"{line['workers']} workers, scale {line['scale']}, {short(line['built'])} edges: "
-        f"{short(line['insert']['updates_per_s'])} inserts/s, {short(line['pipelined']['updates_per_s'])} pipelined, "
-        f"{short(line['born']['updates_per_s'])} born on the workers, "
-        f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration"
-    )
+    said = [f"{line['workers']} workers, scale {line['scale']}"]
+    if "bfs" in line:
+        said.append(f"{short(line['built'])} edges, built in {line['build_s']:.2f} s")
+        said.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration")
+    if "born" in line:
+        said.append(f"{short(line['insert']['updates_per_s'])} inserts/s by calls")
+        pipelined = line["pipelined"]
+        said.append(f"{short(pipelined['updates_per_s'])} pipelined, {pipelined['share_of_link']:.0%} of the link")
+        for name in ("born", "mixed"):
+            said.append(f"{short(line[name]['updates_per_s'])} {name}, {line[name]['p50_ms']:.2f} ms a step")
+    return "; ".join(said)
 
 
-ROWS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "scale": lambda line: line["scale"],
-    "edges": lambda line: short(line["built"]),
-    "M inserts/s, a call each": lambda line: line["insert"]["updates_per_s"] / 1e6,
-    "M deletes/s, a call each": lambda line: line["delete"]["updates_per_s"] / 1e6,
-    "M inserts/s, pipelined": lambda line: line["pipelined"]["updates_per_s"] / 1e6,
-    "M inserts/s, born on the workers": lambda line: line["born"]["updates_per_s"] / 1e6,
-    "BFS ms": lambda line: line["bfs"]["p50_ms"],
-    "BFS GTEPS": lambda line: line["bfs"]["gteps_median"],
-    "PageRank ms an iteration": lambda line: line["pagerank"]["p50_ms"],
-    "most arcs of a worker / mean": lambda line: line["most_arcs_over_mean"],
+ROWS: dict[str, str] = {
+    "scale": "scale",
+    "edges": "built",
+    "BFS ms": "bfs.p50_ms",
+    "BFS GTEPS": "bfs.gteps_median",
+    "PageRank ms an iteration": "pagerank.p50_ms",
+    "most arcs of a worker / mean": "most_arcs_over_mean",
+    "edges before the batches": "resident",
+    "inserts/s, a call each": "insert.updates_per_s",
+    "deletes/s, a call each": "delete.updates_per_s",
+    "inserts/s, pipelined from the client": "pipelined.updates_per_s",
+    "of the client's link": "pipelined.share_of_link",
+    "inserts/s, born on the workers": "born.updates_per_s",
+    "half inserts half deletes/s, born on the workers": "mixed.updates_per_s",
 }
 
 
 def _close(record: Record, console: Console) -> None:
     """The table, and the plot."""
     lines = record.of("scaling")
-    rows = [[name, *(value(line) for line in lines)] for name, value in ROWS.items()]
+    rows = [[name, *(shown(line, value) for line in lines)] for name, value in ROWS.items()]
+    rows = [row for row in rows if any(cell != "" for cell in row[1:])]
     columns = ["", *(f"{line['scaling']} {line['workers']}" for line in lines)]
     show_table(console, "scaling, by the number of workers; times as the client sees them", columns, rows)
     if record.path is not None:

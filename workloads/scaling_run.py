@@ -1,36 +1,40 @@
-"""One point of a scaling curve: a cluster of so many workers, one graph, and everything that is timed on it."""
+"""One point of a scaling curve: the analytics of one graph on so many workers, and what makes the graphs of a point."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from distributed import Client
 
-from cluster import start
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.device import Device, gpu_count
+from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption
+from mgraph.partition import degree_order
 from workloads.bench.harness import summary
 from workloads.bench.inputs import Edges
 
-__all__ = ["Measured"]
+__all__ = ["WARM", "Analytics", "Point"]
 
-WARM = 2  #: batches and searches that do not count
-IN_FLIGHT = 4  #: batches in a pipeline
+WARM = 3  #: batches and calls that do not count: compilation, memory pools, UCX's mappings of the other GPUs' memory
 CHUNK = 1 << 26  #: edges drawn at once on the client
 TINY = 1e-30  #: a tolerance that no iteration meets, so that all of them are done
 
 
-class Measured:
-    """One number of workers with one graph.
+class Point:
+    """So many workers, and the numbered edges that all graphs of the point are made of.
 
     Parameters
     ----------
     options : argparse.Namespace
         Of the command.
-    workers, scale : int
+    client : Client
+    workers : sequence of str
+        The workers' addresses.
+    scale : int
 
     Attributes
     ----------
@@ -38,124 +42,108 @@ class Measured:
         What must not depend on the number of workers, by a name for messages.
     """
 
-    def __init__(self, options: argparse.Namespace, workers: int, scale: int) -> None:
-        self.options, self.workers = options, workers
+    def __init__(self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int) -> None:
+        self.options, self.client, self.workers = options, client, list(workers)
         self.maker = Device("cuda" if options.device != "cpu" and gpu_count() else "cpu")
         self.maker.use()
         self.edges = Edges(argparse.Namespace(**{**vars(options), "scale": scale}), self.maker)
-        self.drawn = np.zeros(self.edges.n_vertices, np.int64)  # edges by source: Graph500's rate counts what was drawn
         self.checks: dict[str, Any] = {}
 
-    def measure(self) -> dict[str, Any]:
-        """All figures as one line, and what must not depend on the number of workers."""
+    def graph(self, **more: Any) -> DynamicGraph:
+        """An empty graph on the point's workers."""
         options = self.options
-        with (
-            start(self.workers, device=options.device) as client,
-            DynamicGraph(
-                client,
-                self.edges.n_vertices,
-                structure=options.structure,
-                directed=options.directed,
-                exchange=options.exchange,
-            ) as graph,
-        ):
-            line = {"device": graph.device, "exchange": graph.exchange, **self._build(graph), **self._batches(graph)}
-            line |= {"bfs": self._bfs(graph), "pagerank": self._pagerank(graph), "edges": graph.num_edges}
-            line |= {"most_arcs_over_mean": round(graph.balance().ratio, 4)}
-            line |= {"pipelined": self._pipelined(graph), "born": self._born(graph)}
-            return {"line": {**line, "nbytes": graph.nbytes}, "checks": self.checks}
+        made = {"structure": options.structure, "exchange": options.exchange, **more}
+        return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **made)
 
-    def _host(self, start: int, stop: int) -> EdgeBatch:
+    def fill(self, graph: DynamicGraph, total: int) -> float:
+        """Insert the first `total` edges, drawn on the workers; the seconds that took."""
+        size = len(self.workers)
+        step = max(1, min(self.options.part, total // size))
+        steps = total // (step * size)
+        began = time.perf_counter()
+        graph.ingest(self.edges.source(0, step), steps=steps)
+        if steps * step * size < total:
+            graph.update(self.host(steps * step * size, total))
+        return time.perf_counter() - began
+
+    def host(self, start: int, stop: int) -> EdgeBatch:
+        """Edges in the client's host memory."""
         src, dst = (self.maker.to_host(ids) for ids in self.edges.between(start, stop))
-        self._free()
+        self.free()
         return EdgeBatch(src, dst)
 
-    def _free(self) -> None:
+    def free(self) -> None:
         """Give up what was drawn here: on a GPU, which a worker uses too, the pool would keep it."""
         if self.maker.kind == "cuda":
             self.maker.xp.get_default_memory_pool().free_all_blocks()
 
-    def _build(self, graph: DynamicGraph) -> dict[str, Any]:
-        """All edges, drawn on the workers."""
-        total, step = self.edges.n_edges, min(self.options.part, self.edges.n_edges // self.workers)
-        steps = total // (step * self.workers)
-        began = time.perf_counter()
-        graph.ingest(self.edges.source(0, step), steps=steps)
-        if steps * step * self.workers < total:
-            graph.update(self._host(steps * step * self.workers, total))
-        seconds = time.perf_counter() - began
+    def degrees(self, total: int) -> Array:
+        """How often each vertex is an end of the first `total` edges, a self-loop twice: int64[n], on the maker."""
+        xp, n = self.maker.xp, self.edges.n_vertices
+        found = xp.zeros(n, np.int64)
         for at in range(0, total, CHUNK):
-            src, _ = self.edges.between(at, min(at + CHUNK, total))
-            self.drawn += self.maker.to_host(self.maker.xp.bincount(src, minlength=len(self.drawn)))
-        self._free()
-        self.checks["edges built"] = graph.num_edges
-        return {"built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
-
-    def _batches(self, graph: DynamicGraph) -> dict[str, Any]:
-        size, found = self.options.batch, {}
-        for op in ("insert", "delete"):
-            seconds = []
-            for k in range(WARM + self.options.batches):
-                batch = self._host(self.edges.n_edges + k * size, self.edges.n_edges + (k + 1) * size)
-                report = (graph.insert if op == "insert" else graph.delete)(batch.src, batch.dst)
-                seconds.append(report.seconds)
-                counts = (report.inserted, report.updated, report.deleted, report.missing)
-                self.checks[f"{op} {k}: inserted, updated, deleted, missing"] = counts
-            rate = size * self.options.batches / sum(seconds[WARM:])
-            found[op] = {"size": size, **summary(seconds[WARM:]), "updates_per_s": round(rate)}
+            for ids in self.edges.between(at, min(at + CHUNK, total)):
+                found += xp.bincount(ids, minlength=n)
         return found
 
-    def _pipelined(self, graph: DynamicGraph) -> dict[str, Any]:
-        """New batches from the client, several in flight."""
-        size, count = self.options.batch, self.options.batches
-        first = self.edges.n_edges + (WARM + count) * size
-        batches = [self._host(first + k * size, first + (k + 1) * size) for k in range(WARM + count)]
-        for batch in batches[:WARM]:
-            graph.update(batch)
-        began = time.perf_counter()
-        with graph.pipeline(max_bytes=8 * size * IN_FLIGHT) as pipeline:
-            for batch in batches[WARM:]:
-                pipeline.update(batch)
-        return {"size": size, "n": count, "updates_per_s": round(size * count / (time.perf_counter() - began))}
 
-    def _born(self, graph: DynamicGraph) -> dict[str, Any]:
-        """New batches drawn on the workers, `--batch` edges on each for each step, in one call."""
-        size, count = self.options.batch, self.options.batches
-        first = self.edges.n_edges + 2 * (WARM + count) * size
-        graph.ingest(self.edges.source(first, size), steps=WARM)
-        began = time.perf_counter()
-        graph.ingest(self.edges.source(first + WARM * size * self.workers, size), steps=count)
-        rate = size * count * self.workers / (time.perf_counter() - began)
-        return {"size": size, "n": count, "updates_per_s": round(rate)}
+class Analytics:
+    """BFS and PageRank on one graph, with the hubs' ids first unless `--ids drawn`."""
+
+    def __init__(self, point: Point) -> None:
+        self.point, self.options = point, point.options
+        degrees = point.degrees(point.edges.n_edges)
+        order = None
+        if self.options.ids == "degree":
+            order = point.maker.to_host(degree_order(degrees, len(point.workers)))
+        self.degrees, self.order = point.maker.to_host(degrees), order
+        del degrees
+        point.free()
+
+    def measure(self) -> dict[str, Any]:
+        """Its figures."""
+        point, total = self.point, self.point.edges.n_edges
+        with point.graph(directed=self.options.directed, order=self.order) as graph:
+            seconds = point.fill(graph, total)
+            point.checks["edges built"] = graph.num_edges
+            found = {"exchange": graph.exchange, "built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
+            found |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}
+            balance = graph.balance()
+            found |= {"arcs": sum(load.arcs for load in balance.workers)}
+            return {**found, "most_arcs_over_mean": round(balance.ratio, 4)}
 
     def _bfs(self, graph: DynamicGraph) -> dict[str, Any]:
         """Searches from sources of random edges that reach more than a hundredth of the vertices."""
-        sources = np.unique(self._host(0, min(16 * self.options.roots, self.edges.n_edges)).src)
+        sources = np.unique(self.point.host(0, min(16 * self.options.roots, self.point.edges.n_edges)).src)
         roots = np.random.default_rng(self.options.seed).permutation(sources).tolist()
-        for _ in range(WARM):
-            graph.bfs(roots[0])
+        for root in roots[:WARM]:
+            graph.bfs(root)
         seconds: list[float] = []
         rates: list[float] = []
+        searched: dict[int, int] = {}  # edges among the vertices that a search reaches, by how many those are
         for root in roots:
             if len(seconds) == self.options.roots:
                 break
             began = time.perf_counter()
             result = graph.bfs(root)
             spent = time.perf_counter() - began
-            if result.reached * 100 > len(self.drawn):
+            if result.reached * 100 <= len(self.degrees):
+                continue
+            if result.reached not in searched:  # the giant component, as a rule, from every root
                 distance = result.to_numpy()
-                self.checks[f"distances from {root}"] = distance
-                seconds.append(spent)
-                rates.append(self.drawn[distance >= 0].sum() / spent / 1e9)
+                self.point.checks[f"distances from {root}"] = distance
+                searched[result.reached] = int(self.degrees[distance >= 0].sum()) // 2
+            seconds.append(spent)
+            rates.append(searched[result.reached] / spent / 1e9)
         if not seconds:
-            raise InvalidOption(f"no root reaches a hundredth of {len(self.drawn)} vertices; raise --edge-factor")
+            raise InvalidOption(f"no root reaches a hundredth of {len(self.degrees)} vertices; raise --edge-factor")
         return {**summary(seconds), "gteps_median": round(float(np.median(rates)), 4)}
 
     def _pagerank(self, graph: DynamicGraph) -> dict[str, Any]:
         seconds: list[float] = []
-        for _ in range(3):
+        for _ in range(1 + WARM):
             began = time.perf_counter()
             result = graph.pagerank(tol=TINY, max_iter=self.options.iterations)
             seconds.append((time.perf_counter() - began) / result.iterations)
-        self.checks["ranks"] = result.to_numpy()
-        return {"iterations": result.iterations, **summary(seconds)}
+        self.point.checks["ranks"] = result.to_numpy()
+        return {"iterations": result.iterations, **summary(seconds[1:])}

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="FILE|SPEC",
-        help="a graph file, rmat:SCALE:EDGEFACTOR or uniform:SCALE:EDGEFACTOR",
+        help="a graph file, SHAPE:SCALE:EDGEFACTOR (rmat, uniform, road or hub)",
     )
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")

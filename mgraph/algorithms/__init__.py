@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mgraph.algorithms.bfs import bfs
-from mgraph.algorithms.contract import Result, Shard, warm
+from mgraph.algorithms.contract import Result, Shard
 from mgraph.algorithms.pagerank import pagerank
+from mgraph.algorithms.warm import warm
 
 __all__ = ["PROGRAMS", "Result", "Shard", "bfs", "pagerank", "warm"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Protocol
 
-from mgraph.device import Array, Device
+from mgraph.device import Device
 from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.exchange import Exchange
 from mgraph.kernels import Library, View, load
@@ -22,14 +22,14 @@ __all__ = [
     "incoming",
     "kernels",
     "task_room",
-    "warm",
 ]
 
 HUB_DEGREE = 1024  #: a row of more edges is cut into tasks of about as many, for any tile to take
 CHUNK = 128  #: words of a bitmap that one tile compacts: enough to share a counter with few, few enough to go round
 LANES = 32  #: rows that a tile takes at once, and vertices of a bitmap's word
 
-Result = tuple[Array, dict[str, Any]]  #: a program's local array, one entry an owned vertex, and what else it found out
+#: A local array, one entry an owned vertex, or several by name, the main one first; and what else a program found out.
+Result = tuple[Any, dict[str, Any]]
 
 
 class Shard(Protocol):
@@ -62,22 +62,19 @@ class Shard(Protocol):
         ...
 
 
-def kernels(shard: Shard, file: str, view: View) -> Library:
+def kernels(shard: Shard, file: str, view: View, **defines: int) -> Library:
     """The kernels of `file` for one of the shard's structures, compiled at the first call on a machine."""
-    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK)
+    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
 
 
-def warm(shard: Shard) -> None:
-    """Compile what every program runs on this shard, so that the first call is as fast as the others. Seconds, once."""
-    for structure in (shard.out_edges, shard.in_edges):
-        if structure is not None:
-            for file in ("bfs.cuh", "pagerank.cuh"):
-                kernels(shard, file, structure.view())
+class _Edges(Protocol):
+    @property
+    def num_edges(self) -> int: ...
 
 
-def task_room(structure: Structure) -> int:
-    """The most tasks that a structure's hubs can be cut into; 0 where no row can be a hub."""
-    edges = structure.num_edges
+def task_room(rows: _Edges) -> int:
+    """The most tasks that the hubs among rows can be cut into; 0 where no row can be a hub."""
+    edges = rows.num_edges
     return 2 * edges // HUB_DEGREE if edges > HUB_DEGREE else 0
 
 

@@ -1,13 +1,37 @@
 // The two ways of a breadth-first superstep, each with its hubs' tasks apart: top-down from the frontier along its edges,
 // bottom-up from each unvisited vertex against its edges until one comes from a visited vertex.
-// Both only set bits of `found`; lanes race to set the same bit, which is benign.
+// Both only set bits of `found`; lanes race to set the same bit, which is benign. Compiled with NOTES, they note for each
+// vertex the least level << 32 | predecessor that found it here, whatever the order of the finds. (A flag of the kernels
+// instead spilled registers: 8% of a search for distances.)
 #pragma once
 #include "frontier.cuh"
 #include "rows.cuh"
 
-template <class View, class Tile> DEVICE void mark(const View& graph, Tile tile, i64 row, i64 unit, u32* found) {
+#ifndef NOTES
+#define NOTES 1
+#endif
+
+constexpr u32 no_vertex = ~0u;
+
+// What a search writes down about vertices that it finds, of all ranks'.
+struct Marks {
+    u32* found;
+    const u32* seen;  // settled or sent before this superstep: not written meanwhile
+    u64* notes;
+    u64 base;         // the note of the own vertex 0 as a predecessor
+    DEVICE void mark(u32 id, i64 row) const {
+        if (NOTES && saw_bit(seen, id)) return;
+        set_bit(found, id);
+        if (NOTES) note(id, base + row);
+    }
+    DEVICE void note(i64 id, u64 value) const {
+        if (value < glance(notes + id)) atomic_min(notes + id, value);
+    }
+};
+
+template <class View, class Tile> DEVICE void mark_all(const View& graph, Tile tile, i64 row, i64 unit, const Marks& marks) {
     graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) set_bit(found, id);
+        if (live) marks.mark(id, row);
         return false;
     });
 }
@@ -18,7 +42,7 @@ struct Expand {  // top-down: a lane brings a vertex of the frontier
     View graph;
     const u32* frontier;
     const i64* count;
-    u32* found;
+    Marks marks;
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -27,7 +51,7 @@ struct Expand {  // top-down: a lane brings a vertex of the frontier
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank();
             visit_rows(graph, tile, at < n ? (i64)frontier[at] : -1, tasks, n_tasks, [&](auto group, i64 row, i64 unit) {
-                mark(graph, group, row, unit, found);
+                mark_all(graph, group, row, unit, marks);
             });
         }
     }
@@ -39,27 +63,34 @@ struct ExpandHubs {  // top-down: a tile a task
     View graph;
     const u64* tasks;
     const i64* n_tasks;
-    u32* found;
+    Marks marks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, *n_tasks))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                mark(graph, tile, row, unit, found);
+                mark_all(graph, tile, row, unit, marks);
                 return false;
             });
     }
 };
 
-// Whether an edge of the unit comes from a visited vertex. A tile of one lane gives up after `most` edges; a wider one is
-// given more than there are, because its lanes must stop together.
-template <class View, class Tile>
-DEVICE bool has_parent(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most) {
-    bool hit = false;
+// A visited vertex from which an edge of the unit comes, or no_vertex: the first one in the row's order, or the least of
+// all (`least`). A tile of one lane gives up after `most` edges; a wider one is given more than there are, because its lanes
+// must stop together.
+template <bool least, class View, class Tile>
+DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most) {
+    u32 parent = no_vertex;
     graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        hit = tile.any(live && saw_bit(seen, id));
-        return hit || (most -= live) <= 0;
+        bool hit = live && saw_bit(seen, id);
+        if (least) {
+            if (hit) parent = lesser(parent, id);
+            return false;
+        }
+        u32 hits = tile.ballot(hit);
+        if (hits) parent = tile.shfl(id, lowest_bit(hits));
+        return hits != 0 || (most -= live) <= 0;
     });
-    return hit;
+    return least ? ~tile.most(~parent) : parent;
 }
 
 template <class View>
@@ -68,64 +99,91 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane tries the fi
     View graph;  // in-edges
     i64 first;
     i64 n;
-    const u32* seen;  // every vertex visited before, on all ranks: not written meanwhile
-    u32* found;
+    Marks marks;  // base: the level
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 w : grid.items(tile, words_of(n))) {
-            u32 open = ~get_word(seen, first + w * word_bits) & word_mask(n, w), hits = 0;
+            u32 open = ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w), hits = 0;
             if (open == 0) continue;
             for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile is a word wide
-                i64 bit = b + tile.rank();
-                hits |= search(tile, open & bit_of(bit) ? w * word_bits + bit : -1) << b;
+                i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
+                u32 parent = search(tile, row);
+                if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
+                hits |= tile.ballot(parent != no_vertex) << b;
             }
-            if (tile.rank() == 0 && hits) set_word(found, first + w * word_bits, hits);
+            if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
         }
     }
     template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
-        bool hit = false;
-        if (degree > 0 && (degree <= short_degree || tile.size() > 1)) {
+        constexpr bool least = NOTES && !View::sorted;  // then no first few edges will do
+        u32 parent = no_vertex;
+        if (degree > 0 && (degree <= short_degree || (tile.size() > 1 && !least))) {
             i64 units = graph.units(row);
-            for (i64 unit = 0; unit < units && !hit && tries > 0; ++unit) hit = has_parent(graph, Tile<1>{}, row, unit, seen, tries);
+            for (i64 unit = 0; unit < units && (least || parent == no_vertex) && tries > 0; ++unit)
+                parent = lesser(parent, parent_in<least>(graph, Tile<1>{}, row, unit, marks.seen, tries));
         }
-        if (!hit && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
-        u32 hits = tile.ballot(hit);
-        for (u32 rest = tile.ballot(!hit && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
+        bool open = parent == no_vertex;
+        if (open && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
+        for (u32 rest = tile.ballot(open && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
-            i64 next = tile.shfl(row, lane), units = graph.units(next), all = HUB_DEGREE + 1;
-            for (i64 unit = 0; unit < units; ++unit)
-                if (has_parent(graph, tile, next, unit, seen, all)) {
-                    hits |= 1u << lane;
-                    break;
-                }
+            u32 there = whole_row<least>(tile, tile.shfl(row, lane));
+            if (tile.rank() == lane) parent = there;
         }
-        return hits;
+        return parent;
+    }
+    template <bool least, class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
+        i64 units = graph.units(row), all = HUB_DEGREE + 1;
+        u32 parent = no_vertex;
+        for (i64 unit = 0; unit < units && (least || parent == no_vertex); ++unit)
+            parent = lesser(parent, parent_in<least>(graph, tile, row, unit, marks.seen, all));
+        return parent;
     }
 };
 
 template <class View>
-struct PullHubs {  // bottom-up: a tile a task, unless another tile found the vertex meanwhile
+struct PullHubs {  // bottom-up: a tile a task, unless another tile found the vertex meanwhile and nobody asks from where
     static constexpr int lanes = 32;
     View graph;  // in-edges
     i64 first;
-    const u32* seen;
-    u32* found;
+    Marks marks;  // base: the level
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        constexpr bool least = NOTES && !View::sorted;
         for (i64 i : grid.items(tile, *n_tasks))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
                 i64 all = (i64)graph.degree(row) + 1;
-                bool done = tile.any(get_bit(found, first + row));
-                if (!done && has_parent(graph, tile, row, unit, seen, all)) {
-                    if (tile.rank() == 0) set_bit(found, first + row);
-                    done = true;
+                if (!NOTES && tile.any(get_bit(marks.found, first + row))) return true;
+                u32 parent = parent_in<least>(graph, tile, row, unit, marks.seen, all);
+                if (parent == no_vertex) return false;
+                if (tile.rank() == 0) {
+                    set_bit(marks.found, first + row);
+                    if (NOTES) marks.note(first + row, marks.base | parent);
                 }
-                return done;
+                return !least;
             });
+    }
+};
+
+struct MergeNotes {  // one lane an own vertex: another rank's notes, the least counts
+    static constexpr int lanes = 1;
+    const u64* part;
+    i64 n;
+    u64* notes;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) notes[i] = lesser(notes[i], part[i]);
+    }
+};
+
+struct Predecessors {  // one lane an own vertex: from its note to its predecessor, or -1
+    static constexpr int lanes = 1;
+    u64* notes;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) notes[i] = notes[i] == ~(u64)0 ? notes[i] : notes[i] & no_vertex;
     }
 };

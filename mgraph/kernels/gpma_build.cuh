@@ -53,15 +53,18 @@ struct CountRows {  // one lane a row: its degree, from the starts in an even ar
     }
 };
 
-struct EvenCounts {  // one lane a leaf of an array in which `total` items are spread evenly
+struct EvenCounts {  // one lane a leaf of an array in which `total` items are spread evenly: what is kept beside its slots
     static constexpr int lanes = 1;
     i64 total;
     i64 leaves;
+    const u32* slots;
     u8* counts;
     u32* groups;
+    u32* heads;
     DEVICE void operator()(Grid grid) const {
         Spread spread(total, leaves);
         for (i64 leaf : grid.items(leaves)) {
+            heads[leaf] = slots[leaf * LEAF];
             counts[leaf] = (u8)spread.count(leaf);
             if (leaf % group_leaves) continue;
             i64 end = lesser(leaf + group_leaves, leaves);

@@ -63,6 +63,7 @@ struct Windows {  // of several leaves, each merged by one group of lanes
             i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
             bool live = (s & (LEAF - 1)) < spread.count(leaf);
             array.slots[first + s] = live ? room.items[from] : nobody;
+            if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf] = live ? room.items[from] : nobody;
             if (WEIGHTED && live) array.weights[first + s] = room.weights[from];
         }
         for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
@@ -74,11 +75,11 @@ struct Windows {  // of several leaves, each merged by one group of lanes
 struct MergeBlocks {  // one block a window of up to block_leaves
     static constexpr int lanes = 256;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, items, block_leaves * LEAF);
@@ -210,7 +211,8 @@ struct CopyBack {  // one block a part of a wide window: from the copy into plac
             Spread spread(Merge(batch, leaves, w).n, w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
                 bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
-                array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
+                u32 item = array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
+                if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf_of(s)] = item;
                 if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
             }
             for (i64 j = from + block.rank(); j < to; j += block.size()) {

@@ -8,6 +8,7 @@ struct Array {
     f32* weights;
     u8* counts;
     u32* groups;
+    u32* heads;
     DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
         if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
     }
@@ -147,6 +148,7 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
                 at < count ? item[0] : nobody, at + 1 < count ? item[1] : nobody,
                 at + 2 < count ? item[2] : nobody, at + 3 < count ? item[3] : nobody,
             };
+            if (at == 0) array.heads[w.leaf + s / LEAF] = count ? item[0] : nobody;
             for (int j = 0; WEIGHTED && j < 4 && at + j < count; ++j) array.weights[first + s + j] = item_weights[from + j];
         }
     }
@@ -155,11 +157,11 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
 struct MergeLeaves {  // one tile a window of one leaf
     static constexpr int lanes = TILE;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         constexpr int tiles = 256 / TILE;
@@ -206,6 +208,7 @@ struct MergeLeaves {  // one tile a window of one leaf
         }
         edit(merge, first, (int)count);
         array.counts[w.leaf] = (u8)merge.n;
+        if (lesser(batch.slot[merge.first_key] - first, count) == 0) array.heads[w.leaf] = array.slots[first];
         return merge.n - count;
     }
     // Key by key from the last on, so that places stay what they were, each by vectors and without a branch.
@@ -237,11 +240,11 @@ struct MergeLeaves {  // one tile a window of one leaf
 struct MergeFew {  // one tile a window of up to few_leaves
     static constexpr int lanes = 32;
     Batch batch;
-    Leaves leaves;
-    Array array;
     const f32* weight;
     const u32* windows;
     i64 n;
+    Leaves leaves;
+    Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
         constexpr int tiles = 256 / 32;

@@ -57,17 +57,18 @@ struct Locate {  // one block a chunk: each key's slot, what becomes of it, and 
         for (int j = 0; j < some; ++j) {
             if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
             search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
-            prefetch(graph.slots + search[j].middle() * LEAF);
+            prefetch(graph.heads + search[j].middle());
         }
         i64 most = 1;
         for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
         for (; most > 1; most -= most >> 1)
             for (int j = 0; j < some; ++j) {
                 graph.narrow(search[j], (u32)keys[k + j]);
-                prefetch(graph.slots + search[j].middle() * LEAF);
+                prefetch(graph.heads + search[j].middle());
             }
         if (in_flight > 1)
-            for (int j = 0; j < some; ++j) prefetch(graph.slots + search[j].leaf * LEAF + 16);
+            for (int j = 0; j < some; ++j)
+                for (int s = 0; s < LEAF; s += 16) prefetch(graph.slots + search[j].leaf * LEAF + s);
         for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
     }
     DEVICE u64 settle(i64 k, const GpmaView::Search& search, i64* found) const {
@@ -246,22 +247,18 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row, last_row;
-        rows_at(row, from * LEAF, lesser(to * LEAF, end), first_row, last_row);
+        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
-    // The first rows that start at `low` and at `high` or later: mostly near `row`, found on a GPU by loads that do not wait for
-    // each other. (A CPU would wait for one more cache line.)
-    DEVICE void rows_at(i64 row, i64 low, i64 high, i64& first, i64& last) const {
-        constexpr int reach = 8;
-        i64 from = lesser(greater((i64)0, row - reach / 2), rows - reach), below_low = 0, below_high = 0;
-        if (from >= 0 && in_flight == 1)
-            for (int j = 0; j < reach; ++j) below_low += start[from + j] < low, below_high += start[from + j] < high;
-        bool low_is_near = below_low > 0 && below_low < reach, high_is_near = below_high > 0 && below_high < reach;
-        first = low_is_near ? from + below_low : lower_bound_near(start, rows, row, low);
-        last = high_is_near ? from + below_high : lower_bound_near(start, rows, row, high);
+    // The first row that starts at `slot` or later: mostly one near `row`, found on a GPU by loads that do not wait for each
+    // other. (A CPU would wait for one more cache line.)
+    DEVICE i64 row_at(i64 row, i64 slot) const {
+        constexpr int reach = 4;
+        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
+        for (int j = 0; j < 2 * reach + 1 && in_flight == 1; ++j) before += j < n && start[from + j] < slot;
+        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
     }
     DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);

@@ -14,6 +14,7 @@ struct GpmaView {
     const u32* degrees;
     const u32* slots;
     const f32* weights;
+    const u32* heads;  // each leaf's first slot again: searches stay on few lines, which a cache keeps
     static constexpr bool sorted = true;
 
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
@@ -49,7 +50,7 @@ struct GpmaView {
     }
     DEVICE void narrow(Search& s, u32 dst) const {  // no harm where it is not open
         i64 half = s.leaves >> 1;
-        s.leaf += half & -(i64)(slots[(s.leaf + half) * LEAF] <= dst);
+        s.leaf += half & -(i64)(heads[s.leaf + half] <= dst);
         s.leaves -= half;
     }
     DEVICE i64 below(i64 leaf, i64 from, i64 end, u32 dst) const {  // how many, by vectors of a CPU and without a branch

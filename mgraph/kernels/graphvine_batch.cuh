@@ -4,34 +4,51 @@
 #include "outcome.cuh"
 #include "search.cuh"
 
-constexpr i64 chunk = 128;  // keys, or touched rows, that a tile takes in order: counts by chunk are scanned, not rows
+constexpr i64 chunk = 128;  // keys that a tile takes in order: counts by chunk are scanned, not those of rows
 DEVICE i64 chunks_of(i64 n) { return (n + chunk - 1) / chunk; }
 
-struct Batch {  // key k is of touched row `owner[k]`, whose keys are first[t] .. first[t + 1] - 1
+struct Batch {  // a row's first key stands for the row: what is of rows is found there, and undefined elsewhere
     const u64* keys;
-    const u32* owner;
-    const u32* first;
-    const u64* held;      // each touched row's sentinel before the batch
-    const i64* touched;   // how many rows
-    const u32* position;  // of the edge in its row; nobody: it is not there
-    const u8* outcome;
-    const u64* moves;     // inserts before key k << 32 | deletes before it
+    const u32* owner;     // of each key: its row's first key
+    const u32* end;       // of each row: one past its last key
+    const u64* held;      // of each row: its sentinel before the batch
+    const u64* moves;     // of each row: its inserts << 32 | its deletes
+    const u32* position;  // of each key: where the edge is in its row; nobody: it is not there
+    const u8* outcome;    // of each key
     i64 n;
-    DEVICE i64 row(i64 t) const { return (i64)(keys[first[t]] >> 32); }
+    DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
+    DEVICE bool leads(i64 k) const { return k < n && owner[k] == k; }
 };
 
 DEVICE i64 high(u64 pair) { return (i64)(pair >> 32); }
 DEVICE i64 low(u64 pair) { return (i64)(u32)pair; }
 
+// The lanes of a warp whose keys are of one row; keys are in order, so they are neighbours.
+struct Peers {
+    u32 all;
+    int first, rank;
+    DEVICE Peers(Tile<32> warp, u32 owner) : rank(warp.rank()) {
+        u32 before = warp.shfl(owner, greater(rank - 1, 0)), leaders = warp.ballot(rank == 0 || before != owner);
+        u32 above = leaders >> rank >> 1;
+        first = bit_width(leaders & ((2u << rank) - 1)) - 1;
+        all = (above ? (2u << rank << lowest_bit(above)) - 1 : ~0u) & ~0u << first;
+    }
+    DEVICE bool leads() const { return rank == first; }
+    // Each lane that wants one gets a place of its own of those that the row's counter counts; the lanes call together.
+    DEVICE i64 places(Tile<32> warp, bool wants, u32* counter) const {
+        u32 wanted = warp.ballot(wants) & all, before = 0;
+        if (leads() && wanted) before = atomic_add(counter, (u32)popcount(wanted));
+        return warp.shfl(before, first) + popcount(wanted & ((1u << rank) - 1));
+    }
+};
+
 struct Change {  // of one touched row: its keys [a, b), and how many positions it uses before and after
     i64 row, a, b, inserts, deletes, before, after;
     u32 root;  // before
-    DEVICE Change(const VineView& graph, const Batch& batch, i64 t) {
-        a = batch.first[t], b = batch.first[t + 1];
-        row = (i64)(batch.keys[a] >> 32);
-        u64 moves = batch.moves[b] - batch.moves[a];
-        inserts = high(moves), deletes = low(moves);
-        u64 sentinel = batch.held[t];
+    DEVICE Change(const VineView& graph, const Batch& batch, i64 first) {
+        a = first, b = batch.end[a], row = batch.row(a);
+        inserts = high(batch.moves[a]), deletes = low(batch.moves[a]);
+        u64 sentinel = batch.held[a];
         i64 degree = high(sentinel);
         root = (u32)sentinel;
         before = LAZY ? (i64)graph.extents[row] : degree;
@@ -40,6 +57,16 @@ struct Change {  // of one touched row: its keys [a, b), and how many positions 
     DEVICE i64 tail() const { return greater(before - after, (i64)0); }  // positions that it loses, where none are kept
 };
 
+// Where a compact row's edges go. A row that loses more edges than it gets gives up its last positions, its tail. Edges
+// deleted left of it leave holes; inserts and the tail's survivors are as many as there are, or inserts are more.
+struct Holes {
+    u32* at;      // of each row, from its first key's place on: positions of holes, in any order
+    u32* listed;  // of each row: how many those are
+    u32* used;    // of each row: how many edges have taken a place so far
+    u8* gone;     // of each row, from its first key's place on: whether an edge of the tail is deleted
+};
+
+constexpr i64 piece_entries = 1024;  // of a row's blocks, for one tile
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
 
 struct Need {  // what a touched row takes from the queues and gives back
@@ -52,6 +79,15 @@ struct Need {  // what a touched row takes from the queues and gives back
         pops = has - kept, pushes = had - kept, directory = 0;
         if (has > 1 && !TREE && (had < 2 || (pops && graph.slots[graph.slot_of(change.root)] < has)))
             directory = graph.directory(has);
+    }
+    // Entries to write, about; a row of very many is cut into pieces for several tiles, unless tiles would wait for each
+    // other's reads of its extent.
+    DEVICE i64 work(const Change& change) const {
+        return pops + pushes + (directory ? kept : 0) + (kept ? 0 : lesser(change.before, change.after));
+    }
+    DEVICE i64 pieces(const Change& change) const {
+        i64 all = work(change);
+        return LAZY || all <= 2 * piece_entries ? 0 : (all + piece_entries - 1) / piece_entries;
     }
     DEVICE i64 count(int counter, const Change& change) const {
         if (counter == directories) return directory;

@@ -1,5 +1,5 @@
 // GraphVine, commit: weights and deletions in place before the relayout, inserts after it.
-// Prefix sums gave every edge a place of its own: no two lanes write one slot.
+// Every edge gets a place of its own from its row's counter: no two lanes write one slot.
 #pragma once
 #include "graphvine_batch.cuh"
 
@@ -33,88 +33,80 @@ struct Bury {  // one lane a key: a deleted edge's slot is marked and kept, as i
     }
 };
 
-struct ListHoles {  // one lane a key: holes[a + i] = the i-th hole left of its row's tail
-    static constexpr int lanes = 1;
-    Batch batch;
-    const u64* flags;
-    u32* holes;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (high(flags[k + 1]) == high(flags[k])) continue;
-            i64 a = batch.first[batch.owner[k]];
-            holes[a + high(flags[k]) - high(flags[a])] = batch.position[k];
-        }
-    }
-};
-
-struct MoveTails {  // one lane a key: inserts fill the first holes of a row, survivors of its tail the others
+struct MoveTails {  // one lane a key, a warp in step: key a + i stands for edge i of its row's tail, which moves into a hole
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
     Pool pool;
-    const u64* flags;
-    const u32* holes;
+    Holes holes;
     DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            Change change(graph, batch, batch.owner[k]);
-            i64 at = k - change.a;
-            if (at >= change.tail() || low(flags[k + 1]) != low(flags[k])) continue;
-            i64 survivor = at - (low(flags[k]) - low(flags[change.a]));
-            i64 to = graph.place(change.root, change.before, holes[change.a + change.inserts + survivor]);
-            pool.move(to, graph.place(change.root, change.before, change.after + at));
+        Tile<32> warp;
+        for (i64 t : grid.items(warp, (batch.n + warp.size() - 1) / warp.size())) {
+            i64 k = t * warp.size() + warp.rank();
+            u32 own = k < batch.n ? batch.owner[k] : nobody;
+            bool stays = own != nobody && low(batch.moves[own]) > high(batch.moves[own]) && survives(own, k);
+            i64 place = Peers(warp, own).places(warp, stays, holes.used + own);
+            if (!stays) continue;
+            Change change(graph, batch, own);
+            i64 to = graph.place(change.root, change.before, holes.at[own + place]);
+            pool.move(to, graph.place(change.root, change.before, change.after + k - own));
         }
+    }
+    DEVICE bool survives(i64 a, i64 k) const {
+        return k - a < low(batch.moves[a]) - high(batch.moves[a]) && !holes.gone[k];
     }
 };
 
-// Where insert `i` of a touched row goes: into the i-th hole, or behind what the row had.
-struct Target {
-    i64 row, before, after, a;
+struct Target {  // where the inserts of a touched row go, after the relayout: into holes, or behind what the row had
+    i64 a, before, after, holes;
     u32 root;
-    u64 moves;
-    DEVICE Target(const VineView& graph, const Batch& batch, i64 t) {  // after the relayout
-        a = batch.first[t], row = batch.row(t), moves = batch.moves[a];
-        u64 sentinel = graph.sentinels[row];
-        u64 all = batch.moves[batch.first[t + 1]] - moves;
-        root = (u32)sentinel, after = graph.extent(row);
-        before = LAZY ? after - high(all) : after - high(all) + low(all);
-        holes = LAZY ? 0 : low(all);
+    DEVICE Target(const VineView& graph, const Batch& batch, i64 first) {
+        a = first;
+        i64 row = batch.row(a), inserts = high(batch.moves[a]);
+        root = (u32)graph.sentinels[row], after = graph.extent(row), holes = LAZY ? 0 : low(batch.moves[a]);
+        before = after - inserts + holes;
     }
-    i64 holes;
-    DEVICE i64 slot(const VineView& graph, const Batch& batch, const u32* hole, i64 k) const {
-        i64 i = high(batch.moves[k] - moves);
-        return graph.place(root, after, i < holes ? (i64)hole[a + i] : before + i - holes);
+    DEVICE i64 slot(const VineView& graph, const u32* at, i64 place) const {
+        return graph.place(root, after, place < holes ? (i64)at[a + place] : before + place - holes);
     }
 };
 
-struct Insert {  // one lane a key
+struct Insert {  // one lane a key, a warp in step
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
     Pool pool;
     const f32* weight;
-    const u32* holes;
+    Holes holes;
     DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (batch.outcome[k] != inserted) continue;
-            Target target(graph, batch, batch.owner[k]);
-            pool.put(target.slot(graph, batch, holes, k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+        Tile<32> warp;
+        for (i64 t : grid.items(warp, (batch.n + warp.size() - 1) / warp.size())) {
+            i64 k = t * warp.size() + warp.rank();
+            u32 own = k < batch.n ? batch.owner[k] : nobody;
+            bool comes = k < batch.n && batch.outcome[k] == inserted;
+            i64 place = Peers(warp, own).places(warp, comes, holes.used + own);
+            if (!comes) continue;
+            Target target(graph, batch, own);
+            pool.put(target.slot(graph, holes.at, place), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
         }
     }
 };
 
-struct InsertByRow {  // one lane a touched row, which inserts all its edges one after another, as in the paper
+struct InsertByRow {  // one lane a key; one that leads inserts all edges of its row, one after another, as in the paper
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
     Pool pool;
     const f32* weight;
-    const u32* holes;
+    Holes holes;
     DEVICE void operator()(Grid grid) const {
-        for (i64 t : grid.items(*batch.touched)) {
-            Target target(graph, batch, t);
-            for (i64 k = batch.first[t]; k < batch.first[t + 1]; ++k)
+        for (i64 a : grid.items(batch.n)) {
+            if (!batch.leads(a) || !batch.moves[a]) continue;
+            Target target(graph, batch, a);
+            i64 place = holes.used[a];
+            for (i64 k = a; k < batch.end[a]; ++k)
                 if (batch.outcome[k] == inserted)
-                    pool.put(target.slot(graph, batch, holes, k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+                    pool.put(target.slot(graph, holes.at, place++), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
         }
     }
 };

@@ -1,32 +1,36 @@
 // GraphVine, prepare: what becomes of each key, what each touched row needs, and the rows' places in a new pool.
 // Nothing of the structure is written. status: counts for the host, one read-back.
 #pragma once
+#include "count.cuh"
 #include "graphvine_batch.cuh"
 
-enum Status { updates, misses, all_moves, rows_touched, hub_pieces, first_counter };
+enum Status { all_moves, updates, misses, hub_pieces, unknown, row_pieces, pieces_listed, first_counter };
 
-struct Outcomes {  // one lane a key: what becomes of it, what it moves (to be summed up); of equal keys the last acts
+struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
     static constexpr int lanes = 1;
     const u64* keys;
     const i8* op;
     const u32* position;
+    const u32* owner;
     i64 n;
     u8* outcome;
     u64* moves;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        i64 update = 0, miss = 0;
-        for (i64 k : grid.items(n)) {
-            u8 is = outcome_of(k);
-            outcome[k] = is;
-            moves[k + 1] = is == inserted ? (u64)1 << 32 : (u64)(is == deleted);
-            if (k == 0) moves[0] = 0;
-            update += is == updated, miss += is == missing;
+        Tile<32> warp;
+        i64 sums[3] = {};
+        for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
+            i64 k = t * warp.size() + warp.rank();
+            u32 own = k < n ? owner[k] : nobody;
+            u8 is = own != nobody ? outcome_of(k) : overridden;
+            if (k < n) outcome[k] = is;
+            Peers peers(warp, own);
+            u64 inserts = warp.ballot(is == inserted) & peers.all, deletes = warp.ballot(is == deleted) & peers.all;
+            u64 both = (u64)popcount((u32)inserts) << 32 | (u64)popcount((u32)deletes);
+            if (peers.leads() && both) atomic_add(moves + own, both), sums[0] += (i64)both;
+            sums[1] += is == updated, sums[2] += is == missing;
         }
-        Tile<32> tile;
-        update = tile.sum(update), miss = tile.sum(miss);
-        if (update && tile.rank() == 0) atomic_add(status + updates, update);
-        if (miss && tile.rank() == 0) atomic_add(status + misses, miss);
+        add_by_block(sums, status + all_moves);
     }
     DEVICE u8 outcome_of(i64 k) const {
         if (k + 1 < n && keys[k + 1] == keys[k]) return overridden;
@@ -35,57 +39,51 @@ struct Outcomes {  // one lane a key: what becomes of it, what it moves (to be s
     }
 };
 
-// A row that loses more edges than it gets gives up its last positions, its tail; survivors there move into holes left
-// of it. One lane a key: flags[k + 1] = key k leaves a hole left of the tail << 32 | the edge at place k - a of the
-// tail is deleted. They come as zeros; two lanes may write one pair, each its own half.
-struct MarkTails {
+struct ListHoles {  // one lane a key, a warp in step: where deletions leave holes, and which edges of tails they are of
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
-    u32* halves;  // of the flags, the low ones first
+    Holes holes;
     DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (batch.outcome[k] != deleted) continue;
-            Change change(graph, batch, batch.owner[k]);
-            i64 beyond = (i64)batch.position[k] - change.after;
-            halves[beyond < 0 ? 2 * (k + 1) + 1 : 2 * (change.a + beyond + 1)] = 1;
+        Tile<32> warp;
+        for (i64 t : grid.items(warp, (batch.n + warp.size() - 1) / warp.size())) {
+            i64 k = t * warp.size() + warp.rank(), a = 0, beyond = 0;
+            bool goes = k < batch.n && batch.outcome[k] == deleted;
+            u32 own = k < batch.n ? batch.owner[k] : nobody;
+            if (goes) a = own, beyond = (i64)batch.position[k] - Change(graph, batch, a).after;
+            if (goes && beyond >= 0) holes.gone[a + beyond] = 1;
+            i64 place = Peers(warp, own).places(warp, goes && beyond < 0, holes.listed + own);
+            if (goes && beyond < 0) holes.at[a + place] = batch.position[k];
         }
     }
 };
 
-struct CountNeeds {  // one tile a chunk of touched rows; counts[counter * chunks + chunk], to be summed up
+struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chunk], to be summed up, and the sums of all
     static constexpr int lanes = 32;
     VineView graph;
     Batch batch;
     i64* counts;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 chunks = chunks_of(batch.n), rows = *batch.touched;
-        for (i64 c : grid.items(tile, chunks)) {
-            i64 sums[counters] = {};
-            for (i64 t = c * chunk + tile.rank(); t < lesser((c + 1) * chunk, rows); t += tile.size()) {
-                Change change(graph, batch, t);
-                Need need(graph, change);
-                for (int i = 0; i < counters; ++i) sums[i] += need.count(i, change);
-            }
-            for (int i = 0; i < counters; ++i) {
-                i64 sum = tile.sum(sums[i]);
-                if (tile.rank() == 0) counts[i * chunks + c] = sum;
-            }
-        }
-    }
-};
-
-struct Totals {  // one lane a word of status
-    static constexpr int lanes = 1;
-    Batch batch;
-    const i64* counts;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        i64 chunks = chunks_of(batch.n);
-        for (i64 i : grid.items(counters))
-            status[first_counter + i] = counts[(i + 1) * chunks - 1] - (i ? counts[i * chunks - 1] : 0);
-        for (i64 i : grid.items(1)) status[all_moves + i] = (i64)batch.moves[batch.n];
+        Tile<lanes> tile;
+        i64 chunks = chunks_of(batch.n), all[counters] = {}, cut[1] = {};
+        for (i64 c : grid.items(tile, chunks)) {
+            u32 sums[counters] = {};
+            for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
+                if (!batch.leads(k) || !batch.moves[k]) continue;
+                Change change(graph, batch, k);
+                Need need(graph, change);
+                for (int i = 0; i < counters; ++i) sums[i] += (u32)need.count(i, change);
+                cut[0] += need.pieces(change);
+            }
+            for (int i = 0; i < counters; ++i) {
+                u32 sum = tile.sum(sums[i]);
+                if (tile.rank() == 0) counts[i * chunks + c] = (i32)sum;
+                all[i] += (i32)sums[i];
+            }
+        }
+        add_by_block(all, status + first_counter);
+        add_by_block(cut, status + row_pieces);
     }
 };
 
@@ -102,15 +100,16 @@ struct CopySentinels {  // one lane a row; grown[row]: positions it will use
     }
 };
 
-struct GrowRows {  // one lane a touched row
+struct GrowRows {  // one lane a key; those that lead stand for their rows
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
     u64* sentinels_out;
     u32* grown;
     DEVICE void operator()(Grid grid) const {
-        for (i64 t : grid.items(*batch.touched)) {
-            Change change(graph, batch, t);
+        for (i64 k : grid.items(batch.n)) {
+            if (!batch.leads(k)) continue;
+            Change change(graph, batch, k);
             grown[change.row] = (u32)change.after;
             sentinels_out[change.row] += (u64)(change.inserts - change.deletes) << 32;
         }

@@ -2,92 +2,25 @@
 // Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take or write one.
 #pragma once
 #include "graphvine_batch.cuh"
-
-struct Queues {  // of free pieces, by class: `waiting` in a ring from `head` on, then those cut from `fresh` on
-    u32* rings;
-    i64 length;
-    i64 head0;
-    i64 head1;
-    i64 head2;
-    i64 waiting0;
-    i64 waiting1;
-    i64 waiting2;
-    i64 fresh0;
-    i64 fresh1;
-    i64 fresh2;
-    i64 fresh_directories;
-    DEVICE static i64 pick(int c, i64 a, i64 b, i64 d) { return c == 0 ? a : c == 1 ? b : d; }
-    DEVICE u32* entry(int c, i64 i) const {
-        i64 at = pick(c, head0, head1, head2) + i;
-        return rings + c * length + (at < length ? at : at - length);
-    }
-    DEVICE u32 pop(int c, i64 rank) const {
-        i64 waiting = pick(c, waiting0, waiting1, waiting2);
-        return rank < waiting ? *entry(c, rank) : (u32)(pick(c, fresh0, fresh1, fresh2) + ((rank - waiting) << c));
-    }
-    DEVICE void push(int c, i64 rank, u32 quantum) const {
-        *entry(c, pick(c, waiting0, waiting1, waiting2) + rank) = quantum;
-    }
-};
+#include "graphvine_queues.cuh"
 
 // Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
 struct Ranks {
     i64 pop, directory, push;
 };
+struct Piece {  // `number` of `of` of the row of first key a
+    i64 a, number, of;
+    Ranks ranks;
+};
 
-struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile together where a row has much to do
-    static constexpr int lanes = 32;
+struct Layout {  // what `size` lanes do for a row together
     VineView graph;
     Batch batch;
     Pool pool;
     Queues queues;
-    const i64* counts;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 rows = *batch.touched, chunks = chunks_of(batch.n);
-        for (i64 c : grid.items(tile, chunks_of(rows))) {
-            i64 at[filled];
-            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
-            i64 end = lesser((c + 1) * chunk, rows);
-            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, base, rows, at);
-        }
-    }
-    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
-        i64 first = counter * chunks, to = first + c;
-        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
-    }
-    template <class T> DEVICE void step(const T& tile, i64 base, i64 rows, i64* at) const {
-        i64 t = base + tile.rank(), work = 0;
-        i64 mine[filled] = {};
-        int from = 0, to = 0;
-        if (t < rows) {
-            Change change(graph, batch, t);
-            Need need(graph, change);
-            for (int i = 0; i < filled; ++i) mine[i] = need.count(i, change);
-            from = need.from, to = need.to;
-            work = need.pops + need.pushes + (need.directory ? need.kept : 0);
-            if (need.kept == 0) work += lesser(change.before, change.after);
-        }
-        Ranks ranks = {};
-        for (int i = 0; i < filled; ++i) {
-            i64 upto = tile.scan(mine[i]), rank = at[i] + upto - mine[i];
-            if (i == pop0 + to) ranks.pop = rank;
-            if (i == directories) ranks.directory = rank;
-            if (i == push0 + from) ranks.push = rank;
-            at[i] += tile.shfl(upto, tile.size() - 1);
-        }
-        bool heavy = work > 8;
-        if (t < rows && !heavy) lay(Tile<1>{}, t, ranks);
-        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
-            lay(tile, base + lane, its);
-        }
-    }
-    // The tile gives touched row t its blocks.
-    template <class T> DEVICE void lay(const T& tile, i64 t, Ranks ranks) const {
-        Change change(graph, batch, t);
-        i64 size = tile.size(), rank = tile.rank();
+    // Gives the row of first key `a` its blocks.
+    DEVICE void lay(i64 a, Ranks ranks, i64 size, i64 rank) const {
+        Change change(graph, batch, a);
         Need need(graph, change);
         u32 root = change.root, root_out = 0;
         i64 had = graph.blocks(change.before), has = graph.blocks(change.after);
@@ -100,10 +33,8 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
             root_out = need.directory ? (u32)(queues.fresh_directories + ranks.directory) : root;
         if (has > 1 && TREE) hang(size, rank, need, root, change.before, has, ranks.pop);
         else if (has > 1) list(size, rank, need, root, root_out, change.before, has, ranks.pop);
-        if (LAZY) tile.sync();  // all lanes have read the row's extent
         if (rank) return;
-        pool.sentinels[change.row] = (u64)(high(batch.held[t]) + change.inserts - change.deletes) << 32 | root_out;
-        if (LAZY) pool.extents[change.row] = (u32)change.after;
+        pool.sentinels[change.row] = (u64)(high(batch.held[a]) + change.inserts - change.deletes) << 32 | root_out;
     }
     // A small row to a piece of another class.
     DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {
@@ -125,6 +56,88 @@ struct Relayout {  // one tile a chunk of touched rows, a lane a row; the tile t
             bool old = above < need.kept;
             u32 parent = old ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
             pool.hang(parent, i, queues.pop(need.to, pop + i - need.kept));
+        }
+    }
+};
+
+struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together where a row has much to do
+    static constexpr int lanes = 32;
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    const i64* counts;
+    i64* pieces;  // may be null
+    i64* n_pieces;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Layout layout = {graph, batch, pool, queues};
+        i64 chunks = chunks_of(batch.n);
+        for (i64 c : grid.items(tile, chunks)) {
+            i64 at[filled];
+            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
+            i64 end = lesser((c + 1) * chunk, batch.n);
+            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, layout, base, at);
+        }
+    }
+    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
+        i64 first = counter * chunks, to = first + c;
+        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
+    }
+    template <class T> DEVICE void step(const T& tile, const Layout& layout, i64 base, i64* at) const {
+        i64 k = base + tile.rank(), work = 0, cut = 0, after = 0;
+        bool moves = batch.leads(k) && batch.moves[k];
+        u32 mine[filled] = {};
+        int from = 0, to = 0;
+        if (moves) {
+            Change change(graph, batch, k);
+            Need need(graph, change);
+            for (int i = 0; i < filled; ++i) mine[i] = (u32)need.count(i, change);
+            from = need.from, to = need.to, work = need.work(change);
+            cut = pieces ? need.pieces(change) : 0, after = change.after;
+        }
+        Ranks ranks = {};
+        for (int i = 0; i < (tile.any(work > 0) ? filled : 0); ++i) {
+            u32 upto = tile.scan(mine[i]);
+            i64 rank = at[i] + (upto - mine[i]);
+            if (i == pop0 + to) ranks.pop = rank;
+            if (i == directories) ranks.directory = rank;
+            if (i == push0 + from) ranks.push = rank;
+            at[i] += tile.shfl(upto, tile.size() - 1);
+        }
+        bool heavy = work > 8;
+        if (moves && !heavy) layout.lay(k, ranks, 1, 0);
+        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
+            i64 of = tile.shfl(cut, lane);
+            if (of) emit(tile, {base + lane, 0, of, its});
+            else layout.lay(base + lane, its, tile.size(), tile.rank());
+        }
+        if (LAZY) tile.sync();  // all lanes have read the rows' extents
+        if (LAZY && moves) pool.extents[batch.row(k)] = (u32)after;
+    }
+    template <class T> DEVICE void emit(const T& tile, Piece piece) const {
+        i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, piece.of) : (i64)0, 0);
+        for (piece.number = tile.rank(); piece.number < piece.of; piece.number += tile.size())
+            ((Piece*)pieces)[to + piece.number] = piece;
+    }
+};
+
+struct RelayoutPieces {  // one tile a piece of a row that has very much to do
+    static constexpr int lanes = 32;
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    const i64* pieces;
+    const i64* n_pieces;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Layout layout = {graph, batch, pool, queues};
+        for (i64 i : grid.items(tile, *n_pieces)) {
+            Piece piece = ((const Piece*)pieces)[i];
+            layout.lay(piece.a, piece.ranks, piece.of * tile.size(), piece.number * tile.size() + tile.rank());
         }
     }
 };

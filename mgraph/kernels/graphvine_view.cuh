@@ -14,6 +14,10 @@
 constexpr u32 nobody = 0xffffffffu;  // in a slot whose edge was deleted and whose place was kept
 constexpr i64 unit_slots = 256;
 
+struct alignas(16) Four {
+    u32 id[4];
+};
+
 struct VineView {
     const u64* sentinels;
     const u32* extents;  // positions in use, where deleted edges keep theirs; else as many as the degree
@@ -53,6 +57,22 @@ struct VineView {
     DEVICE u32 block_of(u32 root, i64 extent, i64 i) const { return extent <= block_slots() ? root : block(root, i); }
     DEVICE i64 place(u32 root, i64 extent, i64 position) const {
         return slot_of(block_of(root, extent, position >> shift)) + (position & (block_slots() - 1));
+    }
+
+    // The edges at positions p to p + 3, p being a multiple of 4, which lie in one block; nobody from `end` on. One load
+    // where pieces are aligned to it, as those of blocks of 16 and more are.
+    DEVICE Four four(u32 root, i64 all, i64 p, i64 end) const {
+        Four found = {{nobody, nobody, nobody, nobody}};
+        if (p >= end) return found;
+        const u32* at = slots + place(root, all, p);
+        if (shift < 4) {
+            for (int i = 0; i < 4; ++i)
+                if (p + i < end) found.id[i] = at[i];
+            return found;
+        }
+        found = *(const Four*)at;
+        for (int i = 1; i < 4; ++i) found.id[i] = p + i < end ? found.id[i] : nobody;
+        return found;
     }
 
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {

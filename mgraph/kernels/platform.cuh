@@ -4,6 +4,7 @@
 
 using i8 = signed char;
 using u8 = unsigned char;
+using u16 = unsigned short;
 using i32 = int;
 using u32 = unsigned int;
 using i64 = long long;

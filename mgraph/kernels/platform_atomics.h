@@ -21,7 +21,11 @@ DEVICE f64 atomic_add(f64* p, f64 v) { return atomic_update(p, [=](f64 old) { re
 template <class T> DEVICE T atomic_or(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomic_update(p, [=](T old) { return lesser(old, v); }); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomic_update(p, [=](T old) { return greater(old, v); }); }
+DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+DEVICE u32 bits_of(f32 v) { u32 bits; __builtin_memcpy(&bits, &v, sizeof v); return bits; }
+DEVICE f32 float_of(u32 bits) { f32 v; __builtin_memcpy(&v, &bits, sizeof v); return v; }
 DEVICE int popcount(u32 v) { return __builtin_popcount(v); }
 DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
 DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }
+DEVICE void fetch_line(const void*) {}  // a GPU's
 DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -20,7 +20,11 @@ template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
+DEVICE void fence() { __threadfence(); }
+DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
 DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other warps
+DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
+DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }

@@ -41,6 +41,28 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
 }
 
 template <class View>
+struct FirstIds {  // one lane a task: the id in its first live slot
+    static constexpr int lanes = 1;
+    View graph;
+    const u64* tasks;
+    i64 n;
+    u32* ids;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            ids[i] = 0;
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                bool found = false;
+                graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
+                    if (live) ids[i] = id, found = true;
+                    return found;
+                });
+                return found;
+            });
+        }
+    }
+};
+
+template <class View>
 struct ListHubs {  // one lane a row: the tasks of all hubs; state: how many tasks, one past the last hub's row
     static constexpr int lanes = 1;
     View graph;

@@ -1,17 +1,9 @@
-// SlabGraph, commit: deletions and weights in place, new tables filled, then the other inserts. An insert takes one
-// from its chain's room and so learns whether there is a slot; the first who finds none, and one every slabful after,
-// chains a slab. No key waits: those for whom a slab was still to come are put in by the kernel after. Lanes race for
-// empty slots by compare-and-swap; which edge gets which is left to chance.
+// SlabGraph, commit: deletions and weights in place, new tables filled, then the other inserts. Lanes race for empty slots
+// by compare-and-swap; which edge gets which is left to chance. An edge that finds its chain full counts itself there: the
+// first, and one every slabful after, chains a slab, and the kernel after puts all of them in. No lane waits for another.
 #pragma once
 #include "outcome.cuh"
 #include "slabgraph_supply.cuh"
-
-DEVICE void fetch_ahead(const Slabs& slabs, const Keys& keys, i64 k) {
-    if (k + 24 < keys.n) prefetch(slabs.table + keys.row(k + 24));
-    if (k + 12 >= keys.n) return;
-    Table own = slabs.of_row(keys.row(k + 12));
-    if (own.buckets) prefetch(slabs.next(own.slab((u32)keys.keys[k + 12])));
-}
 
 struct Change {  // one lane a key: deletions, new weights, and the degrees less the deletions
     static constexpr int lanes = 1;
@@ -19,15 +11,11 @@ struct Change {  // one lane a key: deletions, new weights, and the degrees less
     Keys keys;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(keys.n)) {
-            fetch_ahead(slabs, keys, k);
-            i64 row = keys.row(k), place = keys.place[k];
+            if (k + 16 < keys.n && keys.place[k + 16] >= 0) prefetch(slabs.words + keys.place[k + 16]);
+            if (keys.first_of_row(k) && (u32)keys.moves[k]) slabs.degrees[keys.row(k)] -= (u32)keys.moves[k];
             u8 is = keys.outcome[k];
-            if (keys.first_of_row(k) && keys.deletes(k)) atomic_add(slabs.degrees + row, keys.deletes(k));
-            if (keys.last_of_row(k) && keys.deletes(k + 1)) atomic_add(slabs.degrees + row, (u32)-keys.deletes(k + 1));
-            if (is == updated) slabs.put(place, keys.weight_of(k));
-            if (is != deleted) continue;
-            slabs.words[place] = no_edge;
-            atomic_add(slabs.room(slabs.of_row(row).slab((u32)keys.keys[k])), 1u);
+            if (is == updated) slabs.put(keys.place[k], keys.weight_of(k));
+            if (is == deleted) slabs.words[keys.place[k]] = no_edge;
         }
     }
 };
@@ -46,17 +34,15 @@ struct Fill {  // one tile a piece: a task's new table gets its new keys, and wh
             i64 number = tasks.number(i), of_keys = number - task.bucket_pieces();
             if (number == 0 && tile.rank() == 0) slabs.table[task.row] = to.word();
             if (of_keys < 0) move_buckets(tile, task, to, number * piece_buckets);
-            else if (task.buckets == 0 && task.new_buckets == 1) lay_keys(tile, task, to, of_keys);
+            else if (task.buckets == 0 && task.new_buckets == 1 && task.key_pieces() == 1) lay_keys(tile, task, to);
             else put_keys(tile, task, to, of_keys);
         }
     }
-    DEVICE void put(Table to, u32 id, f32 weight) const {  // a table that only this kernel fills is filled without gaps
-        u32 slab = to.slab(id);
-        i32 left = free_slots(atomic_add(slabs.room(slab), ~0u));
-        if (left <= 0) return slabs.defer(supply, slab, id, weight, left);
-        i64 slot = ((i64)slab + 1) * SLAB - left;
-        slabs.words[slot] = id;
-        slabs.put(slot, weight);
+    DEVICE void put(Table to, u32 id, f32 weight) const {
+        u32 slab = to.slab(id), start = (id * 0x9E3779B1u >> 16) * slots_of_slab >> 16;  // anywhere: fewer collide
+        i64 slot = slabs.claim(slab, id, header + (int)start);
+        if (slot >= 0) slabs.put(slot, weight);
+        else slabs.defer(supply, slab, id, weight);
     }
     template <class T> DEVICE void move_buckets(T tile, const Task& task, Table to, i64 from) const {
         for (i64 b = from; b < lesser(from + piece_buckets, (i64)task.buckets); ++b)
@@ -82,57 +68,53 @@ struct Fill {  // one tile a piece: a task's new table gets its new keys, and wh
             if (keys.outcome[k] == inserted) put(to, (u32)keys.keys[k], keys.weight_of(k)), keys.place[k] = filled;
     }
     // Into one slab, in order: nobody to race with.
-    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to, i64 piece) const {
-        i64 from = task.first_key + piece * piece_keys, base = (i64)to.first * SLAB + header;
-        u32 before = keys.inserts(task.first_key);
-        if (piece == 0 && tile.rank() == 0) *slabs.room(to.first) = ~0u - (keys.inserts(task.last_key) - before);
-        for (i64 k = from + tile.rank(); k < lesser(from + piece_keys, (i64)task.last_key); k += tile.size()) {
-            if (keys.outcome[k] != inserted) continue;
-            i64 slot = base + (u32)(keys.inserts(k) - before);
-            slabs.words[slot] = (u32)keys.keys[k];
-            slabs.put(slot, keys.weight_of(k));
-            keys.place[k] = filled;
+    template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to) const {
+        i64 slot = (i64)to.first * SLAB + header;
+        u32 laid = 0;
+        for (i64 base = task.first_key; base < task.last_key; base += tile.size()) {
+            i64 k = base + tile.rank();
+            bool mine = k < task.last_key && keys.outcome[k] == inserted;
+            u32 all = tile.ballot(mine);
+            if (mine) {
+                i64 own = slot + laid + popcount(all & ((1u << tile.rank()) - 1));
+                slabs.words[own] = (u32)keys.keys[k];
+                slabs.put(own, keys.weight_of(k));
+                keys.place[k] = filled;
+            }
+            laid += popcount(all);
         }
     }
 };
 
-struct Insert {  // one lane a key, a tile in step: the inserts into tables that stay, and all degrees more the inserts
+struct Insert {  // one lane a key: the inserts into tables that stay, and all degrees more the inserts
     static constexpr int lanes = 1;
     Slabs slabs;
     Keys keys;
     Supply supply;
+    i64 moved;  // the pool, since places were found
     DEVICE void operator()(Grid grid) const {
-        Tile<32> tile;
-        for (i64 t : grid.items(tile, (keys.n + tile.size() - 1) / tile.size())) {
-            i64 k = t * tile.size() + tile.rank();
-            fetch_ahead(slabs, keys, k);
-            u32 slab = no_slab, id = 0;
-            if (k < keys.n) {
-                i64 row = keys.row(k);
-                id = (u32)keys.keys[k];
-                if (keys.outcome[k] == inserted && keys.place[k] != filled) slab = slabs.of_row(row).slab(id);
-                if (keys.first_of_row(k) && keys.inserts(k)) atomic_add(slabs.degrees + row, (u32)-keys.inserts(k));
-                if (keys.last_of_row(k) && keys.inserts(k + 1)) atomic_add(slabs.degrees + row, keys.inserts(k + 1));
-            }
-            i32 left = take(tile, slab);
-            if (slab != no_slab) put(slab, id, keys.weight_of(k), left);
+        for (i64 k : grid.items(keys.n)) {
+            if (!moved && k + 16 < keys.n && keys.place[k + 16] < absent)
+                prefetch(slabs.words + free_place(keys.place[k + 16]));
+            if (keys.first_of_row(k) && keys.moves[k] >> 32) slabs.degrees[keys.row(k)] += (u32)(keys.moves[k] >> 32);
+            if (keys.outcome[k] == inserted && keys.place[k] != filled) put(k, (u32)keys.keys[k]);
         }
     }
-    // The chain's room before this lane took one from it. Lanes that follow each other into one slab take together.
-    template <class T> DEVICE i32 take(T tile, u32 slab) const {
-        int rank = tile.rank();
-        u32 before = tile.shfl(slab, greater(rank - 1, 0));
-        u32 heads = tile.ballot(rank == 0 || before != slab), above = heads >> rank >> 1;
-        int head = bit_width(heads & ((2u << rank) - 1)) - 1, end = above ? rank + 1 + lowest_bit(above) : tile.size();
-        i32 room = 0;
-        if (rank == head && slab != no_slab) room = free_slots(atomic_add(slabs.room(slab), (u32)(rank - end)));
-        return tile.shfl(room, head) - (rank - head);
+    DEVICE void put(i64 k, u32 id) const {
+        i64 slot = moved || keys.place[k] == absent ? -1 : free_place(keys.place[k]);
+        if (slot >= 0 && atomic_cas(slabs.words + slot, no_edge, id) != no_edge)  // another took it
+            slot = slabs.claim((u32)(slot / SLAB), id, (int)(slot % SLAB));
+        if (slot < 0) slot = seek(slabs.of_row(keys.row(k)).slab(id), id);
+        if (slot >= 0) slabs.put(slot, keys.weight_of(k));
+        else slabs.defer(supply, slabs.of_row(keys.row(k)).slab(id), id, keys.weight_of(k));
     }
-    DEVICE void put(u32 slab, u32 id, f32 weight, i32 left) const {
-        i64 slot = -1;  // in a chain without gaps the first try finds one
-        if (left > 0) slot = slabs.claim(slab, id, SLAB - lesser(left, slots_of_slab));
-        if (slot >= 0) slabs.put(slot, weight);
-        else slabs.defer(supply, slab, id, weight, left);
+    // A slot in the chain as it was before the commit: those of fresh slabs are counted already.
+    DEVICE i64 seek(u32 first, u32 id) const {
+        for (u32 slab = first; slab != no_slab; slab = load(slabs.next(slab)), fence()) {
+            i64 slot = slab == first || load(slabs.waiting(slab)) != is_fresh ? slabs.claim(slab, id, header) : -1;
+            if (slot >= 0) return slot;
+        }
+        return -1;
     }
 };
 
@@ -143,10 +125,12 @@ struct InsertLate {  // one lane an edge: every slab is chained by now, so there
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(status[n_late])) {
             Late late = ((const Late*)slabs.late)[i];
-            i64 slot = slabs.claim(*slabs.next(late.slab), late.id, header);  // the first slab is full as a rule
-            if (slot < 0) slot = slabs.claim(late.slab, late.id, header);
+            i64 slot = -1;  // fresh slabs come right behind the first
+            for (u32 slab = *slabs.next(late.slab); slot < 0; slab = *slabs.next(slab))
+                slot = slabs.claim(slab, late.id, header);
             slabs.put(slot, late.weight);
-            if (late.grew) atomic_add(slabs.room(late.slab), (u32)slots_of_slab);
+            store(slabs.waiting(late.slab), ~0u);
+            if (late.fresh != no_slab) store(slabs.waiting(late.fresh), ~0u);
         }
     }
 };

@@ -16,11 +16,12 @@ struct Supply {  // of slabs, during one commit: the free ones from their list's
     DEVICE void give(u32 slab) const { free[state[0] + atomic_add(status + freed, (i64)1)] = slab; }
 };
 
-struct Late {  // an edge that waits for a slab of its chain; `grew`: it chained one
+struct Late {  // an edge that waits for a slot of a slab that is chained during the commit, perhaps by itself: fresh
     u32 slab, id;
     f32 weight;
-    u32 grew;
+    u32 fresh;
 };
+constexpr u32 is_fresh = 0;  // in the second word of such a slab until the commit is done
 
 struct Slabs {
     u64* table;
@@ -29,32 +30,32 @@ struct Slabs {
     f32* weights;
     u32* late;
     DEVICE u32* next(u32 slab) const { return words + (i64)slab * SLAB; }
-    DEVICE u32* room(u32 slab) const { return words + (i64)slab * SLAB + 1; }
+    DEVICE u32* waiting(u32 slab) const { return words + (i64)slab * SLAB + 1; }  // edges for slots to come, less one
     DEVICE Table of_row(i64 row) const { return table_of(table[row]); }
     DEVICE void put(i64 slot, f32 weight) const {
         if (WEIGHTED) weights[slot] = weight;
     }
     DEVICE void chain(u32 slab, u32 fresh) const {  // behind the first slab; lock-free against others that chain here
+        store(waiting(fresh), is_fresh);
         for (u32 after = load(next(slab));;) {
             store(next(fresh), after);
+            fence();  // who sees the link sees what it leads to
             u32 seen = atomic_cas(next(slab), after, fresh);
             if (seen == after) return;
             after = seen;
         }
     }
-    DEVICE void defer(const Supply& supply, u32 slab, u32 id, f32 weight, i32 room_left) const {
-        bool grew = room_left <= 0 && -room_left % slots_of_slab == 0;
-        if (grew) chain(slab, supply.take());
-        ((Late*)late)[atomic_add(supply.status + n_late, (i64)1)] = {slab, id, weight, grew};
+    // An edge that found its chain full: the first chains a slab, and one every slabful after.
+    DEVICE void defer(const Supply& supply, u32 slab, u32 id, f32 weight) const {
+        u32 fresh = no_slab;
+        if ((atomic_add(waiting(slab), 1u) + 1) % slots_of_slab == 0) chain(slab, fresh = supply.take());
+        ((Late*)late)[atomic_add(supply.status + n_late, (i64)1)] = {slab, id, weight, fresh};
     }
-    // An empty slot for `id`, from word `first` of `slab` on to the chain's end; -1 where others took them all.
+    // An empty slot for `id` in one slab, sought from word `first` on and round; -1 where there is none.
     DEVICE i64 claim(u32 slab, u32 id, int first) const {
-        for (; slab != no_slab; slab = load(next(slab)), first = header) {
-            u32* own = next(slab);
-            for (int at = first; at < SLAB; ++at)
-                if (load(own + at) == no_edge && atomic_cas(own + at, no_edge, id) == no_edge)
-                    return (i64)slab * SLAB + at;
-        }
+        u32* own = next(slab);
+        for (int i = 0, at = first; i < slots_of_slab; ++i, at = at + 1 < SLAB ? at + 1 : header)
+            if (load(own + at) == no_edge && atomic_cas(own + at, no_edge, id) == no_edge) return (i64)slab * SLAB + at;
         return -1;
     }
 };

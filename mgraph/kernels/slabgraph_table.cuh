@@ -1,5 +1,6 @@
 // What preparing and committing share: the sizes of tables, rows that get a new one, their pieces, and counting.
 #pragma once
+#include "count.cuh"
 #include "slabgraph_view.cuh"
 
 // status: what prepare counts for the host, and where commit counts on; slabgraph.py has the same order.
@@ -8,11 +9,15 @@ enum Status {
     n_tasks, n_pieces, singles, runs,                // singles, runs: slabs for new tables of one, of several buckets
     task_slabs, task_edges, task_inserts, released,  // sums over the tasks: see Choose
     free_slabs, tail_slab,                           // copied from the supply's state
+    unknown,                                         // keys with an id that is not there
     freed, n_late                                    // commit's
 };
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 8, piece_keys = 256;
-constexpr i64 filled = -2;  // in a key's place: its row's new table has it already
+// A key's place: its slot; of an edge that is not there a free slot of its chain, as its number below `absent`, or
+// `absent` itself where there is none; and once a new table has it, `filled`.
+constexpr i64 filled = -1, absent = -2;
+DEVICE i64 free_place(i64 slot) { return absent - 1 - slot; }  // and back
 
 DEVICE i64 buckets_for(i64 degree) {
     return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);
@@ -42,58 +47,14 @@ struct Tasks {  // a piece is task << 32 | number: first those of the old bucket
     DEVICE i64 number(i64 i) const { return (i64)(u32)pieces[i]; }
 };
 
-struct Keys {  // a run and what prepare found; moves[k] = inserts before key k << 32 | deletes before it
+struct Keys {  // a run and what prepare found; moves[k] of a row's first key = its inserts << 32 | its deletes
     const u64* keys;
     const f32* weight;
     const u8* outcome;
     const u64* moves;
     i64* place;
     i64 n;
-    DEVICE u32 inserts(i64 k) const { return (u32)(moves[k] >> 32); }
-    DEVICE u32 deletes(i64 k) const { return (u32)moves[k]; }
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
     DEVICE bool first_of_row(i64 k) const { return k == 0 || row(k - 1) != row(k); }
-    DEVICE bool last_of_row(i64 k) const { return k + 1 == n || row(k + 1) != row(k); }
     DEVICE f32 weight_of(i64 k) const { return weight ? weight[k] : 1.0f; }
 };
-
-// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic a block.
-template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
-    SHARED(i64, sums, N);
-    Block block;
-    Tile<32> tile;
-    for (int j = block.rank(); j < N; j += block.size()) sums[j] = 0;
-    block.sync();
-    for (int j = 0; j < N; ++j) {
-        i64 sum = tile.sum(mine[j]);
-        if (tile.rank() == 0 && sum) atomic_add(sums + j, sum);
-    }
-    block.sync();
-    for (int j = block.rank(); j < N; j += block.size())
-        if (sums[j]) atomic_add(to + j, sums[j]);
-}
-
-// Places: mine[j], how many this thread wants of counter j, becomes its first place there.
-template <int N> DEVICE void append_by_block(i64 (&mine)[N], i64* counters) {
-    SHARED(i64, before, N * 8);
-    Block block;
-    Tile<32> tile;
-    int tiles = block.size() / tile.size();
-    i64 wanted[N];
-    bool any = tile.any(mine[0] != 0);  // who wants anything wants of the first
-    for (int j = 0; j < N; ++j) {
-        wanted[j] = mine[j];
-        if (any) mine[j] = tile.scan(mine[j]);
-        if (tile.rank() == tile.size() - 1) before[j * 8 + tile.index()] = mine[j];
-    }
-    block.sync();
-    for (int j = block.rank(); j < N; j += block.size()) {
-        i64 sum = 0;
-        for (int t = 0; t < tiles; ++t) sum += before[j * 8 + t];
-        i64 place = sum ? atomic_add(counters + j, sum) : 0;
-        for (int t = 0; t < tiles; ++t) sum = before[j * 8 + t], before[j * 8 + t] = place, place += sum;
-    }
-    block.sync();
-    for (int j = 0; j < N; ++j) mine[j] += before[j * 8 + tile.index()] - wanted[j];
-    block.sync();
-}

@@ -1,21 +1,8 @@
 // SlabGraph: vertices leave at once. A dead row gives its slabs back; the others lose their edges to dead vertices.
 // Rows of many buckets are cut into pieces, so that one does not hold up the rest. No two tiles change one bucket.
 #pragma once
+#include "dead.cuh"
 #include "slabgraph_supply.cuh"
-
-constexpr u32 dead_bits = 8 * sizeof(u32);  // vertices of a word
-DEVICE u32 dead_bit(u32 v) { return 1u << v % dead_bits; }
-DEVICE bool is_dead(const u32* dead, u32 v) { return dead[v / dead_bits] & dead_bit(v); }
-
-struct MarkDead {  // one lane a vertex
-    static constexpr int lanes = 1;
-    const u32* vertices;
-    i64 n;
-    u32* dead;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) atomic_or(dead + vertices[i] / dead_bits, dead_bit(vertices[i]));
-    }
-};
 
 struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: how many are gone, of one lane
     Slabs slabs;
@@ -52,8 +39,6 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
                 *word = no_edge;
                 ++gone;
             }
-        u32 all = tile.sum(gone);
-        if (tile.rank() == 0 && all) *slabs.room(first) += all;
         return gone;
     }
 };

@@ -1,6 +1,6 @@
 // SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a bucket.
-// A slab is SLAB words: the next slab of its chain, the chain's room (in its first slab), and the slots. The first
-// slabs of a row's buckets are neighbours. All ones stand for no slab, no edge, and a chain of one empty slab.
+// A slab is SLAB words: the next slab of its chain, one that only a commit uses, and the slots. The first slabs of a
+// row's buckets are neighbours. All ones stand for no slab and no edge.
 #pragma once
 
 constexpr u32 no_slab = ~0u, no_edge = ~0u;
@@ -19,13 +19,15 @@ struct Table {  // of one row: where its buckets begin, and how many there are; 
 };
 DEVICE Table table_of(u64 word) { return {(u32)(word >> 32), (u32)word}; }
 
-DEVICE i32 free_slots(u32 room) { return (i32)room + slots_of_slab + 1; }  // of a chain, from its room
-
 struct alignas(16) Quad {
     u32 a, b, c, d;
     DEVICE int find(u32 id, bool head) const {  // 0 to 3, or -1; the first quad of a slab begins with the header
         int at = c == id ? 2 : d == id ? 3 : -1;
         return head ? at : a == id ? 0 : b == id ? 1 : at;
+    }
+    DEVICE u32 empty(bool head) const {  // bits
+        u32 bits = (u32)(c == no_edge) << 2 | (u32)(d == no_edge) << 3;
+        return head ? bits : bits | (u32)(a == no_edge) | (u32)(b == no_edge) << 1;
     }
 };
 DEVICE const Quad* quads(const u32* slabs, u32 slab) { return (const Quad*)(slabs + (i64)slab * SLAB); }
@@ -41,12 +43,13 @@ struct SlabView {
     DEVICE i64 units(i64 v) const { return table_of(table[v]).buckets; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        u32 first = table_of(table[v]).first + (u32)unit;
+        Table own = table_of(table[v]);
+        u32 first = own.first + (u32)unit;
+        int all = own.buckets == 1 ? (int)degrees[v] : slots_of_slab;  // of a row in one slab
         for (u32 slab = first; slab != no_slab;) {
             const u32* words = slabs + (i64)slab * SLAB;
             u32 next = words[0];
-            int left = slots_of_slab;  // live ones at most
-            if (slab == first && next == no_slab) left -= free_slots(words[1]);
+            int left = slab == first && next == no_slab ? all : slots_of_slab;  // live ones at most
             for (int s = header; s < SLAB && left > 0; s += tile.size()) {
                 int at = s + tile.rank();
                 u32 id = at < SLAB ? load_once(words + at) : no_edge;
@@ -72,6 +75,11 @@ struct SlabView {
             at = found < 0 ? at : 4 * q + found;
         }
         return at;
+    }
+    DEVICE u32 empty_in(u32 slab) const {  // its free words, bits
+        u32 bits = 0;
+        for (int q = 0; q < quads_of_slab; ++q) bits |= quads(slabs, slab)[q].empty(q == 0) << 4 * q;
+        return bits;
     }
     DEVICE i64 find(i64 v, u32 id) const {
         Table own = table_of(table[v]);

@@ -25,7 +25,7 @@ __all__ = ["Field", "KernelSource", "Program", "read_program"]
 
 HERE = Path(__file__).parent
 DTYPES = {
-    "i8": "int8", "u8": "uint8", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
+    "i8": "int8", "u8": "uint8", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
     "f32": "float32", "f64": "float64",
 }  # fmt: skip
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)

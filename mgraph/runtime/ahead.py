@@ -22,8 +22,8 @@ LEAVE_SECONDS = 1.0  #: how long `close` waits for an item that is being made
 class Ahead(Generic[T]):
     """Calls ``make(0)``, ``make(1)`` ... in a thread, one call ahead of `next`.
 
-    On a GPU the thread has a stream of its own, waited for before an item is handed over. The memory of an item belongs
-    to that stream: keep the item until the work of other streams on it is done.
+    On a GPU the thread works on a stream of its own, waited for before an item is handed over. The memory of an item
+    belongs to that stream: keep the item until the work of other streams on it is done.
 
     Parameters
     ----------
@@ -31,14 +31,18 @@ class Ahead(Generic[T]):
         The thread's name.
     device : Device
         Made the thread's current one.
+    stream : cupy.cuda.Stream or None
+        None on the CPU. Give the same one again: CuPy's pool keeps what was freed for the stream that it was taken on.
     make : callable
         The item of a number.
     aborted : callable
         Polled while `next` waits.
     """
 
-    def __init__(self, name: str, device: Device, make: Callable[[int], T], aborted: Callable[[], bool]) -> None:
-        self._device, self._make, self._aborted = device, make, aborted
+    def __init__(
+        self, name: str, device: Device, stream: Any, make: Callable[[int], T], aborted: Callable[[], bool]
+    ) -> None:
+        self._device, self._stream, self._make, self._aborted = device, stream, make, aborted
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._made: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -68,19 +72,18 @@ class Ahead(Generic[T]):
 
     def _run(self) -> None:
         self._device.use()
-        stream = self._device.xp.cuda.Stream(non_blocking=True) if self._device.kind == "cuda" else None
         for number in count():
             if not self._asked.get():
                 return
             try:
-                self._made.put((self._item(number, stream), None))
+                self._made.put((self._item(number), None))
             except BaseException as error:  # raised where the item is awaited
                 self._made.put((None, error))
 
-    def _item(self, number: int, stream: Any) -> T:
-        if stream is None:
+    def _item(self, number: int) -> T:
+        if self._stream is None:
             return self._make(number)
-        with stream:
+        with self._stream:
             item = self._make(number)
-        stream.synchronize()  # from here on another stream reads it
+        self._stream.synchronize()  # from here on another stream reads it
         return item

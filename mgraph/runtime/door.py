@@ -56,10 +56,12 @@ class Door:
         Of internal ids.
     order : uint32[n] or None
         The internal id of each user's id.
+    generation : int
+        How often the order was renewed: internal ids of another generation are other vertices.
     """
 
-    def __init__(self, partition: Partition, order: np.ndarray | None = None) -> None:
-        self.partition, self.order = partition, order
+    def __init__(self, partition: Partition, order: np.ndarray | None = None, generation: int = 0) -> None:
+        self.partition, self.order, self.generation = partition, order, generation
 
     @property
     def n_vertices(self) -> int:
@@ -100,11 +102,15 @@ class Door:
         order = self.order
         if order is not None:
             order = np.concatenate([order, np.arange(self.n_vertices, self.n_vertices + n, dtype=np.uint32)])
-        return Door(self.partition.grown(n), order)
+        return Door(self.partition.grown(n), order, self.generation)
 
     def moved(self, partition: Partition) -> Door:
         """The same ids, with other ranges of owners."""
-        return Door(partition, self.order)
+        return Door(partition, self.order, self.generation)
+
+    def renewed(self, order: np.ndarray) -> Door:
+        """The same ranges, with another order of the vertices."""
+        return Door(self.partition, order, self.generation + 1)
 
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Door:

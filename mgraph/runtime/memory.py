@@ -50,6 +50,11 @@ class WorkerDevice(Device):
             self.check_memory(need)
         return super().empty(n, dtype)
 
+    @property
+    def memory_free(self) -> int:
+        """As `Device.memory_free`; what the worker's limit leaves, where that is less."""
+        return min(super().memory_free, self.memory_left()) if self.kind == "cpu" else super().memory_free
+
     def check_memory(self, need: int) -> None:
         """`CapacityError` where `need` more bytes of host memory would have this process killed."""
         if self.kind == "cpu" and need > (left := self.memory_left()):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +14,7 @@ from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 
-__all__ = ["VertexValues"]
+__all__ = ["Predecessors", "SearchValues", "VertexValues", "starts_of"]
 
 
 class VertexValues:
@@ -49,8 +51,11 @@ class VertexValues:
             The graph, or this result, was closed.
         """
         self._check()
-        answers = self._coordinator.call("fetch", {"result": self._result})
-        return self._door.by_user(np.concatenate([answer["values"] for answer in answers]))
+        return self._door.by_user(self._fetch(None))
+
+    def _fetch(self, column: str | None) -> np.ndarray:
+        answers = self._coordinator.call("fetch", {"result": self._result, "column": column})
+        return np.concatenate([answer["values"] for answer in answers])
 
     def top(self, k: int = 10) -> list[tuple[int, Any]]:
         """The `k` vertices with the largest values, as (vertex, value), largest first; O(n), moves k a worker."""
@@ -79,10 +84,7 @@ class VertexValues:
         return self._door.n_vertices
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("the values lie on the workers: an array of them is a copy")
-        array = self.to_numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
+        return _as_array(self.to_numpy, dtype, copy)
 
     def __getattr__(self, name: str) -> Any:
         info = self.__dict__.get("info", {})
@@ -100,3 +102,86 @@ class VertexValues:
         info = "".join(f", {key} {value}" for key, value in self.info.items())
         state = "" if self._free.alive else ", closed"
         return f"<{self.name}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
+
+
+def _as_array(gather: Callable[[], np.ndarray], dtype: Any, copy: bool | None) -> np.ndarray:
+    """What ``__array__`` gives of values that lie on the workers."""
+    if copy is False:
+        raise ValueError("the values lie on the workers: an array of them is a copy")
+    array = gather()
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def starts_of(start: Any, coordinator: Coordinator, door: Door) -> list[dict[str, Any]]:
+    """What each rank is told to begin with: a result that lies there, or its part of an array by users' ids.
+
+    Raises
+    ------
+    InvalidOption
+        An array that is not numbers of one dimension, or longer than there are vertices.
+    GraphClosed
+        The result was closed.
+    """
+    starts = list(door.partition.starts)
+    if isinstance(start, VertexValues):
+        start._check()
+        if start._coordinator is coordinator and start._door.generation == door.generation:
+            moved = start._door.partition.starts[:-1] != door.partition.starts[:-1]
+            return [{"starts": starts, "result": start._result, "moved": moved}] * door.partition.size
+    array = np.asarray(start)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > door.n_vertices:
+        raise InvalidOption(
+            f"start has shape {array.shape} and dtype {array.dtype}; "
+            f"it takes a number for each of {door.n_vertices} vertices"
+        )
+    inside = np.empty(len(array), np.float32)
+    inside[door.inside(np.arange(len(array)))] = array
+    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]
+
+
+class SearchValues(VertexValues):
+    """The distances of a search that found predecessors too."""
+
+    @property
+    def predecessors(self) -> Predecessors:
+        """Each vertex's predecessor on a shortest path; it stays on the workers until gathered."""
+        return Predecessors(self)
+
+
+class Predecessors:
+    """For each vertex the one before it on a shortest path from a search's source: -1 for the source and the unreached.
+
+    Of several it is always the same one, whatever the timing: the first in the graph's internal order. They stay on the
+    workers as long as the search's result: this keeps it alive, its `close` frees both.
+
+    Attributes
+    ----------
+    epoch : int
+        The graph's epoch that they belong to.
+    """
+
+    def __init__(self, search: SearchValues) -> None:
+        self._search, self.epoch = search, search.epoch
+
+    def to_numpy(self) -> np.ndarray:
+        """The predecessors by user's vertex id: int64[len(self)]; O(n), moves them to this process.
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or the search's result, was closed.
+        """
+        self._search._check()
+        found, door = self._search._fetch("predecessors"), self._search._door
+        there = found >= 0
+        found[there] = door.outside(found[there])
+        return door.by_user(found)
+
+    def __len__(self) -> int:
+        return len(self._search)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return _as_array(self.to_numpy, dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<predecessors of {self._search!r}>"

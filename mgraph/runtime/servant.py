@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,18 @@ from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
 from mgraph.runtime import rebalance, update
+from mgraph.runtime.fingerprint import fingerprint
 from mgraph.runtime.ingest import COUNTS, ingest
 from mgraph.runtime.memory import WorkerDevice
 from mgraph.runtime.protocol import Moved
-from mgraph.runtime.shard import Result, Shard, ShardSpec
+from mgraph.runtime.shard import Result, Shard, ShardSpec, aligned
 from mgraph.runtime.sources import open_source
 from mgraph.structures import Run
 
 __all__ = ["ExchangeMaker", "Program", "ShardServant"]
 
 Answer = dict[str, Any]
-Program = Callable[..., tuple[Array, dict[str, Any]]]
+Program = Callable[..., tuple[Any, dict[str, Any]]]
 
 #: ``make(name, rank, size, attempt, device, aborted)`` opens an exchange
 ExchangeMaker = Callable[[str, int, int, int, Device, Callable[[], bool]], Exchange]
@@ -45,7 +48,8 @@ class ShardServant:
     memory_left : callable
         Bytes that the worker's process may still take.
     programs : mapping of str to callable
-        The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, and a dict.
+        The algorithms: ``program(shard, **arguments)`` gives an array, one entry an owned vertex, or a dict of such
+        columns, and a dict of what else it says.
     warm : callable
         Compiles what the programs run on a shard.
     held : callable
@@ -182,7 +186,7 @@ class ShardServant:
         shard = self._ready
         self._check_epoch(epoch)
         read = open_source(source, self.rank, self.size, shard.device, self._held)
-        return ingest(shard, read, self._apply)
+        return ingest(shard, read, partial(self._apply, settle=False), self._settle_commit)
 
     def do_delete_vertices(self, epoch: int, ids: np.ndarray) -> Answer:
         """Delete every edge to or from users' ids, as `epoch`."""
@@ -218,6 +222,7 @@ class ShardServant:
             return
         if self._ready.changes < changes:
             self._commit(change)
+            self._settle_commit()
         else:
             self._discard(change)
 
@@ -225,17 +230,20 @@ class ShardServant:
         if epoch != self._ready.epoch + 1:
             raise MgraphError(f"{self._ready}: a batch came as epoch {epoch}")
 
-    def _apply(self, runs: list[Run]) -> Answer:
+    def _apply(self, runs: list[Run], settle: bool = True) -> Answer:
+        """Prepare, vote, commit; unless `settle`, the commit may still run on a GPU afterwards."""
         shard, prepared, problem = self._ready, None, None
         try:
             prepared = update.prepare(shard, runs)
         except Exception as error:  # told to the other ranks by the vote, then raised
             problem = error
-        self._decide(prepared, problem)
+        self._decide(prepared, problem, settle)
         assert prepared is not None
         return {name: getattr(prepared.counts, name) for name in COUNTS}
 
-    def _decide(self, change: update.Prepared | rebalance.Moved | None, problem: Exception | None) -> None:
+    def _decide(
+        self, change: update.Prepared | rebalance.Moved | None, problem: Exception | None, settle: bool = True
+    ) -> None:
         """Vote on a change that is prepared, or on the problem that prevented it; all commit, or all discard."""
         shard = self._ready
         try:
@@ -250,14 +258,29 @@ class ShardServant:
             self._discard(change)
             raise update.refused(shard)
         self._commit(change)
+        if settle:
+            self._settle_commit()
 
     def _commit(self, change: update.Prepared | rebalance.Moved) -> None:
-        try:
+        with self._breaking():
             if isinstance(change, rebalance.Moved):
                 rebalance.switch(self._ready, change)
             else:
                 update.commit(self._ready, change)
             self.metrics = self._state()
+
+    def _settle_commit(self) -> None:
+        """Wait for what a commit has the device do: where that fails it has to fail here, once, not in a later call."""
+        if self._broken is not None:
+            return
+        with self._breaking():
+            self._ready.device.synchronize()
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """A failure in here leaves the ranks different: it is remembered."""
+        try:
+            yield
         except BaseException as error:
             self._broken = f"rank {self.rank}: the commit failed: {type(error).__name__}: {error}"
             raise
@@ -290,21 +313,39 @@ class ShardServant:
         offsets, dst, weight = self._ready.neighbors(ids)
         return {"offsets": offsets, "dst": dst, "weight": weight}
 
+    def do_fingerprint(self) -> Answer:
+        """The hash of the arcs here, in users' ids."""
+        return {"hash": fingerprint(self._ready)}
+
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
-    def do_run(self, name: str, result: str, args: Answer) -> Answer:
-        """Run a program; its array stays here under the id `result`."""
+    def do_run(self, name: str, result: str, args: Answer, start: Answer | None = None) -> Answer:
+        """Run a program; its columns stay here under the id `result`. `start` is what `_start` makes an argument of."""
         if name not in self._programs:
             raise InvalidOption(f"algorithm {name!r} is none of {', '.join(sorted(self._programs))}")
         shard = self._ready
+        if start is not None:
+            args = {**args, "start": self._start(**start)}
         values, info = self._programs[name](shard, **args)
         shard.device.synchronize()
-        shard.results[result] = Result(values, shard.lo)
-        return {"info": info, "dtype": str(values.dtype)}
+        columns = dict(values) if isinstance(values, dict) else {"": values}
+        main = columns.pop(next(iter(columns)))
+        shard.results[result] = Result(main, shard.lo, columns)
+        return {"info": info, "dtype": str(main.dtype)}
 
-    def do_fetch(self, result: str) -> Answer:
-        """The values of a result here."""
-        return {"values": self._ready.device.to_host(self._ready.result(result).values)}
+    def _start(self, starts: list[int], result: str | None = None, moved: bool = False, values: Array = None) -> Array:
+        """Values of the own vertices to begin with: those given, or a result here, `moved` if by other ranges."""
+        shard = self._owner(starts)
+        if result is None:
+            return aligned(values)
+        held = shard.result(result).values
+        if not moved:
+            return held
+        return shard.device.xp.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
+
+    def do_fetch(self, result: str, column: str | None) -> Answer:
+        """The values of a result here: its main column for None, or another."""
+        return {"values": self._ready.device.to_host(self._ready.result(result).column(column))}
 
     def do_top(self, result: str, k: int) -> Answer:
         """The largest values of a result here."""

@@ -5,7 +5,7 @@ A shard knows nothing of Dask: its exchange, its device and its limits come in b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,23 @@ def aligned(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Result:
-    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, its range then."""
+    """What an algorithm left here: values of the internal ids ``lo .. lo + len(values) - 1``, its range then.
+
+    `more` are its other columns by name, as long as `values`.
+    """
 
     values: Array
     lo: int
+    more: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(column.nbytes) for column in (self.values, *self.more.values()))
+
+    def column(self, name: str | None) -> Array:
+        """The main column for None, or another."""
+        return self.values if name is None else self.more[name]
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,10 @@ class Shard:
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+    stream_ahead : cupy.cuda.Stream or None
+        On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
+    stream_route : cupy.cuda.Stream or None
+        On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
     """
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: WorkerDevice) -> None:
@@ -106,6 +123,9 @@ class Shard:
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         device.use()
+        self.stream_ahead = self.stream_route = None
+        if device.kind == "cuda":
+            self.stream_ahead, self.stream_route = (device.xp.cuda.Stream(non_blocking=True) for _ in range(2))
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()
@@ -159,7 +179,7 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold."""
-        return sum(s.nbytes for s in self.structures) + sum(int(r.values.nbytes) for r in self.results.values())
+        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values())
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"

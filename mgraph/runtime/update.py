@@ -184,10 +184,12 @@ def vote(shard: Shard, ready: bool) -> bool:
 
 
 def commit(shard: Shard, prepared: Prepared) -> None:
-    """Do what was prepared: a new epoch. Speaks to no other rank, so that no loss can stop it halfway."""
+    """Do what was prepared: a new epoch. Speaks to no other rank, so that no loss can stop it halfway.
+
+    Asynchronous on a GPU: who calls this waits for the stream before anything else may fail.
+    """
     for structure, plan in prepared.plans:
         structure.commit(plan)
-    shard.device.synchronize()  # a commit that fails on a GPU has to fail here, not in a later call
     shard.num_edges += prepared.counts.inserted - prepared.counts.deleted
     shard.epoch += 1
     shard.changes += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from typing import Any
 
 from mgraph.device import Device
@@ -13,7 +14,7 @@ from mgraph.structures.graphvine import GraphVine
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph import SlabGraph
 
-__all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "create", "names"]
+__all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "create", "names", "parse"]
 
 _STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, CsrStructure)}
 
@@ -21,6 +22,32 @@ _STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVi
 def names() -> list[str]:
     """The structures there are, the default first."""
     return list(_STRUCTURES)
+
+
+def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
+    """The class and the options of ``NAME`` or ``NAME:OPTION=NUMBER:...``.
+
+    Raises `InvalidOption` where there is no such name or option.
+
+    Examples
+    --------
+    >>> parse("slabgraph:slab=32:limit=1.5")
+    (<class 'mgraph.structures.slabgraph.SlabGraph'>, {'slab': 32, 'limit': 1.5})
+    """
+    name, *given = structure.split(":")
+    if name not in _STRUCTURES:
+        raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
+    known = [p.name for p in signature(_STRUCTURES[name]).parameters.values() if p.kind == Parameter.KEYWORD_ONLY]
+    options = {}
+    for text in given:
+        option, _, number = text.partition("=")
+        if option not in known:
+            raise InvalidOption(f"{name} has no option {option!r}, but {', '.join(map(repr, known)) or 'none'}")
+        try:
+            options[option] = float(number) if "." in number else int(number)
+        except ValueError:
+            raise InvalidOption(f"option {text!r} of {name}: {number!r} is no number") from None
+    return _STRUCTURES[name], options
 
 
 def create(
@@ -38,7 +65,7 @@ def create(
     Parameters
     ----------
     name : str
-        One of `names()`.
+        One of `names()`, or with options that are numbers as `parse` takes them.
     n_vertices : int
         Vertices 0 .. n_vertices - 1.
     device : Device or "cpu" | "cuda" | "cuda:INDEX"
@@ -57,8 +84,7 @@ def create(
     >>> s.insert(EdgeBatch([1, 2], [3, 4])).inserted
     2
     """
-    if name not in _STRUCTURES:
-        raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
-    where = Device.of(device)
+    kind, numbers = parse(name)
+    rows, where = n_vertices if n_rows is None else n_rows, Device.of(device)
     where.reserve(reserve)
-    return _STRUCTURES[name](n_vertices if n_rows is None else n_rows, n_vertices, where, weighted, **options)
+    return kind(rows, n_vertices, where, weighted, **{**numbers, **options})

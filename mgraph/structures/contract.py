@@ -15,9 +15,9 @@ import numpy as np
 
 from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.kernels import Library, Struct, View, load
-from mgraph.structures.run import Run, sort_batch
+from mgraph.structures.run import Run, check_batch, make_keys, sort_batch, sort_run
 
 __all__ = ["Counts", "Csr", "Plan", "Structure"]
 
@@ -144,6 +144,12 @@ class Structure(ABC):
         work, plan.work, self._state = plan.work, None, object()
         return work
 
+    def _refuse(self, run: Run, unknown: int) -> None:
+        """Raise for a run with ids that are not there; the first one is named where the batch is known."""
+        if run.unchecked is not None:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
+        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
+
     def _grown(self, n: int, rows: int | None) -> tuple[int, int]:
         """n_rows and n_vertices after `add_vertices`, checked."""
         rows = n if rows is None else rows
@@ -206,13 +212,33 @@ class Structure(ABC):
         keys.sort()
         return Run(keys, self.device.full(len(keys), -1, np.int8))
 
-    def delete_vertices(self, ids: Any) -> Counts:
-        """Delete every edge to and from `ids`; the ids stay, with degree 0. O(n + m). Needs n_rows == n_vertices."""
+    def delete_vertices(self, ids: Any, symmetric: bool = False) -> Counts:
+        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
+
+        O(n_rows + m); O(d log d) where the graph is its own reverse (`symmetric`), d being the degrees of `ids` summed
+        up: the edges to them are then known from their rows. Edges whose reverse is not there count as missing.
+        """
         if self.n_rows != self.n_vertices:
             raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
         ids = as_ids(ids, "ids")
         check_ids(ids, self.n_vertices, "ids")
-        return self.apply_run(self.incident(self.device.asarray(ids)))
+        vertices = self.device.asarray(ids)
+        if len(ids) == 0 or self.num_edges == 0:
+            return Counts()
+        return self.apply_run(self._both_ways(vertices)) if symmetric else self._delete_vertices(vertices)
+
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """`delete_vertices` of checked ids, whatever the graph: by default a batch of what `incident` finds."""
+        return self.apply_run(self.incident(vertices))
+
+    def _both_ways(self, vertices: Array) -> Run:
+        """A run of deletions of every edge from `vertices`, and of its reverse."""
+        xp, rows = self.device.xp, self.device.xp.unique(vertices)
+        csr = self._gather(rows)
+        row = rows[xp.searchsorted(csr.offsets, xp.arange(len(csr.dst)), side="right") - 1]
+        pairs = ((row, csr.dst), (csr.dst, row))
+        keys = xp.concatenate([make_keys(self.device, src, dst) for src, dst in pairs])
+        return sort_run(self.device, keys, -1)
 
     # --- reads ---
 

@@ -49,4 +49,6 @@ def commit_build(kernels: Library, run: Run, work: Build, start: Array, degrees:
     kernels.Place(len(run), **keys, weight=run.weight, slots=array["slots"], weights=array["weights"])
     kernels.PlaceRows(rows // TASK_ROWS + 1, **keys, rows=rows, start=start)
     kernels.CountRows(rows, start=start, rows=rows, total=total, leaves=leaves, degrees=degrees)
-    kernels.EvenCounts(leaves, total=total, leaves=leaves, counts=array["counts"], groups=array["groups"])
+    kernels.EvenCounts(
+        leaves, total=total, leaves=leaves, **{name: array[name] for name in ("slots", "counts", "groups", "heads")}
+    )

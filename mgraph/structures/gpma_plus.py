@@ -21,6 +21,7 @@ Invariants
    start never falls, and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
 5. ``groups[g]`` is the sum of the counts of leaves ``1024 g .. 1024 g + 1023``.
+6. ``heads[l]`` is leaf l's first slot: what searches look at first, on few cache lines.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
@@ -52,10 +53,7 @@ class _Work:
 
     scratch: Scratch
     batch: Struct
-    leaves: Struct
-    wide_leaves: (
-        Struct  # with the sums before each task's leaves, where windows are wide: good until leaves are written
-    )
+    leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
     leaf_windows: tuple[Array, int]
     few_windows: tuple[Array, int]
@@ -84,8 +82,9 @@ class GpmaPlus(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log m) searches and writes the windows around them; about 12 launches and one
-    read-back whatever the height. 4 bytes a slot, 8 with weights, 12 a row. Neighbours are sorted.
+    A batch of b operations costs O(b log m) searches and writes the windows around them; 6 to 8 launches and one
+    read-back whatever the height, up to 14 where windows are wide. 4 bytes a slot, 8
+    with weights, 5 a leaf, 12 a row. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma+"
@@ -118,7 +117,8 @@ class GpmaPlus(Structure):
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
         self._build = load(device, "gpma_build.cuh", None, **defines)
-        self.slots, self.weights, self.counts, self.groups = self.new_array(1).values()
+        self.slots, self.weights, self.counts, self.groups, self.heads = self.new_array(1).values()
+        device.fill(self.heads, NOBODY)
         self.counts.fill(0)
         self.groups.fill(0)
         self.start = device.full(n_rows + 1, leaf, np.int64)
@@ -131,9 +131,13 @@ class GpmaPlus(Structure):
         """Other arrays: what kernels take of them is packed once."""
         self._kept = None
         self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
-        self._array = Struct(slots=self.slots, weights=self.weights, counts=self.counts, groups=self.groups)
-        fields = {"start": self.start, "degrees": self._degrees, "slots": self.slots, "weights": self.weights}
+        columns = {"slots": self.slots, "weights": self.weights, "heads": self.heads}
+        self._array = Struct(**columns, counts=self.counts, groups=self.groups)
+        fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
+        kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
+        self._merges = [k.bind(**merged) for k in (kernels.MergeLeaves, kernels.MergeFew, kernels.MergeBlocks)]
+        self._move_degrees = kernels.MoveDegrees.bind(degrees=self._degrees)
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
         """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
@@ -143,6 +147,7 @@ class GpmaPlus(Structure):
             "weights": empty(slots, np.float32) if self.weighted else None,
             "counts": empty(leaves, np.uint8),
             "groups": empty(-(-leaves // GROUP), np.uint32),
+            "heads": empty(leaves, np.uint32),
         }
 
     # --- bounds ---
@@ -189,7 +194,7 @@ class GpmaPlus(Structure):
     # --- a batch ---
 
     def prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), 4 launches and a scan, one read-back.
+        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back.
 
         Raises
         ------
@@ -212,7 +217,7 @@ class GpmaPlus(Structure):
             self._refuse(run, words[10])
         counts, leaves = _counts(words), self._leaves
         work = _Work(
-            scratch=scratch, batch=batch, leaves=leaves, wide_leaves=leaves,
+            scratch=scratch, batch=batch, leaves=leaves,
             num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
             block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
@@ -223,7 +228,7 @@ class GpmaPlus(Structure):
             before = device.empty(tasks + 1, np.int64)
             self._commit.SumTasks(tasks, leaves=leaves, before=before)
             device.xp.cumsum(before, out=before)
-            work.wide_leaves = Struct(**{**leaves.values, "before": before})
+            work.leaves = Struct(**{**leaves.values, "before": before})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
@@ -249,11 +254,6 @@ class GpmaPlus(Structure):
         if scratch.capacity <= KEPT:
             self._kept = scratch
 
-    def _refuse(self, run: Run, unknown: int) -> None:
-        if run.unchecked is not None:
-            check_batch(run.unchecked, self.n_rows, self.n_vertices)
-        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
-
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
         leaves = self.even_leaves(work.num_edges)
@@ -267,7 +267,7 @@ class GpmaPlus(Structure):
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def commit(self, plan: Plan) -> Counts:
-        """Write every window once: up to 7 launches; asynchronous on a GPU."""
+        """Write every window once: up to 8 launches; asynchronous on a GPU."""
         work: _Work | Build | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
@@ -277,7 +277,7 @@ class GpmaPlus(Structure):
             self._replace_array(work.array, work.levels)
             self.num_edges = work.num_edges
             return plan.counts
-        both = {"batch": work.batch, "leaves": work.wide_leaves}
+        both = {"batch": work.batch, "leaves": work.leaves}
         array, weight = self._array, run.weight
         if self.weighted and plan.counts.updated:
             kernels.SetWeights(
@@ -296,31 +296,23 @@ class GpmaPlus(Structure):
             )  # fmt: skip
             if work.out_leaves:
                 assert work.bounds is not None
-                self._build.EvenCounts(
-                    work.out_leaves, total=work.num_edges, leaves=work.out_leaves,
-                    counts=work.out.values["counts"], groups=work.out.values["groups"],
-                )  # fmt: skip
+                columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
+                self._build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
-        for kernel, (windows, n) in (
-            (kernels.MergeLeaves, work.leaf_windows),
-            (kernels.MergeFew, work.few_windows),
-            (kernels.MergeBlocks, work.block_windows),
-        ):
+        listed = work.leaf_windows, work.few_windows, work.block_windows
+        for merge, (windows, n) in zip(self._merges, listed, strict=True):
             if n:
-                kernel(
-                    n, batch=work.batch, leaves=work.leaves, array=array, weight=weight,
-                    windows=windows, n=n, start=self.start,
-                )  # fmt: skip
-        kernels.MoveDegrees(len(run), batch=work.batch, degrees=self._degrees)
+                merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
+        self._move_degrees(len(run), batch=work.batch)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)
         return plan.counts
 
     def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
-        self.slots, self.weights, self.counts, self.groups = array.values()
+        self.slots, self.weights, self.counts, self.groups, self.heads = array.values()
         self._levels = levels
         self._array_changed()
 
@@ -349,7 +341,7 @@ class GpmaPlus(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
-        arrays = (self.slots, self.weights, self.counts, self.groups, self.start, self._degrees)
+        arrays = (self.slots, self.weights, self.counts, self.groups, self.heads, self.start, self._degrees)
         return sum(int(a.nbytes) for a in arrays if a is not None)
 
     def check_invariants(self) -> None:
@@ -361,6 +353,7 @@ class GpmaPlus(Structure):
         assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
         groups = np.add.reduceat(counts, np.arange(0, leaves, GROUP), dtype=np.int64)
         assert (host(self.groups) == groups).all(), "5"
+        assert (host(self.heads) == slots[::leaf]).all(), "6"
         assert leaves == 1 or counts.min() >= 1, "2"
         assert counts.max() <= self.bounds()[1][0], "2"
         assert start[0] >= 0, "3"

@@ -17,7 +17,7 @@ STATUS = 11  # words; their order is gpma_prepare.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 120 bytes each, from batch to batch
 CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
 
 
@@ -47,9 +47,9 @@ class Scratch:
             zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
             self.leaf_list, self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
-            (STATUS + 2 + nodes + sums, np.int64), (capacity, np.int64),
-            (capacity + 1, np.uint64), (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64),
-            (capacity, np.uint8), (capacity, np.uint8),
+            (STATUS + 2 + nodes + sums, np.int64), (capacity, np.int64), (capacity + 1, np.uint64),
+            (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8),
+            (capacity, np.uint8),
             *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)

@@ -25,7 +25,7 @@ here, with an option each that keeps the paper's way:
 - `split`: the tree is fixed first, then a lane inserts an edge. Without it a lane inserts the edges of a whole row.
 
 Where the queues run dry the pool is made anew, 80 % full (`reserve`), all rows one after another. This is also how
-memory is given back, and how outgrown directories and pieces of unused sizes vanish.
+memory is given back, and how outgrown directories and pieces of unused sizes vanish. (`share` is the paper's way.)
 
 What it is bad at: a batch reads the rows that it touches, so one that touches hubs reads them whole, however few edges
 it has there, 4 bytes an edge of theirs. A query about one edge is O(degree); those about one long row share its scan.
@@ -56,14 +56,22 @@ from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.graphvine_check import check_graphvine
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
+from mgraph.structures.graphvine_vertices import sever
 from mgraph.structures.run import Run, make_keys, sort_with_places
 
 __all__ = ["GraphVine"]
 
 Array = Any
 CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-FIRST_COUNTER, COUNTERS = 5, 8  # of status, as graphvine_prepare.cuh has them
-PARTS = ("join", "prepare", "relayout", "rebuild", "commit")
+HUB_PIECES, UNKNOWN, ROW_PIECES, PIECES_LISTED, FIRST_COUNTER, COUNTERS = (
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)  # of status, as graphvine_prepare.cuh has them
+PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
 @dataclass
@@ -71,12 +79,13 @@ class _Work:
     """What a commit needs, all of it allocated."""
 
     batch: Struct
-    counts: Array  # what each chunk of touched rows needs, summed up
+    counts: Array  # what the rows of each chunk of keys need, summed up
     needs: Needs
-    touched: int
-    flags: Array
-    holes: Array
+    holes: Struct
+    pieces: Array  # room for those of rows that have very much to do, and how many are listed
+    listed: Array
     rebuild: Rebuild | None = None
+    larger: Pool | None = None
 
 
 class GraphVine(Structure):
@@ -91,8 +100,11 @@ class GraphVine(Structure):
         rounded up.
     reserve : float
         Share of what the rows need that a new pool has beyond it. A quarter makes it 80 % full.
+    share : float, optional
+        The paper's queue: this share of the device's free memory, half of it in the paper, is taken for the pool by the
+        first batch, and a quarter more with every piece where it is when 80 % is used; it never shrinks.
     fine, compact, directory, split : bool
-        What this does beyond the paper; see the module. All four False are the paper's plain version.
+        What this does beyond the paper; see the module. All four False, and a share, are the paper's plain version.
 
     Notes
     -----
@@ -103,6 +115,7 @@ class GraphVine(Structure):
 
     name: ClassVar[str] = "graphvine"
     sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -113,6 +126,7 @@ class GraphVine(Structure):
         *,
         block: int | None = None,
         reserve: float = 0.25,
+        share: float | None = None,
         fine: bool = True,
         compact: bool = True,
         directory: bool = True,
@@ -123,7 +137,9 @@ class GraphVine(Structure):
             raise InvalidOption(f"block of {block} edges; 4, 8, 16, 32, 64 or 128")
         if not 0.01 <= reserve <= 16:
             raise InvalidOption(f"reserve of {reserve}; from 0.01 to 16")
-        self.block, self.reserve = block, reserve
+        if share is not None and not 0 < share <= 0.9:
+            raise InvalidOption(f"share of {share}; more than 0 and up to 0.9")
+        self.block, self.reserve, self.share = block, reserve, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
         self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
@@ -144,62 +160,83 @@ class GraphVine(Structure):
         ------
         CapacityError
             The run is too long, or a new pool does not fit beside the old one.
+        UnknownVertex
+            An id is not there.
         """
         n, device = len(run), self.device
         if n >= 1 << 31:
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        status = device.zeros(FIRST_COUNTER + COUNTERS, np.int64)
-        rows, position = self._join(run.keys, status)
-        outcome, moves = device.carve((n, np.uint8), (n + 1, np.uint64))
-        kernels, xp = self.kernels["prepare"], device.xp
-        kernels.Outcomes(
-            n, keys=run.keys, op=run.op, position=position, n=n, outcome=outcome, moves=moves, status=status
+        status, kernels, chunks = (
+            device.zeros(FIRST_COUNTER + COUNTERS, np.int64),
+            self.kernels["prepare"],
+            -(-n // CHUNK),
         )
-        xp.cumsum(moves, out=moves)
-        batch = Struct(keys=run.keys, **rows, position=position, outcome=outcome, moves=moves, n=n)
-        flags = holes = None
+        outcome, graph = device.empty(n, np.uint8), self.view()
+        held, moves, sums, owner, end, position, used = device.carve(
+            (n, np.uint64), (n, np.uint64), (chunks * COUNTERS, np.int64), *[(n, np.uint32)] * 4
+        )
+        at = listed = gone = None
         if run.op is not None and self.compact:
-            flags, holes = device.zeros(n + 1, np.uint64), device.empty(n, np.uint32)
-            kernels.MarkTails(n, graph=self.view(), batch=batch, halves=flags.view(np.uint32))
-            xp.cumsum(flags, out=flags)
-        sums = device.empty(-(-n // CHUNK) * COUNTERS, np.int64)
-        kernels.CountNeeds(-(-n // CHUNK), graph=self.view(), batch=batch, counts=sums)
-        xp.cumsum(sums, out=sums)
-        kernels.Totals(COUNTERS, batch=batch, counts=sums, status=status)
+            at, listed, gone = device.carve((n, np.uint32), (n, np.uint32), (n, np.uint8))
+        rows = {"owner": owner, "end": end}
+        self._join(graph, run.keys, rows, held, position, status, moves=moves, used=used, listed=listed, gone=gone)
+        kernels.Outcomes(
+            n, keys=run.keys, op=run.op, position=position, owner=owner, n=n, outcome=outcome, moves=moves,
+            status=status,
+        )  # fmt: skip
+        batch = Struct(keys=run.keys, **rows, held=held, moves=moves, position=position, outcome=outcome, n=n)
+        holes = Struct(at=at, listed=listed, used=used, gone=gone)
+        if at is not None:
+            kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
+        kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
         words = device.to_host(status).tolist()  # the one read-back of most batches
-        counts = Counts(words[2] >> 32, words[0], words[2] & 0xFFFFFFFF, words[1])
-        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), words[3], flags, holes)
-        if (counts.inserted or counts.deleted) and not self._fits(work.needs):
+        if words[UNKNOWN]:
+            self._refuse(run, words[UNKNOWN])
+        counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
+        pieces = device.empty(6 * words[ROW_PIECES], np.int64) if words[ROW_PIECES] else None
+        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes, pieces, status[PIECES_LISTED:])
+        if not (counts.inserted or counts.deleted):
+            return Plan(run, counts, outcome, work, self._state)
+        end = self.queues.end(work.needs)
+        if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
+            work.larger = self.pool.enlarged(device, end)
+        if self._fits(work.needs, work.larger or self.pool):
+            device.xp.cumsum(sums, out=sums)
+        else:
             shift = self._choose_shift(counts, work.needs.filled)
-            work.rebuild = plan_rebuild(self, batch, work.touched, shift, self._least_quanta())
+            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), batch, n)
         return Plan(run, counts, outcome, work, self._state)
 
-    def _join(self, keys: Array, status: Array) -> tuple[dict[str, Array], Array]:
-        """The touched rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
-        n, device, kernels, graph = len(keys), self.device, self.kernels["join"], self.view()
-        chunks = -(-n // CHUNK)
-        owner, first, position, held, heads = device.carve(
-            (n, np.uint32), (n + 1, np.uint32), (n, np.uint32), (n, np.uint64), (chunks, np.int64)
-        )
-        touched, n_pieces = status[3:4], status[4:5]
-        kernels.CountRows(chunks, keys=keys, n=n, counts=heads)
-        device.xp.cumsum(heads, out=heads)
+    def _join(
+        self,
+        graph: View,
+        keys: Array,
+        rows: dict[str, Array],
+        held: Array,
+        position: Array,
+        status: Array,
+        **zeros: Array,
+    ) -> None:
+        """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
+        n, kernels, n_pieces = len(keys), self.kernels["join"], status[HUB_PIECES : HUB_PIECES + 1]
         kernels.ListRows(
-            chunks, keys=keys, n=n, counts=heads, owner=owner, first=first, position=position, touched=touched
-        )
-        pieces = device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
-        found = {"graph": graph, "keys": keys, "first": first, "position": position}
-        kernels.Join(n, **found, touched=touched, held=held, pieces=pieces, n_pieces=n_pieces)
-        kernels.JoinHubs(len(pieces), **found, pieces=pieces, n_pieces=n_pieces)
-        return {"owner": owner, "first": first, "held": held, "touched": touched}, position
+            n, keys=keys, n=n, rows=self.n_rows, vertices=self.n_vertices, unknown=status[UNKNOWN:], **rows,
+            position=position, **zeros,
+        )  # fmt: skip
+        pieces = self.device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
+        found = {"graph": graph, "keys": keys, "position": position, "pieces": pieces, "n_pieces": n_pieces}
+        kernels.Join(n, **found, **rows, n=n, held=held)
+        kernels.JoinHubs(len(pieces), **found, end=rows["end"])
 
-    def _fits(self, needs: Needs) -> bool:
+    def _fits(self, needs: Needs, pool: Pool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
-        quanta, live = self.pool.quanta, self.live + needs.quanta
-        large = quanta > 2 * live * (1 + self.reserve) and quanta > self._least_quanta()
-        return self.queues.fit(needs, self.pool) and not large
+        return self.queues.fit(needs, pool) and not self.too_large(self.live + needs.quanta)
+
+    def too_large(self, live: int) -> bool:
+        """Whether the pool would be mostly unused by blocks of so many quanta."""
+        return not self.share and self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)
@@ -236,29 +273,33 @@ class GraphVine(Structure):
         if work.rebuild:
             self._rebuild(graph, work.rebuild)
         else:
-            self._relayout(graph, work)
+            if work.larger:
+                self.queues, self.pool = work.larger.move(self.pool, self.queues), work.larger
+            self._relayout(self.view(), work)
         self.filled += work.needs.filled
         self.num_edges += counts.inserted - counts.deleted
         if counts.inserted:
-            insert, items = (kernels.Insert, n) if self.split else (kernels.InsertByRow, work.touched)
-            pool = self._pool_struct()
-            insert(items, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
+            insert = kernels.Insert if self.split else kernels.InsertByRow
+            pool = self.pool_struct()
+            insert(n, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
         return counts
 
     def _delete(self, n: int, graph: View, work: _Work) -> None:
-        kernels, batch, pool = self.kernels["commit"], work.batch, self._pool_struct()
+        kernels, batch, pool = self.kernels["commit"], work.batch, self.pool_struct()
         if not self.compact:
             kernels.Bury(n, graph=graph, batch=batch, pool=pool)
             return
-        kernels.ListHoles(n, batch=batch, flags=work.flags, holes=work.holes)
-        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, flags=work.flags, holes=work.holes)
+        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.holes)
 
     def _relayout(self, graph: View, work: _Work) -> None:
-        queues, needs = self.queues, work.needs
-        self.kernels["relayout"].Relayout(
-            work.touched, graph=graph, batch=work.batch, pool=self._pool_struct(),
-            queues=queues.struct(needs, self.pool), counts=work.counts,
-        )  # fmt: skip
+        queues, needs, kernels = self.queues, work.needs, self.kernels["relayout"]
+        both = {
+            "graph": graph, "batch": work.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
+            "pieces": work.pieces, "n_pieces": work.listed,
+        }  # fmt: skip
+        kernels.Relayout(-(-work.batch.values["n"] // CHUNK), **both, counts=work.counts)
+        if work.pieces is not None:
+            kernels.RelayoutPieces(len(work.pieces) // 6, **both)
         self.queues = queues.after(needs, self.pool.ring)
         self.live += needs.quanta
 
@@ -274,7 +315,8 @@ class GraphVine(Structure):
         if self.extents is not None:
             self.extents = new.grown
 
-    def _pool_struct(self) -> Struct:
+    def pool_struct(self) -> Struct:
+        """What kernels write."""
         pool = self.pool
         return Struct(
             slots=pool.slots, weights=pool.weights, children=pool.children, sentinels=self.sentinels,
@@ -282,6 +324,16 @@ class GraphVine(Structure):
         )  # fmt: skip
 
     # --- the rest of the contract ---
+
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """In place, with no batch: O(n_rows + m), one pass over the rows; see graphvine_vertices.py."""
+        self._state = object()
+        return Counts(deleted=sever(self, vertices))
+
+    def rebuild(self) -> None:
+        """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""
+        new = plan_rebuild(self, self._choose_shift(Counts(), 0), self._least_quanta())
+        self._rebuild(self.view(), new)
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
         """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty.
@@ -311,12 +363,18 @@ class GraphVine(Structure):
     def _find(self, src: Array, dst: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
         n, device, kernels = len(src), self.device, self.kernels["join"]
-        found, rest, status = device.empty(n, np.uint8), device.empty(n, np.uint32), device.zeros(5, np.int64)
+        found, rest, status = (
+            device.empty(n, np.uint8),
+            device.empty(n, np.uint32),
+            device.zeros(FIRST_COUNTER, np.int64),
+        )
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=status)
         long = rest[: int(status[0])]
         if len(long):
             keys, places = sort_with_places(device, make_keys(device, src[long], dst[long]))
-            _, position = self._join(keys, status)
+            held, owner, end, position = device.carve((len(long), np.uint64), *[(len(long), np.uint32)] * 3)
+            nothing = dict.fromkeys(("moves", "used", "listed", "gone"))
+            self._join(self.view(), keys, {"owner": owner, "end": end}, held, position, status, **nothing)
             hits = device.empty(len(long), np.uint8)
             kernels.Answer(len(long), keys=keys, position=position, n=len(long), found=hits)
             found[long[places]] = hits
@@ -334,7 +392,7 @@ class GraphVine(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds."""
-        return sum(int(a.nbytes) for a in (self.sentinels, self.extents, *self.pool.arrays) if a is not None)
+        return sum(int(a.nbytes) for a in (self.sentinels, self.extents) if a is not None) + self.pool.nbytes
 
     def check_invariants(self) -> None:
         """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""

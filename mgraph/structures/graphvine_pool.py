@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,6 +49,31 @@ class Pool(NamedTuple):
             device.empty(quanta // 2 + 2, np.uint32) if tree else None,
             device.empty(CLASSES * ring, np.uint32),
         )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+        return sum(int(a.nbytes) for a in self.arrays)
+
+    def enlarged(self, device: Device, needs: int) -> Pool | None:
+        """Room for a larger one: by a quarter, or for `needs` quanta where that is more or all that memory has.
+
+        None where these fit in this one and memory has no quarter more; `CapacityError` where they fit in none.
+        """
+        kind = (self.weights is not None, self.children is not None)
+        with suppress(CapacityError):
+            return Pool.empty(device, self.shift, max(self.quanta + self.quanta // 4, needs), *kind)
+        return Pool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
+
+    def move(self, old: Pool, queues: Queues) -> Queues:
+        """Take over all that `old` holds, every piece where it was; allocates nothing. The queues in this pool."""
+        for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
+            new[: len(array)] = array
+        for c, (head, waiting) in enumerate(zip(queues.head, queues.waiting, strict=True)):
+            ring, first = old.rings[c * old.ring :], min(waiting, old.ring - head)
+            to = self.rings[c * self.ring :]
+            to[:first], to[first:waiting] = ring[head : head + first], ring[: waiting - first]
+        return Queues(waiting=queues.waiting, fresh=queues.fresh)
 
     @property
     def ring(self) -> int:
@@ -99,7 +125,7 @@ class Queues:
         return Queues(
             tuple((h + t) % ring for h, t in zip(self.head, taken, strict=True)),
             tuple(w - t + p for w, t, p in zip(self.waiting, taken, needs.pushes, strict=True)),
-            self.fresh + quanta_of(missing) + needs.directories,
+            self.end(needs),
         )
 
     def fit(self, needs: Needs, pool: Pool) -> bool:
@@ -108,7 +134,11 @@ class Queues:
         Pieces pushed never overwrite those that the same batch pops.
         """
         room = all(w + p <= pool.ring for w, p in zip(self.waiting, needs.pushes, strict=True))
-        return room and self.fresh + quanta_of(self.missing(needs)) + needs.directories <= pool.quanta
+        return room and self.end(needs) <= pool.quanta
+
+    def end(self, needs: Needs) -> int:
+        """The first quantum that is still unused after a batch."""
+        return self.fresh + quanta_of(self.missing(needs)) + needs.directories
 
     def struct(self, needs: Needs, pool: Pool) -> Struct:
         """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
@@ -131,18 +161,22 @@ class Rebuild:
     live: int  # by blocks
 
 
-def plan_rebuild(s: Any, batch: Struct, touched: int, shift: int, least: int) -> Rebuild:
-    """The rows of graphvine `s` after a batch one after another in a new pool. O(n_rows), a read-back."""
+def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, keys: int = 0) -> Rebuild:
+    """The rows of graphvine `s`, after a batch, one after another in a new pool. O(n_rows), a read-back."""
     n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
     sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
     words = device.zeros(n + 2, np.int64)  # each row's place, the end of all, and what directories take
     places, total = words[:-1], words[-1:]
     kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
-    kernels.GrowRows(touched, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+    if batch is not None:
+        kernels.GrowRows(keys, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
     out = Struct(**{**graph.values, "shift": shift})
     kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
     device.xp.cumsum(places, out=places)
     used, directories = device.to_host(words[-2:]).tolist()
     kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
-    pool = Pool.empty(device, shift, max(least, used + int(used * s.reserve)), s.weighted, not s.directory)
+    quanta = max(least, used + int(used * s.reserve))
+    if s.share and not s.pool.quanta:
+        quanta = max(quanta, int(s.share * device.memory_free) // ((8 if s.weighted else 4) << (shift - 2)))
+    pool = Pool.empty(device, shift, quanta, s.weighted, not s.directory)
     return Rebuild(pool, sentinels, grown, places, used, used - directories)

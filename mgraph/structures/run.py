@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -76,6 +76,10 @@ def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> 
     return keys
 
 
+def _is_small(device: Device, n: int) -> bool:
+    return device.kind == "cuda" and n <= SMALL
+
+
 def sort_small(
     device: Device, n: int, keys: Array = None, src: Array = None, dst: Array = None, with_places: bool = False
 ) -> tuple[Array, Array]:
@@ -99,7 +103,7 @@ def sort_small(
 
 def sort_with_places(device: Device, keys: Array) -> tuple[Array, Array]:
     """Ascending keys and where each stood, stably: (uint64[n], integer[n])."""
-    if device.kind == "cuda" and len(keys) <= SMALL:
+    if _is_small(device, len(keys)):
         return sort_small(device, len(keys), keys, with_places=True)
     if device.kind == "cuda":
         places = device.xp.argsort(keys)  # CuPy's is stable
@@ -131,7 +135,7 @@ def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight:
     """
     if (op is None or isinstance(op, int)) and weight is None:
         deletes = device.full(len(keys), op, np.int8) if op == -1 else None
-        if device.kind == "cuda" and len(keys) <= SMALL:
+        if _is_small(device, len(keys)):
             keys, _ = sort_small(device, len(keys), keys)
         else:
             keys.sort()
@@ -148,21 +152,20 @@ def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, c
     whoever takes the run has to look, and to call `check_batch` where an id is not.
     """
     src, dst = device.asarray(batch.src), device.asarray(batch.dst)
-    unchecked = None if check else batch
     op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
     weight = None if batch.weight is None else device.asarray(batch.weight)
-    alone = not check and device.kind == "cuda" and len(src) <= SMALL and weight is None
-    if alone and (op is None or isinstance(op, int)):  # the keys are made where they are sorted
-        keys, _ = sort_small(device, len(src), src=src, dst=dst)
-        return Run(keys, None if op is None else device.full(len(keys), op, np.int8), None, unchecked)
-    largest = device.zeros(2, np.uint64) if check else None
-    keys = make_keys(device, src, dst, largest)
-    if largest is not None:
+    if check:
+        largest = device.zeros(2, np.uint64)
+        keys = make_keys(device, src, dst, largest)
         most_src, most_dst = device.to_host(largest).tolist()
         if most_src >= n_rows or most_dst >= n_vertices:
             check_batch(batch, n_rows, n_vertices)
-    run = sort_run(device, keys, op, weight)
-    return run if check else replace(run, unchecked=unchecked)
+        return sort_run(device, keys, op, weight)
+    if weight is None and (op is None or isinstance(op, int)) and _is_small(device, len(src)):
+        keys, _ = sort_small(device, len(src), src=src, dst=dst)  # which makes them
+        return Run(keys, op if op is None else device.full(len(src), op, np.int8), None, batch)
+    run = sort_run(device, make_keys(device, src, dst), op, weight)
+    return Run(run.keys, run.op, run.weight, batch)
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:

@@ -3,9 +3,9 @@
 ::
 
     table    row 0: 2 buckets from slab 4     row 1: none     row 2: 1 bucket from slab 9      (8 bytes a row)
-    slab 4   [next 7 | room 27 | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
-    slab 5   [next - | room 11 |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
-    slab 7   [next - |    -    | 44  9 12 ..  .]
+    slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
+    slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
+    slab 7   [next - | - | 44  9 12 ..  .]
     free     [2 6 1], tail 10                       slabs given back; none from the tail on was ever used
 
 A row of more than one bucket has each edge in the bucket that a hash of its dst names, so that a query reads one slab
@@ -30,7 +30,7 @@ Invariants
 1. ``sum(row_degrees) == num_edges``; no row has more edges than its table's threshold, or any without a table.
 2. Every slab below the tail is in one chain or on the free list, once, and no other slab is.
 3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are ``row_degrees[row]``.
-4. The room of a first slab is the number of free slots in its chain; the others have all ones there.
+4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
 5. Free slabs, and those from the tail on, are all ones.
 6. There are as many weights as words, and no weight of an edge is NaN.
 """
@@ -42,7 +42,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
@@ -96,6 +95,7 @@ class _Found:
     released: int
     free: int
     tail: int
+    unknown: int
     freed: int
     late: int
 
@@ -159,6 +159,7 @@ class SlabGraph(Structure):
 
     name: ClassVar[str] = "slabgraph"
     sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -199,25 +200,28 @@ class SlabGraph(Structure):
     def prepare(self, run: Run) -> Plan:
         """Look the keys up, choose new tables, take memory. O(n); see the class for launches and read-backs.
 
-        Raises `CapacityError` where the pool would have to outgrow memory or the 32-bit numbers of slabs.
+        Raises `CapacityError` where the pool would have to outgrow memory or the 32-bit numbers of slabs, and
+        `UnknownVertex` where an id is not there.
         """
         n, device = len(run), self.device
         if n >= 1 << 31:
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.empty(n + 1, np.uint64)
+        place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.zeros(n, np.uint64)
         status, view, kernels = device.zeros(STATUS, np.int64), self.view(), self._kernels
         kernels.Locate(
-            n, graph=view, keys=run.keys, op=run.op, n=n, place=place, outcome=outcome, moves=moves, status=status
-        )
-        device.xp.cumsum(moves, out=moves)
+            n, graph=view, keys=run.keys, op=run.op, n=n, rows=self.n_rows, vertices=self.n_vertices, place=place,
+            outcome=outcome, moves=moves, status=status,
+        )  # fmt: skip
         tasks, pieces = self._task_room(n)
         kernels.Choose(
-            -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, state=self.supply,
+            -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, rows=self.n_rows, state=self.supply,
             tasks=tasks, pieces=pieces, status=status,
         )  # fmt: skip
         found = _Found(*device.to_host(status).tolist())  # the one read-back of most batches
+        if found.unknown:
+            self._refuse(run, found.unknown)
         counts = found.counts
         keys = Struct(keys=run.keys, weight=run.weight, outcome=outcome, moves=moves, place=place, n=n)
         listed = Struct(tasks=tasks, pieces=pieces, n=found.pieces)
@@ -243,7 +247,7 @@ class SlabGraph(Structure):
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
     def _plan_moves(self, found: _Found) -> tuple[Move | None, Move | None]:
-        """A larger pool where the batch may need it, a smaller one where it leaves half of the pool unused."""
+        """A larger pool where the batch may need it, a smaller one where it leaves a third of the pool unused."""
         before = after = None
         slabs = self.pool.slabs
         if found.needs > slabs:
@@ -253,7 +257,7 @@ class SlabGraph(Structure):
             table = self.table if compact else None
             before = Move.plan(self.pool, self.device, found.needs, self.words, table, found.tail, found.free)
             slabs = before.pool.slabs
-        if slabs > 2 * found.holds + 64:
+        if 2 * slabs > 3 * found.holds + 128:
             after = Move.plan(self.pool, self.device, found.holds, self.words, self.table)
         return before, after
 
@@ -267,16 +271,17 @@ class SlabGraph(Structure):
         n, found, counts, kernels = len(plan.run), work.found, plan.counts, self._kernels
         if counts.deleted or (counts.updated and self.weighted):
             kernels.Change(n, slabs=self._slabs(work.late), keys=work.keys)
+        moved = work.before is not None and work.before.table is not None  # to other places
         if work.before:
             self._move(work.before)
-            if work.before.table is not None:
+            if moved:
                 tasks = work.tasks.values["tasks"]
                 self._kernels.Retarget(found.tasks, table=self.table, tasks=tasks, n=found.tasks)
         slabs, supply = self._slabs(work.late), self._supply(work.status, found.runs)
         if found.pieces:
             kernels.Fill(found.pieces, slabs=slabs, keys=work.keys, tasks=work.tasks, supply=supply)
         if counts.inserted:
-            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply)
+            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply, moved=int(moved))
         if len(work.late):
             kernels.InsertLate(len(work.late) // LATE, slabs=slabs, status=work.status)
         if found.tasks or found.chained:
@@ -313,21 +318,14 @@ class SlabGraph(Structure):
         self.table, self.row_degrees, self._state = table, degrees, object()
         self.n_rows, self.n_vertices = n_rows, n_vertices
 
-    def delete_vertices(self, ids: Any) -> Counts:
-        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """In place, with no batch: O(n_rows + slabs) for one pass over the slabs.
 
-        In place, with no batch: O(n_rows + slabs) for one pass over the slabs, n_vertices / 8 bytes beside lists of the
-        larger tables; one read-back.
+        Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
-        if self.n_rows != self.n_vertices:
-            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
-        ids = as_ids(ids, "ids")
-        check_ids(ids, self.n_vertices, "ids")
-        vertices, n, device, kernels = self.device.asarray(ids), len(ids), self.device, self._kernels
+        n, device, kernels = len(vertices), self.device, self._kernels
         dead, status = device.zeros(self.n_vertices // 32 + 2, np.uint32), device.zeros(STATUS + 2, np.int64)
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
-        if n == 0:
-            return Counts()
         counts, supply = status[STATUS:], self._supply(status, 0)
         sever = {"slabs": self._slabs(None), "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
         kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)

@@ -178,8 +178,11 @@ def shards(
     return made
 
 
-def run(made: Sequence[FakeShard], program: Callable[..., Any], *args: Any, **options: Any) -> tuple[np.ndarray, dict]:
-    """The whole result of a program run on every shard at once, one thread each; the infos must agree."""
+def run(made: Sequence[FakeShard], program: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, dict]:
+    """The whole result of a program run on every shard at once, one thread each; the infos must agree.
+
+    The result is one array, or a dict of several.
+    """
 
     def body(shard: FakeShard) -> Any:
         shard.device.use()
@@ -188,8 +191,9 @@ def run(made: Sequence[FakeShard], program: Callable[..., Any], *args: Any, **op
         except BaseException:
             shard.exchange.close()
             raise
-        assert len(array) == shard.hi - shard.lo
-        return Device.to_host(array), info
+        arrays = array if isinstance(array, dict) else {"": array}
+        assert all(len(one) == shard.hi - shard.lo for one in arrays.values())
+        return {name: Device.to_host(one) for name, one in arrays.items()}, info
 
     with ThreadPoolExecutor(len(made)) as pool:
         futures = [pool.submit(body, shard) for shard in made]
@@ -198,4 +202,5 @@ def run(made: Sequence[FakeShard], program: Callable[..., Any], *args: Any, **op
             raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
         results = [future.result() for future in futures]
     assert all(info == results[0][1] for _, info in results), [info for _, info in results]
-    return np.concatenate([array for array, _ in results]), results[0][1]
+    whole = {name: np.concatenate([arrays[name] for arrays, _ in results]) for name in results[0][0]}
+    return whole.get("", whole), results[0][1]

@@ -121,7 +121,7 @@ def slow_in(step: str, seconds: float) -> None:
     from mgraph.runtime import update
 
     quick = QUICK.setdefault(step, getattr(update, step))
-    setattr(update, step, lambda *args: (time.sleep(seconds), quick(*args))[1])
+    setattr(update, step, lambda *args, **kwargs: (time.sleep(seconds), quick(*args, **kwargs))[1])
 
 
 def slow_program(seconds: float, dask_worker: Any = None) -> None:

@@ -35,6 +35,12 @@ from mgraph import DynamicGraph, GraphLost, WorkerLost
 
 LIMIT = 10.0
 SLOW = 2.0  #: how long the step takes in which somebody dies
+STEPS = ("share_runs", "route", "prepare", "vote", "commit", "superstep", "gather")
+
+
+def each_step(*quick: str) -> list:
+    """All stages of a batch and of an algorithm; those not named are left out with ``-m 'not slow'``."""
+    return [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,7 @@ def work(graph: DynamicGraph, step: str) -> None:
         graph.update(batch(1))
 
 
-@pytest.mark.parametrize("step", ["prepare", "commit", "superstep"])
+@pytest.mark.parametrize("step", each_step("prepare", "commit", "superstep"))
 def test_nanny_is_killed_during_a(cluster, step):
     """Its worker ends with it, as a worker does that loses its nanny."""
     with DynamicGraph(cluster.client, N) as graph:
@@ -114,7 +120,7 @@ def test_nanny_is_stopped_and_its_worker_goes_on(cluster):
     assert_clean(cluster.client, list(cluster.workers))
 
 
-@pytest.mark.parametrize("step", ["route", "commit", "gather"])
+@pytest.mark.parametrize("step", each_step("route", "commit", "gather"))
 def test_scheduler_is_killed_during_a(cluster, step):
     """Dask's workers end without their scheduler, so that the graph is lost with them, and nobody survives."""
     graph = DynamicGraph(cluster.client, N)
@@ -161,7 +167,7 @@ print("not killed", flush=True)
 """
 
 
-@pytest.mark.parametrize("step", ["route", "prepare", "commit", "superstep", "gather", "route, while stopped"])
+@pytest.mark.parametrize("step", [*each_step("route", "commit", "gather"), "route, while stopped"])
 def test_client_is_killed_during_a(lasting, step):
     """The workers free its graph: at once where it died, and once it is gone where it was only stopped."""
     cluster = lasting

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from graph_clusters import assert_clean
 
-from mgraph import DynamicGraph, InvalidOption
+from mgraph import DynamicGraph, GraphClosed, InvalidOption
 from mgraph.algorithms import PROGRAMS
 
 N = 300
@@ -36,6 +36,21 @@ KINDS = {
 }
 
 
+def check_tree(found, way: nx.DiGraph, lengths: dict[int, int]) -> None:
+    """Each predecessor is an in-neighbour one level up; the source and what is unreached have none."""
+    assert found.to_numpy().tolist() == [lengths.get(v, -1) for v in range(N)]
+    predecessors = found.predecessors.to_numpy()
+    assert predecessors.dtype == np.int64
+    for vertex, before in enumerate(predecessors.tolist()):
+        if lengths.get(vertex, 0) > 0:
+            assert way.has_edge(before, vertex)
+            assert lengths[before] == lengths[vertex] - 1
+        else:
+            assert before == -1
+    assert (np.asarray(found.predecessors, np.int32) == predecessors).all()
+    assert len(found.predecessors) == N
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_bfs_and_pagerank(client3, size, kind):
@@ -51,12 +66,70 @@ def test_bfs_and_pagerank(client3, size, kind):
             assert found.epoch == 2
             farthest = max(lengths.values())
             assert found.top(1) == [(min(v for v, d in lengths.items() if d == farthest), farthest)]
+            check_tree(graph.bfs(5, direction=direction, predecessors=True), way, lengths)
         ranks = graph.pagerank(tol=1e-6, max_iter=200)
         want = nx.pagerank(oracle, alpha=0.85, tol=1e-12, max_iter=500)
         assert np.abs(ranks.to_numpy() - [want[v] for v in range(N)]).sum() < 1e-5
         assert 1 < ranks.iterations <= 200
         assert [vertex for vertex, _ in ranks.top(3)] == sorted(want, key=lambda v: -want[v])[:3]
     assert_clean(client3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pagerank_goes_on_from_an_older_result(client3, kind):
+    graph, oracle = make(client3, 3, 5, **KINDS[kind])
+    with graph:
+        before = graph.pagerank()
+        graph.insert([1, 2], [3, 4])
+        oracle.add_edges_from([(1, 3), (2, 4)])
+        added = graph.add_vertices(3)
+        oracle.add_nodes_from(added)
+        cold, warm = graph.pagerank(), graph.pagerank(start=before)
+        assert warm.iterations < cold.iterations
+        graph.rebalance()
+        moved = graph.pagerank(start=before)
+        assert moved.iterations == warm.iterations
+        array = graph.pagerank(start=before.to_numpy() * 7)
+        assert array.iterations == warm.iterations
+        want = nx.pagerank(oracle, alpha=0.85, tol=1e-12, max_iter=500)
+        for ranks in (cold, warm, moved, array):
+            assert np.abs(ranks.to_numpy() - [want[v] for v in range(N + 3)]).sum() < 1e-5
+        again = graph.pagerank(start=moved)  # that lies as the graph does now
+        assert again.iterations == 1
+        np.testing.assert_allclose(graph.pagerank(start=again, max_iter=1).to_numpy().sum(), 1, atol=1e-6)
+    assert_clean(client3)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (np.ones((2, 2)), "has shape .2, 2."), (np.ones(N + 1), "301"), (["a"], "dtype"),
+        (np.zeros(N), "sums to 0"), (np.full(N, -1.0), "bad parts"), (np.full(N, np.nan), "bad parts"),
+    ],
+)  # fmt: skip
+def test_bad_starts(client, start, message):
+    with DynamicGraph(client, N) as graph:
+        graph.insert([1], [2])
+        with pytest.raises(InvalidOption, match=message):
+            graph.pagerank(start=start)
+        closed = graph.pagerank()
+        closed.close()
+        with pytest.raises(GraphClosed, match="was closed"):
+            graph.pagerank(start=closed)
+        assert graph.pagerank().converged
+
+
+def test_a_result_of_another_graph_is_an_array_as_a_start(client):
+    with (
+        DynamicGraph(client, N) as one,
+        DynamicGraph(client, N, order=np.random.default_rng(1).permutation(N)) as other,
+    ):
+        one.insert(np.arange(N - 1), np.arange(1, N))
+        other.insert(np.arange(N - 1), np.arange(1, N))
+        ranks = one.pagerank()
+        again = other.pagerank(start=ranks)
+        assert again.iterations == 1
+        np.testing.assert_allclose(again.to_numpy(), ranks.to_numpy(), rtol=1e-4)
 
 
 def test_run_by_name_is_the_method(client3):

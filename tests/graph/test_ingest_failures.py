@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,10 +30,16 @@ def slow_ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
     return ring(rank, size, step)
 
 
-def stuck(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
-    """A part that takes long to come."""
-    time.sleep(3.0 if step == 2 else 0)
-    return ring(rank, size, step)
+def interrupt_when(begun: Path) -> None:
+    """Send Ctrl-C to this thread once a worker made the file `begun`."""
+
+    def wait() -> None:
+        end = time.monotonic() + 20
+        while not begun.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        _thread.interrupt_main()
+
+    threading.Thread(target=wait).start()
 
 
 def die_in(module: str, step: str, at: int) -> None:
@@ -106,11 +113,16 @@ def test_worker_is_killed_while_dask_computes_its_parts(own_client):
     assert_clean(own_client, [survivor])
 
 
-def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client):
+def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_path):
+    def watched_ring(rank, size, step):
+        if step == 12:
+            (tmp_path / "begun").touch()
+        return [step % N], [(step + rank) % N]
+
     with DynamicGraph(own_client, N, directed=False) as graph:
-        threading.Timer(0.7, _thread.interrupt_main).start()
-        with raises_in_time(KeyboardInterrupt, limit=5):
-            graph.ingest(ring)
+        interrupt_when(tmp_path / "begun")
+        with raises_in_time(KeyboardInterrupt):
+            graph.ingest(watched_ring)
         assert graph.epoch > 5
         graph.degrees()  # each rank says what it has
         assert {state["epoch"] for state in graph._coordinator.states} == {graph.epoch}
@@ -120,10 +132,17 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client):
     assert_clean(own_client)
 
 
-def test_keyboard_interrupt_while_a_part_does_not_come(own_client):
+def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
+    def stuck(rank, size, step):
+        if step == 2:
+            time.sleep(1.0)  # meanwhile the steps before are committed
+            (tmp_path / "begun").touch()
+            time.sleep(3.0)
+        return [step % N], [(step + rank) % N]
+
     with DynamicGraph(own_client, N) as graph:
-        threading.Timer(1.0, _thread.interrupt_main).start()
-        with raises_in_time(KeyboardInterrupt, limit=4):
+        interrupt_when(tmp_path / "begun")
+        with raises_in_time(KeyboardInterrupt):
             graph.ingest(stuck)
         assert graph.epoch == 2
         assert graph.update(batch(1)).epoch == 3

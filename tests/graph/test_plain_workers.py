@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ def plain_workers(n: int, site: Path) -> Iterator[Client]:
             yield client
             client.retire_workers(close_workers=True)
         finally:
-            for worker in workers:
-                worker.terminate()
-            for worker in workers:
-                worker.wait(20)
+            for worker in workers:  # retired ones end by themselves; a signal meanwhile can hang Dask's shutdown
+                with suppress(subprocess.TimeoutExpired):
+                    worker.wait(10)
+                worker.kill()
+                worker.wait()
 
 
 def what_it_finds() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph
+from mgraph.device import Device
 from mgraph.runtime.rmat import Rmat
 
 N = 60
@@ -38,6 +39,25 @@ def test_a_skewed_graph_becomes_even_and_stays_the_same_graph(client3, kind):
         graph.rebalance()
         assert graph.balance().ratio == after.ratio
     assert_clean(client3)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_skewed_graph_is_even_from_its_build_on_and_stays_so(client3, directed):
+    """Ranges by the degrees of the edges it is built of; more of the same kind keep them within 1.3 of even."""
+    source = Rmat(12, 5_000, seed=4, shuffled=False)
+    parts = [source(rank, 3, step, Device()) for step in range(2) for rank in range(3)]
+    src, dst = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    ends = src if directed else np.concatenate([src, dst])
+    with DynamicGraph(client3, 1 << 12, directed=directed) as graph:
+        graph.ingest(source, steps=2)
+        assert graph.balance().ratio > 1.5
+    with DynamicGraph(client3, 1 << 12, directed=directed, balance=np.bincount(ends, minlength=1 << 12)) as graph:
+        graph.ingest(source, steps=2)
+        built = graph.num_edges
+        assert graph.balance().ratio < 1.3
+        graph.ingest(Rmat(12, 5_000, seed=5, shuffled=False), steps=6)
+        assert graph.num_edges > 1.5 * built
+        assert graph.balance().ratio < 1.3
 
 
 def test_batches_go_on_after_a_move(client):

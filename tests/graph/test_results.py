@@ -112,6 +112,24 @@ def test_results_are_freed_when_closed_or_forgotten(client, graph):
     assert list(client.run(held).values()) == [[1], [1]]
 
 
+def test_predecessors_live_as_long_as_their_search(client, graph):
+    search = graph.bfs(0, predecessors=True)
+    held_bytes = graph.nbytes
+    predecessors = search.predecessors
+    assert predecessors.epoch == search.epoch == 1
+    assert repr(predecessors) == f"<predecessors of {search!r}>"
+    del search
+    gc.collect()
+    assert predecessors.to_numpy().tolist() == [-1, 0, *[-1] * (N - 2)]
+    predecessors._search.close()
+    with pytest.raises(GraphClosed, match="this result of bfs .epoch 1. was closed"):
+        predecessors.to_numpy()
+    graph.degrees([0])
+    assert held_bytes - graph.nbytes == N * (4 + 8)
+    with pytest.raises(AttributeError, match="has no 'predecessors'"):
+        graph.bfs(0).predecessors  # noqa: B018
+
+
 def test_results_of_a_closed_graph(client, graph):
     result = graph._run("squares", {})
     graph.close()

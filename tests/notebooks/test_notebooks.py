@@ -81,7 +81,7 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
                 rate = {"updates_per_s": 1e6 * workers / seconds}
                 times = {"bfs": {"p50_ms": 8.0 / workers}, "pagerank": {"p50_ms": seconds}}
                 lines.append(
-                    {"kind": "scaling", "scaling": kind, "workers": workers, "insert": rate, "delete": rate} | times
+                    {"kind": "scaling", "scaling": kind, "workers": workers, "pipelined": rate, "born": rate} | times
                 )
         lines += [{"kind": "scaling", "scaling": "strong", "workers": 4}, {"kind": "end"}]
         text = "\n".join(map(json.dumps, lines)) + '\n{"kind": "scal'
@@ -90,9 +90,8 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
     text = printed(book)
     assert "8 points of 2 runs" in text
     assert text.count("2 lines passed over") == 2
-    assert (
-        "2x-test, bbbbbbbb, 2026-01-02: 2 workers over 1: inserts 2.00, deletes 2.00, BFS 2.00, PageRank 1.00" in text
-    )
+    said = "from the client 2.00, born on workers 2.00, BFS 2.00, PageRank 1.00"
+    assert f"2x-test, bbbbbbbb, 2026-01-02: 2 workers over 1: {said}" in text
     assert images(book) == 1
 
 

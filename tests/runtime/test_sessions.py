@@ -77,7 +77,7 @@ def test_all_ranks_fail_alike_and_nothing_is_aborted():
             coordinator.call("echo", {"attempt": 3})
         assert "in call" in raised.value.__notes__[0]  # the worker's traceback
         assert "settle" not in workers[0].log
-        assert coordinator.attempt == 0
+        assert coordinator.ranks.attempt == 0
 
 
 def test_an_error_that_does_not_pickle_keeps_its_text():

@@ -122,6 +122,25 @@ def test_a_prepare_fails_in_a_later_step_and_its_epoch_is_named(monkeypatch):
     assert [shard.epoch for shard in ranks.shards] == [2, 2]
 
 
+def test_a_commit_fails_on_the_device_while_the_next_step_is_routed():
+    """A GPU's error comes when its stream is waited for: the step is named, and the rank counts as broken."""
+    ranks = Ranks((0, 13, N))
+    shard = ranks.shards[1]
+
+    def fails():
+        if shard.epoch == 2:
+            raise RuntimeError("an illegal address was encountered")
+
+    object.__setattr__(shard.device, "synchronize", fails)  # it is frozen
+    answers = ingest(ranks, [[EdgeBatch([k], [k]) for k in range(5)], []], 1)
+    assert isinstance(answers[1], RuntimeError)
+    assert "ingest step 1, epoch 2, rank 1" in answers[1].__notes__[0]
+    states = [servant.settle() for servant in ranks.servants]
+    assert states[0]["broken"] is None
+    assert "rank 1: the commit failed: RuntimeError: an illegal address" in states[1]["broken"]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.endswith("-ahead")]
+
+
 def test_released_in_the_vote_of_a_later_step(monkeypatch):
     """Rank 0 heard that epoch 3 is agreed on and waits in the vote on 4; rank 1 did not hear of 3."""
     ranks = Ranks((0, 13, N))
@@ -187,7 +206,7 @@ def test_files_are_read_and_bad_ones_named(tmp_path):
 
 def test_one_item_is_made_ahead_and_no_more():
     made = []
-    with Ahead("mgraph-test-ahead", Device(), lambda k: made.append(k) or k * k, lambda: False) as ahead:
+    with Ahead("mgraph-test-ahead", Device(), None, lambda k: made.append(k) or k * k, lambda: False) as ahead:
         assert [ahead.next() for _ in range(3)] == [0, 1, 4]
         end = time.monotonic() + 5
         while len(made) < 4 and time.monotonic() < end:
@@ -201,7 +220,7 @@ def test_waiting_for_a_part_that_does_not_come_ends_with_an_abort():
     threading.Timer(0.2, stop.set).start()
     with (
         pytest.raises(Aborted),
-        Ahead("mgraph-test-ahead", Device(), lambda k: hold.wait(20), stop.is_set) as ahead,
+        Ahead("mgraph-test-ahead", Device(), None, lambda k: hold.wait(20), stop.is_set) as ahead,
     ):
         threading.Timer(0.4, hold.set).start()
         ahead.next()

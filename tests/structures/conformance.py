@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conformance_bad_input import BadInput
 from conformance_failures import Failures
+from conformance_races import Races
 from conformance_shapes import Shapes
 from conformance_streams import Streams
 from edge_model import Model, check, check_csr, edges, random_batch, scaled, step
@@ -35,7 +36,7 @@ class Maker:
         return s, model
 
 
-class StructureConformance(Shapes, Failures, BadInput, Streams):
+class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
     """Subclass with a `name`, and the structure's own `options` where the defaults hide cases."""
 
     name: ClassVar[str]
@@ -179,6 +180,18 @@ class StructureConformance(Shapes, Failures, BadInput, Streams):
         assert s.delete_vertices([]) == s.delete_vertices([3]) == Counts()
         assert s.n_vertices == 30
         step(s, model, edges(s, [(7, 3)]))
+
+    def test_delete_vertices_of_a_symmetric_graph(self, make):
+        s, model = make(60), Model()
+        src, dst = np.random.default_rng(5).integers(0, 60, (2, 500))
+        step(s, model, edges(s, [*zip(src, dst, strict=True), *zip(dst, src, strict=True), (3, 3), (5, 7)]))
+        gone = model.delete_vertices([3, 9, 30])
+        assert s.delete_vertices([3, 9, 30, 9], symmetric=True) == Counts(deleted=gone)
+        check(s, model)
+        lonely = (5, 7) in model.edges and (7, 5) not in model.edges
+        gone = model.delete_vertices([5])
+        assert s.delete_vertices([5], symmetric=True) == Counts(deleted=gone, missing=int(lonely))
+        check(s, model)
 
     def test_incident_edges_of_one_range(self, make):
         s, model = make(50, n_rows=10), Model()

@@ -29,6 +29,22 @@ def test_unknown_structure():
         create("btree", 10)
 
 
+def test_options_in_a_name():
+    s = create("slabgraph:slab=32:limit=1.5", 10, load_factor=0.8)
+    assert (s.words, s.limit, s.load_factor) == (8, 150, 80)
+    assert not create("graphvine:compact=0", 10).compact
+    for name, message in {
+        "slabgraph:slabs=32": r"no option 'slabs', but 'slab', 'load_factor', 'limit'",
+        "csr:n_rows=3": "csr has no option 'n_rows', but none",
+        "slabgraph:slab": "'' is no number",
+        "slabgraph:slab=x": "'x' is no number",
+        "slabgraph:slab=48": "48 bytes",
+        ":slab=32": "structure '' is none of",
+    }.items():
+        with pytest.raises(InvalidOption, match=message):
+            create(name, 10)
+
+
 @pytest.mark.parametrize("device", ["tpu", "cuda:x", "cpu:1", ""])
 def test_unknown_device(device):
     with pytest.raises(InvalidOption, match=f"device {device!r}"):

@@ -142,6 +142,8 @@ BREAKS = {
     "2": lambda s: s.counts.__setitem__(slice(0, 2), [0, s.counts[0] + s.counts[1]]),
     "3": lambda s: s.start.__setitem__(1, s.start[1] - 1 - s.start[1] % s.leaf),
     "4": lambda s: s.slots.__setitem__(1, 0),
+    "5": lambda s: s.groups.__setitem__(0, s.groups[0] + 1),
+    "6": lambda s: s.heads.__setitem__(1, s.heads[1] + 1),
 }
 
 

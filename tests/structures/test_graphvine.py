@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conformance import StructureConformance
@@ -10,10 +12,11 @@ from edge_model import BUILD, Model, check, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
+from mgraph.structures.graphvine_pool import Pool
 
-PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version
+PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
 
 
 class Conformance(StructureConformance):
@@ -126,6 +129,36 @@ def test_block_size_follows_the_mean_degree():
     assert (s.pool.shift, fixed.pool.shift) == (6, 2)  # 40 edges: a block of 64; the paper keeps the first batch's
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vertices_deleted_at_once(device, weighted, options):
+    s, model = create("graphvine", 3000, device=device, weighted=weighted, **{"block": 8, **OPTIONS[options]}), Model()
+    rng = np.random.default_rng(4)
+    step(s, model, random_batch(s, rng, 30_000, inserts=1.0, skew=8))
+    assert Device.to_host(s.degrees()).max() > 1024, "a row for a block"
+    for n in (1, 200, 0, 2800):
+        ids = rng.integers(0, 3000, n)
+        assert s.delete_vertices(ids).deleted == model.delete_vertices(ids.tolist())
+        check(s, model)
+        step(s, model, random_batch(s, rng, 500, inserts=0.9))
+        step(s, model, random_batch(s, rng, 500, inserts=0.3, skew=4))
+
+
+def test_pieces_that_find_their_ring_full_wait_for_the_next_pool(device):
+    n = scaled(40_000)
+    s = create("graphvine", n, device=device, block=16, reserve=0.01)
+    src, dst = np.divmod(np.arange(16 * n), 16)
+    dying = n - 8 + np.arange(8)
+    s.insert(EdgeBatch(src, np.where((dst < 8) | (src % 2 == 0), dst, dying[dst % 8])))
+    assert s.delete_vertices(dying).deleted == 8 * (n // 2 - 4) + 16 * 8
+    assert s.queues.waiting[1] == s.pool.ring, "half a block of every second row came back"
+    s.check_invariants()
+    before = s.nbytes
+    assert s.delete_vertices(np.arange(n // 4, n)).deleted == 12 * (n - 8 - n // 4)
+    s.check_invariants()
+    assert s.nbytes < before / 2
+
+
 def test_dictionary_doubles():
     s, model = create("graphvine", 5), Model()
     assert len(s.sentinels) == 8
@@ -150,7 +183,44 @@ def test_queries_of_long_and_short_rows(device):
     check(s, model)
 
 
-@pytest.mark.parametrize("options", [{"block": 12}, {"block": 2}, {"block": 256}, {"reserve": 0}, {"reserve": 17}])
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["ours", "plain"])
+def test_a_queue_of_a_share_of_memory_grows_by_a_quarter(device, options, monkeypatch):
+    monkeypatch.setattr(Device, "memory_free", 1 << 16)
+    s, model = create("graphvine", 3000, device=device, weighted=True, share=0.5, block=8, **options), Model()
+    rng, sizes = np.random.default_rng(6), []
+    for share in [1.0] * 25 + [0.4] * 6:
+        step(s, model, random_batch(s, rng, 150, share, skew=4))
+        sizes.append(s.pool.quanta)
+        assert s.queues.fresh <= s.pool.quanta
+    assert sizes[0] == (1 << 15) // 16
+    grown = [(a, b) for a, b in pairwise(sizes) if b != a]
+    assert len(grown) > 2
+    assert all(b == a + a // 4 for a, b in grown)
+
+
+def test_a_queue_takes_what_is_left_and_then_refuses(monkeypatch):
+    monkeypatch.setattr(Device, "memory_free", 1 << 16)
+    s, model = create("graphvine", 3000, share=0.5, block=8), Model()
+    step(s, model, random_batch(s, np.random.default_rng(1), 1000, 1.0))
+
+    def refuse(*_):
+        raise CapacityError("no more")
+
+    quanta, rng = s.pool.quanta, np.random.default_rng(2)
+    monkeypatch.setattr(Pool, "empty", refuse)
+    while s.queues.fresh <= 0.8 * quanta:
+        step(s, model, random_batch(s, rng, 100, 1.0))
+    with pytest.raises(CapacityError, match="no more"):
+        s.insert(random_batch(s, np.random.default_rng(3), 3000, 1.0))
+    check(s, model)
+    assert s.pool.quanta == quanta
+    monkeypatch.undo()
+    step(s, model, random_batch(s, np.random.default_rng(3), 3000, 1.0))
+
+
+@pytest.mark.parametrize(
+    "options", [{"block": 12}, {"block": 2}, {"block": 256}, {"reserve": 0}, {"reserve": 17}, {"share": 0.95}]
+)
 def test_bad_options(options):
     name, value = next(iter(options.items()))
     with pytest.raises(InvalidOption, match=f"{name} of {value}"):

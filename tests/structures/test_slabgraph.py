@@ -184,7 +184,7 @@ BREAKS = {
     "3: an edge twice": lambda s: s.pool.words.__setitem__(3, s.pool.words[2]),
     "3: an edge in another's": lambda s: s.pool.words.__setitem__(2, 999),
     "3: dst": lambda s: s.pool.words.__setitem__(2, 1001),
-    "4: room": lambda s: s.pool.words.__setitem__(1, s.pool.words[1] - 1),
+    "4: an edge waits": lambda s: s.pool.words.__setitem__(1, s.pool.words[1] - 1),
     "5: past": lambda s: s.pool.words.__setitem__(-1, 0),
     "6: NaN": lambda s: s.pool.weights.__setitem__(2, np.nan),
 }

@@ -12,6 +12,7 @@ import workloads.bench.bfs
 import workloads.bench.pagerank
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
+from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Run, create
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
@@ -19,7 +20,7 @@ from mgraph.structures.run import sort_batch
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch, archive_folder, counts_of, short, summary
-from workloads.bench.inputs import Edges, degree_order, edge_hash, filled
+from workloads.bench.inputs import Edges, degree_order, filled
 from workloads.bench.memory import held_bytes
 from workloads.bench.rebuild import Rebuild
 from workloads.generators import Generator
@@ -132,7 +133,13 @@ def test_the_hash_sees_one_edge_and_no_order():
 # ---- algorithms ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [["--symmetric"], ["--directed", "--degree-order"], ["--directed", "--reverse"]])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["--symmetric"], ["--directed", "--degree-order"], ["--directed", "--reverse"],
+        ["--symmetric", "--predecessors"], ["--directed", "--predecessors"],
+    ],
+)  # fmt: skip
 def test_bfs(tmp_path, way):
     import networkx as nx
 
@@ -157,8 +164,8 @@ def test_bfs(tmp_path, way):
 def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
     search = workloads.bench.bfs.bfs
 
-    def wrong(shard, source):
-        distance, info = search(shard, source)
+    def wrong(shard, source, **options):
+        distance, info = search(shard, source, **options)
         if isinstance(shard.out_edges, GpmaPlus):
             distance[source] = 1
         return distance, info
@@ -166,6 +173,21 @@ def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
     monkeypatch.setattr(workloads.bench.bfs, "bfs", wrong)
     assert main(["bench", "bfs", *SMALL, "--roots", "1"]) == 2
     assert "at 1, with csr at 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_bfs_catches_a_wrong_predecessor(monkeypatch, capsys, wrong):
+    search = workloads.bench.bfs.bfs
+
+    def spoiled(shard, source, **options):
+        found, info = search(shard, source, **options)
+        found["predecessors"][int(found["distance"].argmax())] = source if wrong == 0 else -1
+        return found, info
+
+    monkeypatch.setattr(workloads.bench.bfs, "_roots", lambda *_: [int(drawn(0, 8 << 9)[0][0])])
+    monkeypatch.setattr(workloads.bench.bfs, "bfs", spoiled)
+    assert main(["bench", "bfs", *SMALL, "--predecessors"]) == 2
+    assert "predecessor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("way", ["--symmetric", "--directed"])
@@ -291,10 +313,24 @@ def test_scaling(tmp_path, capsys):
         assert (line["drawn"], line["built"]) == (2048, len(edges))
         assert (line["insert"]["n"], line["bfs"]["n"], line["pagerank"]["n"]) == (2, 2, 3)
         assert line["pagerank"]["iterations"] == 3
-        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born"))
+        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born", "mixed"))
+        assert line["resident"] <= 1024  # half of the graph's, repeats among them
+        assert line["pipelined"]["share_of_link"] > 0
         assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "times as the client sees them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["analytics", "updates"])
+def test_scaling_of_one_part(tmp_path, capsys, part):
+    options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
+    assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    (line,) = of(lines, "scaling")
+    assert ("bfs" in line, "mixed" in line) == (part == "analytics", part == "updates")
+    assert ("PageRank" in capsys.readouterr().out) == (part == "analytics")
+    assert path.with_suffix(".png").exists()
 
 
 def test_scaling_compares_what_workers_found():
@@ -363,6 +399,7 @@ def test_on_two_gpus(tmp_path):
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),
+        (["scaling", "--measure", "analytics,heat"], "heat"),
         (["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0"),
     ],
 )

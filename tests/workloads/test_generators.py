@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mgraph.errors import InvalidOption
-from workloads.generators import GRAPH500, MAX_SCALE, Generator, from_spec
+from workloads.generators import GRAPH500, MAX_SCALE, SHAPES, Generator, from_spec
 
 
-@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5"])
+@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3"])
 @pytest.mark.parametrize("size", [1, 1000, 10**9])
 def test_chunks_are_the_whole(spec, size):
     generator = from_spec(spec, seed=11)
@@ -84,8 +84,30 @@ def test_degrees_are_skewed_for_rmat_alone():
     assert uniform.max() < 3.5 * uniform.mean()
 
 
-def test_largest_scale_stays_in_range():
-    src, dst = Generator(MAX_SCALE, 1).edges(0, 1000)
+@pytest.mark.parametrize("scale", [8, 9])
+def test_roads_go_to_one_of_four_sides(scale):
+    src, dst = from_spec(f"road:{scale}:400").edges()
+    width = 1 << (scale + 1) // 2
+    (column, row), (to_column, to_row) = (np.divmod(ids.astype(int), width)[::-1] for ids in (src, dst))
+    height = (1 << scale) // width
+    sides = np.stack([(to_column - column) % width, (to_row - row) % height])
+    found = set(zip(*sides.tolist(), strict=True))
+    assert found == {(1, 0), (width - 1, 0), (0, 1), (0, height - 1)}
+    assert len(np.unique(src.astype(np.uint64) << np.uint64(32) | dst)) == 4 << scale
+    assert 2.4 < len(set(zip(*(a.tolist() for a in from_spec("road:12:4").edges()), strict=True))) / 4096 < 2.65
+
+
+def test_half_of_the_edges_leave_the_hub():
+    src, dst = from_spec("hub:12:16").edges()
+    assert 0.48 < (src == 0).mean() < 0.52
+    others = np.bincount(src[src > 0], minlength=4096)[1:]
+    assert others.max() < 5 * others.mean()
+    assert np.bincount(dst, minlength=4096).max() < 3.5 * 16
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_largest_scale_stays_in_range(shape):
+    src, dst = from_spec(f"{shape}:{MAX_SCALE}:1").edges(0, 1000)
     assert max(int(src.max()), int(dst.max())) < 2**31
 
 
@@ -105,9 +127,10 @@ def test_bad_quadrants_and_chunks():
 
 
 @pytest.mark.gpu
-def test_the_same_on_a_gpu():
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_on_a_gpu(shape):
     import cupy
 
-    generator = from_spec("rmat:20:4", seed=3)
+    generator = from_spec(f"{shape}:20:4", seed=3)
     for ours, theirs in zip(generator.edges(5, 100_005), generator.edges(5, 100_005, xp=cupy), strict=True):
         np.testing.assert_array_equal(ours, theirs.get())

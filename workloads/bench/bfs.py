@@ -1,7 +1,7 @@
 """``bench bfs``: the search that shards run, from random roots of the giant component.
 
 The rate is Graph500's: drawn edges within what the root reached, repeats and self-loops included, each once, by the
-time of the search. Levels must equal those found with ``csr``.
+time of the search. Levels must equal those found with ``csr``; predecessors too, and be edges one level up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from mgraph.algorithms import bfs
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.runtime.fingerprint import mix
 from mgraph.runtime.shard import Shard
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     shards.add_arguments(parser)
     parser.add_argument("--roots", type=int, default=16, metavar="N", help="searches (default: %(default)s)")
+    parser.add_argument("--predecessors", action="store_true", help="find the predecessors too")
 
 
 def measure(bench: Bench) -> None:
@@ -39,17 +41,23 @@ def measure(bench: Bench) -> None:
     per_vertex = graph.drawn_per_vertex()
     roots: list[int] = []
     levels: dict[int, np.ndarray] = {}
+    trees: dict[int, Any] = {}
     for name, shard in graph.shards():
         roots = roots or _roots(bench, shard, per_vertex)
         for _ in range(WARM):
-            bfs(shard, roots[0])
+            bfs(shard, roots[0], predecessors=bench.options.predecessors)
         lines = [_search(bench, name, shard, root, per_vertex, levels) for root in roots]
+        found = {line["root"]: line.get("tree") for line in lines}
+        trees = trees or found
+        if found != trees:
+            raise Mismatch(f"{name}: BFS from some of {roots} gives other predecessors than with csr")
         _summarise(bench, name, shard, lines)
         del shard
     columns = ["structure", "p50 ms", "p99 ms", "GTEPS, median", "levels", "bottom-up"]
-    found = bench.record.of("bfs")
-    rows = [[f[c] for c in ("structure", "p50_ms", "p99_ms", "gteps_median", "levels", "bottom_up")] for f in found]
-    bench.table(f"BFS, {len(roots)} roots; levels equal to csr's", columns, rows)
+    done = bench.record.of("bfs")
+    rows = [[f[c] for c in ("structure", "p50_ms", "p99_ms", "gteps_median", "levels", "bottom_up")] for f in done]
+    what = "levels and predecessors" if bench.options.predecessors else "levels"
+    bench.table(f"BFS, {len(roots)} roots; {what} equal to csr's", columns, rows)
 
 
 def _roots(bench: Bench, shard: Shard, per_vertex: Array) -> list[int]:
@@ -64,7 +72,11 @@ def _search(
     bench: Bench, name: str, shard: Shard, root: int, per_vertex: Array, levels: dict[int, np.ndarray]
 ) -> dict[str, Any]:
     """One timed search, checked. The first structure's levels are kept on the host."""
-    seconds, (distance, info) = bench.time(lambda: bfs(shard, root))
+    seconds, (found, info) = bench.time(lambda: bfs(shard, root, predecessors=bench.options.predecessors))
+    distance = found
+    if bench.options.predecessors:
+        distance = found["distance"]
+        info["tree"] = _checked_tree(bench, name, shard, root, found)
     edges = int(per_vertex[distance >= 0].sum(dtype=np.int64))
     host = bench.device.to_host(distance)
     if not (levels.setdefault(root, host) == host).all():
@@ -73,6 +85,19 @@ def _search(
     return bench.add(
         "search", structure=name, root=root, seconds=seconds, edges=edges, gteps=edges / seconds / 1e9, **info
     )
+
+
+def _checked_tree(bench: Bench, name: str, shard: Shard, root: int, found: dict[str, Array]) -> int:
+    """A hash of the predecessors; `Mismatch` where one is no in-neighbour, or not one level up."""
+    distance, predecessors = found["distance"], found["predecessors"]
+    vertices = bench.xp.flatnonzero(distance > 0)
+    if not bool(((predecessors >= 0) == (distance > 0)).all()):
+        raise Mismatch(f"{name}: BFS from {root} gives a wrong vertex a predecessor, or one none")
+    before = predecessors[vertices]
+    edges = shard.out_edges.has_edges(before.astype(np.uint32), vertices.astype(np.uint32))
+    if not bool(edges.all()) or not bool((distance[before] == distance[vertices] - 1).all()):
+        raise Mismatch(f"{name}: BFS from {root} gives a predecessor that is no in-neighbour one level up")
+    return int(mix((vertices.astype(np.uint64) << np.uint64(32)) | before.astype(np.uint64)).sum(dtype=np.uint64))
 
 
 def _summarise(bench: Bench, name: str, shard: Shard, lines: list[dict[str, Any]]) -> None:

@@ -13,9 +13,8 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.runtime.rmat import Rmat
-from mgraph.structures import Structure
-from mgraph.structures import names as structure_names
-from workloads.generators import GRAPH500, UNIFORM, Generator
+from mgraph.structures import Structure, parse
+from workloads.generators import SHAPES, Drawn, Generator, of_shape
 
 __all__ = [
     "Edges",
@@ -23,31 +22,35 @@ __all__ = [
     "chosen_structures",
     "degree_order",
     "distinct",
-    "edge_hash",
     "filled",
-    "mix",
 ]
 
-ROWS = 1 << 20  #: rows hashed at once
+CHUNK = 1 << 26  #: edges drawn at once where array operations draw them, 40 bytes of scratch each
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma+,csr") -> None:
     """Declare which graph and which structures."""
     add = parser.add_argument
-    add("--structure", default=structures, metavar="A,B", help="the structures to compare (default: %(default)s)")
+    add(
+        "--structure",
+        default=structures,
+        metavar="A,B",
+        help="the structures to compare, with options as in slabgraph:slab=32 (default: %(default)s)",
+    )
     add("--scale", type=int, default=18, metavar="S", help="2**S vertices (default: %(default)s)")
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
-    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
+    shape.add_argument("--shape", choices=SHAPES, help="a graph of another shape: like roads, or with one hub")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
 def chosen_structures(options: argparse.Namespace, others: tuple[str, ...] = ()) -> list[str]:
     """The names in `--structure`, "csr" first, which is the oracle and comes along unasked."""
-    known = (*structure_names(), *others)
     asked = list(dict.fromkeys(name for name in options.structure.split(",") if name))
     for name in asked:
-        if name not in known:
-            raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, known))}")
+        if name not in others:
+            parse(name)
     return ["csr", *(name for name in asked if name != "csr")]
 
 
@@ -57,14 +60,14 @@ class Edges:
     Parameters
     ----------
     options : argparse.Namespace
-        With scale, edge_factor, uniform and seed.
+        With scale, edge_factor, uniform or shape, and seed.
     device : Device
         Where they are made.
     """
 
     def __init__(self, options: argparse.Namespace, device: Device) -> None:
-        quadrants = UNIFORM if options.uniform else GRAPH500
-        self.generator = Generator(options.scale, options.edge_factor, options.seed, quadrants)
+        shape = getattr(options, "shape", None) or ("uniform" if options.uniform else "rmat")
+        self.generator: Drawn = of_shape(shape, options.scale, options.edge_factor, options.seed)
         self.device = device
 
     @property
@@ -78,13 +81,19 @@ class Edges:
         return self.generator.n_edges
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The edges numbered start .. stop - 1, uint32 each; one launch."""
-        source = self.source(start, stop - start)
-        return source(0, 1, 0, self.device)
+        """The edges numbered start .. stop - 1, uint32 each; one launch where a kernel draws them."""
+        if isinstance(self.generator, Generator):
+            return self.source(start, stop - start)(0, 1, 0, self.device)
+        xp = self.device.xp
+        parts = [self.generator.edges(at, min(at + CHUNK, stop), xp) for at in range(start, stop, CHUNK)]
+        src, dst = zip(*parts, strict=True)
+        return xp.concatenate(src), xp.concatenate(dst)
 
     def source(self, first: int, size: int) -> Rmat:
         """A source of the edges from `first` on, `size` for each rank and step of an ingest."""
         made = self.generator
+        if not isinstance(made, Generator):
+            raise InvalidOption("only recursive-matrix graphs are drawn on the workers")
         return Rmat(made.scale, size, made.seed, made.quadrants, first=first)
 
     def batches(self, start: int, size: int, count: int) -> Iterator[tuple[Array, Array]]:
@@ -122,25 +131,3 @@ def distinct(keys: Array, xp: Any) -> Array:
     keep = xp.ones(len(keys), bool)
     keep[1:] = keys[1:] != keys[:-1]
     return keys[keep]
-
-
-def mix(keys: Array) -> Array:
-    """SplitMix64's finaliser: uint64 to uint64, one to one, every bit depending on every bit."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
-def edge_hash(structure: Structure) -> int:
-    """A 64-bit hash of the set of edges, whatever their order: the sum of the hashes of ``src << 32 | dst``.
-
-    O(n + m). Scratch: some 40 bytes an edge of `ROWS` rows.
-    """
-    xp, total = structure.device.xp, 0
-    for first in range(0, structure.n_rows, ROWS):
-        rows = xp.arange(first, min(first + ROWS, structure.n_rows), dtype=np.uint32)
-        csr = structure.neighbors(rows)
-        place = xp.arange(len(csr.dst), dtype=np.int64)
-        row = (xp.searchsorted(csr.offsets, place, side="right") + (first - 1)).astype(np.uint64)
-        total += int(mix((row << np.uint64(32)) | csr.dst).sum(dtype=np.uint64))
-    return total % 2**64

@@ -70,6 +70,10 @@ class Rebuild:
         self.csr = Csr(offsets, self.keys.astype(np.uint32))
         return counts
 
+    def degrees(self) -> Array:
+        """The lengths of all rows."""
+        return self.device.xp.diff(self.csr.offsets)
+
     def neighbors(self, rows: Array) -> Csr:
         """The contiguous rows `rows` as `Structure.neighbors` gives them."""
         first, end = int(rows[0]), int(rows[-1]) + 1

@@ -16,10 +16,11 @@ import numpy as np
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Counts, Run, create
 from mgraph.structures.run import sort_batch
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
-from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct, edge_hash
+from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct
 from workloads.bench.rebuild import Rebuild
 
 __all__ = ["HELP", "add_arguments", "measure"]

@@ -1,0 +1,23 @@
+"""Compiles what the programs run on a shard."""
+
+from __future__ import annotations
+
+from mgraph.algorithms.bfs import search_kernels
+from mgraph.algorithms.contract import Shard, kernels
+from mgraph.algorithms.transpose import no_rows
+from mgraph.kernels import load
+
+__all__ = ["warm"]
+
+
+def warm(shard: Shard) -> None:
+    """Compile what every program runs on this shard, so that the first call is as fast as the others. Seconds, once."""
+    out, back = shard.out_edges.view(), shard.in_edges
+    kernels(shard, "ranks.cuh", out)
+    if back is None:
+        load(shard.device, "arcs.cuh")
+        kernels(shard, "pagerank_push.cuh", out)
+    kernels(shard, "pagerank.cuh", (back or no_rows(shard.device)).view())
+    for view in (out, out if back is None else back.view()):
+        for predecessors in (False, True):
+            search_kernels(shard, view, predecessors)

@@ -1,0 +1,43 @@
+// Counting by block: one atomic a block instead of one a thread.
+#pragma once
+
+// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic a block.
+template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
+    SHARED(i64, sums, N);
+    Block block;
+    Tile<32> tile;
+    for (int j = block.rank(); j < N; j += block.size()) sums[j] = 0;
+    block.sync();
+    for (int j = 0; j < N; ++j) {
+        i64 sum = tile.sum(mine[j]);
+        if (tile.rank() == 0 && sum) atomic_add(sums + j, sum);
+    }
+    block.sync();
+    for (int j = block.rank(); j < N; j += block.size())
+        if (sums[j]) atomic_add(to + j, sums[j]);
+}
+
+// Places: mine[j], how many this thread wants of counter j, becomes its first place there.
+template <int N> DEVICE void append_by_block(i64 (&mine)[N], i64* counters) {
+    SHARED(i64, before, N * 8);
+    Block block;
+    Tile<32> tile;
+    int tiles = block.size() / tile.size();
+    i64 wanted[N];
+    bool any = tile.any(mine[0] != 0);  // who wants anything wants of the first
+    for (int j = 0; j < N; ++j) {
+        wanted[j] = mine[j];
+        if (any) mine[j] = tile.scan(mine[j]);
+        if (tile.rank() == tile.size() - 1) before[j * 8 + tile.index()] = mine[j];
+    }
+    block.sync();
+    for (int j = block.rank(); j < N; j += block.size()) {
+        i64 sum = 0;
+        for (int t = 0; t < tiles; ++t) sum += before[j * 8 + t];
+        i64 place = sum ? atomic_add(counters + j, sum) : 0;
+        for (int t = 0; t < tiles; ++t) sum = before[j * 8 + t], before[j * 8 + t] = place, place += sum;
+    }
+    block.sync();
+    for (int j = 0; j < N; ++j) mine[j] += before[j * 8 + tile.index()] - wanted[j];
+    block.sync();
+}

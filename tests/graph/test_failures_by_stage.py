@@ -1,0 +1,83 @@
+"""A worker dies, or stops, in every stage of a batch and of an algorithm, by the same rules for all of them.
+
+In time there is a `WorkerLost` that names the rank; before the vote the graph is at the epoch before, after it the
+graph is lost and says so; the survivor is clean and takes another graph.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+from graph_clusters import assert_clean
+from test_failures import N, batch, raises_in_time
+
+from mgraph import DynamicGraph, GraphLost, WorkerLost
+from mgraph.runtime import changes, link
+
+STAGES = {  #: where a worker is when it is hit; the client is what deals
+    "sort": ("mgraph.runtime.update", "share_runs"),
+    "exchange": ("mgraph.runtime.update", "_exchanged"),
+    "prepare": ("mgraph.runtime.update", "prepare"),
+    "vote": ("mgraph.runtime.update", "vote"),
+    "commit": ("mgraph.runtime.update", "commit"),
+    "superstep": ("mgraph.algorithms.frontier", "Frontier.absorb"),
+    "gather": ("mgraph.runtime.servant", "ShardServant.do_fetch"),
+}
+
+
+def hit_in(module: str, name: str, number: int) -> None:
+    """Have this worker process get a signal when it calls a function; runs there."""
+    import sys
+
+    *where, last = name.split(".")
+    place: Any = sys.modules[module]
+    for part in where:
+        place = getattr(place, part)
+    setattr(place, last, lambda *args, **kwargs: (os.kill(os.getpid(), number), time.sleep(1)))
+
+
+def hit_while_dealing(monkeypatch: pytest.MonkeyPatch, pid: int, number: int) -> None:
+    """Have a process get a signal when this one deals a batch."""
+    quick = changes.deal
+    monkeypatch.setattr(changes, "deal", lambda *args, **kwargs: (os.kill(pid, number), quick(*args, **kwargs))[1])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is a loss sooner than it is for users: `test_failures` waits as long as they do."""
+    monkeypatch.setattr(link, "LOST_SECONDS", 4.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("stage", ["deal", *STAGES])
+def test_a_worker_during_the(own_client, monkeypatch, stage, number):
+    with DynamicGraph(own_client, N) as graph:
+        graph.update(batch())
+        distances = graph.bfs(0)
+        survivor, victim = graph.workers
+        if stage == "deal":
+            hit_while_dealing(monkeypatch, own_client.run(os.getpid, workers=[victim])[victim], number)
+        else:
+            own_client.run(hit_in, *STAGES[stage], number, workers=[victim])
+        with raises_in_time(WorkerLost, f"rank 1, the worker at {victim}"):
+            if stage == "superstep":
+                graph.bfs(0)
+            elif stage == "gather":
+                distances.to_numpy()
+            else:
+                graph.update(batch(1))
+        assert graph.epoch == 1
+        if stage == "commit":
+            with raises_in_time(GraphLost, "the last epoch acknowledged by all is 1", limit=0.5):
+                graph.degrees([1])
+        else:
+            with raises_in_time(WorkerLost, "rank 1", limit=0.5):
+                graph.degrees([1])
+    monkeypatch.undo()
+    assert_clean(own_client, [survivor])
+    with DynamicGraph(own_client, N, workers=[survivor]) as another:
+        assert another.update(batch()).epoch == 1

@@ -1,0 +1,65 @@
+"""The hash of a graph's edges, computed on its workers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graph_clusters import processes
+
+from mgraph import DynamicGraph, EdgeBatch
+from mgraph.runtime import fingerprint
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def client():
+    with processes(2) as found:
+        yield found
+
+
+def right(arcs):
+    """The definition, in whole numbers of any size."""
+    total, full = 0, 2**64 - 1
+    for src, dst in arcs:
+        key = src << 32 | dst
+        key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & full
+        key = (key ^ key >> 27) * 0x94D049BB133111EB & full
+        total += key ^ key >> 31
+    return total & full
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_it_depends_on_the_edges_alone(client, directed):
+    rng = np.random.default_rng(11)
+    src, dst = rng.integers(0, N, (2, 500))
+    arcs = set(zip(src.tolist(), dst.tolist(), strict=True))
+    if not directed:
+        arcs |= {(b, a) for a, b in arcs}
+    order = rng.permutation(N)
+    first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    for options in ({}, {"order": order}, {"structure": "slabgraph", "order": order}, {"workers": [first]}):
+        with DynamicGraph(client, N, directed=directed, **options) as graph:
+            shuffled = rng.permutation(500)
+            assert graph.fingerprint() == 0
+            graph.update(EdgeBatch(src[shuffled], dst[shuffled]))
+            assert graph.fingerprint() == right(arcs)
+            graph.rebalance()
+            graph.add_vertices(3)
+            assert graph.fingerprint() == right(arcs)
+            graph.delete([src[0]], [dst[0]])
+            assert graph.fingerprint() == right(arcs - {(src[0], dst[0])} - (set() if directed else {(dst[0], src[0])}))
+
+
+def test_chunks_add_up(monkeypatch):
+    from mgraph.structures import create
+
+    rng = np.random.default_rng(5)
+    src, dst = rng.integers(0, N, (2, 300))
+    src[:100] = 7  # a row longer than a chunk
+    arcs = set(zip(src.tolist(), dst.tolist(), strict=True))
+    structure = create("csr", N)
+    structure.insert(EdgeBatch(src, dst))
+    for chunk in (1, 2, 50, 1000):
+        monkeypatch.setattr(fingerprint, "CHUNK", chunk)
+        assert fingerprint.edge_hash(structure) == right(arcs)
