@@ -130,7 +130,7 @@ class GpmaPlus(Structure):
     def _array_changed(self) -> None:
         """Other arrays: what kernels take of them is packed once."""
         self._kept = None
-        self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, leaves=self.leaves)
+        self._leaves = Struct(counts=self.counts, groups=self.groups, before=None, within=None, leaves=self.leaves)
         columns = {"slots": self.slots, "weights": self.weights, "heads": self.heads}
         self._array = Struct(**columns, counts=self.counts, groups=self.groups)
         fields = {**columns, "start": self.start, "degrees": self._degrees}
@@ -225,10 +225,10 @@ class GpmaPlus(Structure):
         )  # fmt: skip
         if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
-            before = device.empty(tasks + 1, np.int64)
-            self._commit.SumTasks(tasks, leaves=leaves, before=before)
+            before, within = device.carve((tasks + 1, np.int64), (self.leaves, np.uint32))
+            self._commit.SumTasks(tasks, leaves=leaves, before=before, within=within)
             device.xp.cumsum(before, out=before)
-            work.leaves = Struct(**{**leaves.values, "before": before})
+            work.leaves = Struct(**{**leaves.values, "before": before, "within": within})
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
