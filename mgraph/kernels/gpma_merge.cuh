@@ -160,6 +160,7 @@ struct MergeLeaves {  // one tile a window of one leaf
         Tile<TILE> tile;
         Tile<32> warp;
         i64 side = warp.size() / tile.size(), at = tile.index() * Merger::stride;
+        i64 last = -1, grown = 0;
         for (i64 t : grid.items(warp, (n + side - 1) / side)) {
             i64 i = t * side + tile.index() % side;
             if (i + 8 * side < n) fetch(window_at(windows, i + 8 * side));
@@ -170,8 +171,13 @@ struct MergeLeaves {  // one tile a window of one leaf
                 by = tile.size() == 1 && w.last_key - w.first_key <= few ? alone(w) : merger.merge(leaves);
                 group = w.leaf / group_leaves;
             }
-            recount(warp, group, tile.rank() == 0 ? by : 0);
+            if (warp.size() == 1) {  // an atomic waits until all that was stored before is: one for windows of one group
+                if (group != last) recount(warp, last, grown), last = group, grown = 0;
+                grown += by;
+            } else
+                recount(warp, group, tile.rank() == 0 ? by : 0);
         }
+        if (warp.size() == 1) recount(warp, last, grown);
     }
     // Neighbouring windows are mostly of one group: one atomic for all of them, else the few addresses in use hold everybody up.
     DEVICE void recount(const Tile<32>& warp, i64 group, i64 by) const {
@@ -182,8 +188,8 @@ struct MergeLeaves {  // one tile a window of one leaf
         } else if (by) atomic_add(array.groups + group, (u32)by);
     }
     DEVICE void fetch(const Window& w) const {
-        for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
-        prefetch(start + w.first_row);
+        for (int s = 0; s < LEAF; s += 16) prefetch_to_write(array.slots + (i64)w.leaf * LEAF + s);
+        prefetch_to_write(start + w.first_row);
     }
     static constexpr int few = 8;  // keys
     // One lane alone, as on a CPU.

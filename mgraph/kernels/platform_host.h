@@ -50,7 +50,7 @@ template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads
 #else
     i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
-    if (ranks == 1 || threads == 1) return kernel(Grid{0, 1});
+    if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // not worth waking anybody
     auto run = [](const void* kernel, i64 rank, i64 ranks) { (*(const Kernel*)kernel)(Grid{rank, ranks}); };
     helpers().run({run, &kernel, ranks, lesser(ranks, (i64)threads) - 1});
 #endif
