@@ -91,14 +91,17 @@ struct MergeBlocks {  // one block a window of up to block_leaves
     }
 };
 
-struct SumTasks {  // one lane a task of leaves: their live items, to be summed up
+struct SumTasks {  // one lane a task of leaves: their live items, to be summed up, and those before each leaf of it
     static constexpr int lanes = 1;
     Leaves leaves;
     i64* before;
+    u32* within;
     DEVICE void operator()(Grid grid) const {
         for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
             if (t == 0) before[0] = 0;
-            before[t + 1] = leaves.small_sum(t * task_leaves, lesser((t + 1) * task_leaves, leaves.leaves));
+            u32 sum = 0;
+            for (i64 leaf = t * task_leaves; leaf < lesser((t + 1) * task_leaves, leaves.leaves); sum += leaves.counts[leaf++]) within[leaf] = sum;
+            before[t + 1] = sum;
         }
     }
 };
@@ -135,6 +138,30 @@ struct Part {  // slots of the array and keys of the batch
     }
 };
 
+// Where the items of a part go, by their distance from the part's first rank: 32 bits, and no division.
+struct Landing {
+    i64 rank, slot = 0;     // of the first; its slot's leaf begins there
+    u32 at = 0, count = 0;  // in its leaf; items a leaf, 0 where that differs within the part
+    u32 times = 0;          // 2**32 / count, rounded up: exact for what is below 2**32 / 128
+    DEVICE Landing(const Spread& spread, i64 first, i64 most) : rank(first) {
+        i64 longer = (i64)(spread.extra * (spread.base + 1));
+        bool all = first + most < longer;
+        if (!all && first < longer) return;
+        if (spread.base < 2) return;  // `times` would not fit
+        count = (u32)(spread.base + all);
+        i64 after = all ? first : first - longer, leaf = after / count;
+        slot = (leaf + (all ? 0 : (i64)spread.extra)) * LEAF, at = (u32)(after - leaf * count);
+        times = (u32)((((u64)1 << 32) + count - 1) / count);
+    }
+    DEVICE void put(i64 distance, u32 item, u32* slots) const {  // as Spread::cover
+        u32 x = at + (u32)distance, leaf = (u32)((u64)x * times >> 32);
+        u32* to = slots + slot + leaf * LEAF;
+        u32 p = x - leaf * count;
+        to[p] = item;
+        while ((p += count) < LEAF) to[p] = nobody;
+    }
+};
+
 struct Gather {  // one block a part: items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
@@ -147,48 +174,65 @@ struct Gather {  // one block a part: items to their places in `out`, the window
     Array out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
-        SHARED(i64, before, part_leaves + 2);    // ranks in the window
-        SHARED(i32, key_at, part_slots + 1);     // slot after first_slot << 1 | whether the key deletes, from the key before the part on
+        SHARED(i32, rank_at, part_leaves + 2);   // of leaves' first slots, from the part's first item on
+        SHARED(i32, key_of, part_leaves + 2);    // the last key before each leaf
+        SHARED(i32, key_at, part_slots + 2);     // slots past the part's first << 1 | whether the key deletes; from the key before the part on
         SHARED(i32, moved, part_slots + 1);      // by the part's keys up to this one
         Block block;
         for (i64 i : grid.items(block, n)) {
             Window w = part_at(windows, i, out_leaves);
             Part part(w, cuts, i);
-            Merge merge(batch, leaves, w);
-            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf), net = batch.net(part.first_key);
-            i64 keys = part.last_key - part.first_key + 1;
-            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base + net - merge.net0;
-            for (i64 j = block.rank(); j < keys; j += block.size()) {
+            i32 slots = (i32)(part.last_slot - part.first_slot), keys = (i32)(part.last_key - part.first_key) + 1;
+            u32 item[ahead];
+            load(item, part, slots, block.rank(), block.size());  // before anything waits
+            i64 from = leaf_of(part.first_slot), items = leaves.up_to(from);
+            i32 skew = (i32)(part.first_slot - from * LEAF), net = batch.net32(part.first_key);
+            i32 skip = skew ? lesser(skew, (i32)leaves.counts[from]) : 0;  // items of the first leaf that are another part's
+            for (i32 j = block.rank(); (from + j) * LEAF <= part.last_slot; j += block.size()) rank_at[j] = (i32)(leaves.up_to(from + j) - items) - skip;
+            for (i32 j = block.rank(); j <= keys; j += block.size()) {
                 i64 k = part.first_key + j - 1;
-                bool is = k >= w.first_key;
-                key_at[j] = is ? (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k)) : -2;
-                moved[j] = is ? (i32)(batch.net(k + 1) - net) : 0;
+                bool is = j < keys && k >= w.first_key;
+                key_at[j] = is ? (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k)) : j < keys ? -2 : 0x7fffffff;
+                if (j < keys) moved[j] = is ? batch.net32(k + 1) - net : 0;
             }
             block.sync();
-            i64 k = 0;  // the last key at or before a slot; they rise
-            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += ahead * block.size()) {
-                u32 item[ahead];
-                for (int j = 0; j < ahead; ++j) item[j] = s + j * block.size() < part.last_slot ? load_once(array.slots + s + j * block.size()) : nobody;
+            for (i32 j = block.rank(); (from + j) * LEAF < part.last_slot; j += block.size())
+                key_of[j] = (i32)upper_bound(key_at, 1, keys, (i32)(j * LEAF - skew) * 2 - 1) - 1;
+            Merge merge(batch, leaves, w);
+            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
+            Landing landing(spread, items - leaves.up_to(w.leaf) + skip + batch.net(part.first_key) - merge.net0, 2 * part_slots);
+            block.sync();
+            for (i32 s = block.rank(); s < slots; s += ahead * block.size()) {
+                u32 now[ahead];
+                for (int j = 0; j < ahead; ++j) now[j] = item[j];
+                load(item, part, slots, s + ahead * block.size(), block.size());
                 for (int j = 0; j < ahead; ++j) {
-                    i64 slot = s + j * block.size();
-                    i32 at = (i32)(slot - part.first_slot) * 2 + 1;
-                    if (item[j] == nobody) continue;
-                    if (block.size() > 1) k = upper_bound(key_at, k + 1, keys, at) - 1;
-                    else while (k + 1 < keys && key_at[k + 1] <= at) ++k;
+                    i32 slot = s + j * block.size(), leaf = (slot + skew) / LEAF, k, at = slot * 2 + 1;
+                    if (now[j] == nobody) continue;
+                    for (k = key_of[leaf]; key_at[k + 1] <= at;) ++k;
                     if (key_at[k] == at) continue;  // deleted
-                    i64 rank = before[leaf_of(slot) - from] + (slot & (LEAF - 1)) + moved[k];
-                    put(w, merge, spread, rank, item[j], WEIGHTED ? array.weights[slot] : 0);
+                    i64 distance = rank_at[leaf] + (slot + skew) % LEAF + moved[k];
+                    put(w, merge, spread, landing, distance, now[j], WEIGHTED ? array.weights[part.first_slot + slot] : 0);
                 }
             }
-            for (k = part.first_key + block.rank(); k < part.last_key; k += block.size())
-                if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+            for (i32 j = 1 + block.rank(); j < keys; j += block.size()) {
+                i64 k = part.first_key + j - 1;
+                i32 slot = key_at[j] >> 1;
+                if (batch.inserts(k))
+                    put(w, merge, spread, landing, rank_at[(slot + skew) / LEAF] + (slot + skew) % LEAF + moved[j] - 1,
+                        (u32)batch.keys[k], weight ? weight[k] : 1.0f);
+            }
             block.sync();
         }
     }
     static constexpr int ahead = 4;  // loads that a lane has under way
-    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
-        i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
+    DEVICE void load(u32* item, const Part& part, i32 slots, i32 s, i32 step) const {
+        for (int j = 0; j < ahead; ++j) item[j] = s + j * step < slots ? load_once(array.slots + part.first_slot + s + j * step) : nobody;
+    }
+    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, const Landing& landing, i64 distance, u32 item, f32 item_weight) const {
+        i64 base = (i64)w.scratch * LEAF;
+        if (landing.count && !WEIGHTED) return landing.put(distance, item, out.slots + base);
+        i64 slot = spread.place(landing.rank + distance, merge.n);
         spread.cover(slot, item, out.slots + base);
         if (WEIGHTED) out.weights[base + slot] = item_weight;
     }
@@ -252,7 +296,7 @@ struct MoveDegrees {  // one lane a key: the first of a row's keys brings its de
     u32* degrees;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
-            if (k + 16 < batch.n) prefetch(degrees + (batch.keys[k + 16] >> 32));
+            if (k + 16 < batch.n) prefetch_to_write(degrees + (batch.keys[k + 16] >> 32));
             u64 row = batch.keys[k] >> 32;
             if (k > 0 && batch.keys[k - 1] >> 32 == row) continue;
             i64 end = lower_bound_near(batch.keys, batch.n, k, (row + 1) << 32);

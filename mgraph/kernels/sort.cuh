@@ -68,50 +68,82 @@ constexpr i64 tile_keys = 1024;
 
 struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
     static constexpr int lanes = 256;
+    static constexpr int four = 4;  // neighbouring keys that a lane takes at once
     const u32* src;
     const u32* dst;
     const u64* keys;  // where there is no src
     i64 n;
     u64* keys_out;
     u32* places_out;  // where each key stood; may be null
+    struct Item {
+        u64 key;
+        u32 place;
+    };
+    struct Items {  // side by side, not in turn: lanes keep to different banks
+        u64* keys;
+        u32* places;
+        DEVICE Item get(int i) const { return {keys[i], places[i]}; }
+        DEVICE void set(int i, const Item& item) const { keys[i] = item.key, places[i] = item.place; }
+    };
     DEVICE void operator()(Grid grid) const {
         SHARED(u64, some, 2 * tile_keys);
         SHARED(u32, places, 2 * tile_keys);
         Block block;
         for (i64 t : grid.items(block, (n + tile_keys - 1) / tile_keys)) {
-            i64 first = t * tile_keys, m = lesser(n - first, tile_keys), from = 0;
-            for (i64 i = block.rank(); i < m; i += block.size()) {
-                some[i] = src ? (u64)src[first + i] << 32 | dst[first + i] : keys[first + i];
-                places[i] = (u32)(first + i);
-            }
-            for (i64 width = 1; width < m; width *= 2, from = tile_keys - from) {
+            i64 first = t * tile_keys;
+            int m = (int)lesser(n - first, tile_keys);
+            Items from{some, places}, to{some + tile_keys, places + tile_keys};
+            for (int i = block.rank() * four; i < m; i += block.size() * four) start(first, i, lesser(m - i, +four), from);
+            for (int width = four; width < m; width *= 2) {
                 block.sync();
-                for (i64 i = block.rank(); i < m; i += block.size()) {
-                    i64 to = tile_keys - from + merged(some + from, m, width, i);
-                    some[to] = some[from + i];
-                    if (places_out) places[to] = places[from + i];
-                }
+                for (int i = block.rank() * four; i < m; i += block.size() * four) merge(from, to, i, m, width);
+                Items other = from;
+                from = to, to = other;
             }
             block.sync();
-            for (i64 i = block.rank(); i < m; i += block.size()) {
-                keys_out[first + i] = some[from + i];
-                if (places_out) places_out[first + i] = places[from + i];
+            for (int i = block.rank(); i < m; i += block.size()) {
+                keys_out[first + i] = from.keys[i];
+                if (places_out) places_out[first + i] = from.places[i];
             }
             block.sync();
         }
     }
-    // Where key i stands once its run of `width` keys and the run's neighbour are one; equal keys keep their order.
-    DEVICE i64 merged(const u64* a, i64 m, i64 width, i64 i) const {
-        i64 own = i & -width, pair = i & -2 * width;
-        if (own > pair) return i - width + upper_bound(a, pair, own, a[i]) - pair;
-        i64 other = lesser(pair + width, m);
-        return i + lower_bound(a, other, lesser(other + width, m), a[i]) - other;
+    // A run of four, sorted by exchanges of neighbours, which keep the order of equal keys.
+    DEVICE void start(i64 first, int at, int some, const Items& to) const {
+        Item mine[four];
+        for (int j = 0; j < four; ++j) {
+            i64 i = first + at + j;
+            mine[j] = {j >= some ? ~(u64)0 : src ? (u64)src[i] << 32 | dst[i] : keys[i], (u32)i};
+        }
+        for (int round = 0; round < four; ++round)
+            for (int j = round & 1; j + 1 < four; j += 2)
+                if (mine[j + 1].key < mine[j].key) {
+                    Item other = mine[j];
+                    mine[j] = mine[j + 1], mine[j + 1] = other;
+                }
+        for (int j = 0; j < some; ++j) to.set(at + j, mine[j]);
+    }
+    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the first run's
+    // come first.
+    DEVICE void merge(const Items& from, const Items& to, int at, int m, int width) const {
+        int a = at & -2 * width, b = lesser(a + width, m), a_end = b, b_end = lesser(b + width, m), d = at - a;
+        int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
+        while (low < high) {
+            int i = (low + high) >> 1;
+            if (from.keys[a + i] <= from.keys[b + d - 1 - i]) low = i + 1; else high = i;
+        }
+        a += low, b += d - low;
+        for (int j = 0; j < four && at + j < m; ++j) {
+            bool second = a == a_end || (b < b_end && from.keys[b] < from.keys[a]);
+            to.set(at + j, from.get(second ? b : a));
+            second ? ++b : ++a;
+        }
     }
 };
 
 struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
     static constexpr int lanes = 1;
-    static constexpr int together = 4;  // searches under way at once
+    static constexpr int together = 8;  // searches under way at once
     const u64* keys;
     const u32* places;
     i64 n;
