@@ -61,7 +61,7 @@ def transposed(shard: Shard) -> Rows | None:
 
 
 def some_rows(device: Device) -> Rows:
-    """Rows of one vertex, made as any are: so that what makes them is compiled, and kernels can be compiled for them."""
+    """Rows of one vertex, made as any are: so that what makes them is compiled, and kernels for them can be."""
     return _rows(device, _turned(device.zeros(1, np.uint64)), 0, 1)
 
 
