@@ -34,6 +34,7 @@ from mgraph.batch import check_ids
 from mgraph.device import Array
 from mgraph.errors import Aborted
 from mgraph.kernels import load
+from mgraph.partition import Partition
 from mgraph.runtime.merge import merge_in_order
 from mgraph.runtime.shard import Shard
 from mgraph.structures import Counts, Plan, Run, Structure
@@ -103,15 +104,18 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
     return keys
 
 
-def route(shard: Shard, run: Run) -> Run:
+def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     """Send each part of `run` to the owner of its rows; the run of what all ranks sent here, in local rows.
 
-    Ranks hold contiguous shares of the stream, so that rank order is stream order, and the later rank wins. Which of
-    the optional columns there are is the same on every rank.
+    Owners are those of now, or by `partition`. Ranks hold contiguous shares of the stream, so that rank order is stream
+    order, and the later rank wins. Which of the optional columns there are is the same on every rank.
     """
-    parts = run.split(shard.partition.starts)
+    partition = partition or shard.partition
+    parts = run.split(partition.starts)
     columns = [_exchanged(shard, [getattr(part, name) for part in parts]) for name in ("keys", "op", "weight")]
-    return merge_in_order(shard.device, [Run(*column) for column in zip(*columns, strict=True)], shard.lo << HALF)
+    return merge_in_order(
+        shard.device, [Run(*column) for column in zip(*columns, strict=True)], partition.range(shard.rank)[0] << HALF
+    )
 
 
 def _exchanged(shard: Shard, parts: list[Array]) -> list[Array]:
