@@ -52,7 +52,7 @@ class Point:
     def graph(self, **more: Any) -> DynamicGraph:
         """An empty graph on the point's workers."""
         options = self.options
-        made = {"structure": options.structure, "exchange": options.exchange, **more}
+        made = {"structure": options.structure, "exchange": options.exchange, "reserve": options.reserve, **more}
         return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **made)
 
     def fill(self, graph: DynamicGraph, total: int) -> float:
