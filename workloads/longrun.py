@@ -94,8 +94,7 @@ class _LongRun:
             order = point.maker.to_host(degree_order(point.degrees(point.edges.n_edges), len(point.workers)))
             point.free()
         with point.graph(directed=options.directed, order=order) as graph:
-            seconds = point.fill(graph, point.edges.n_edges)
-            self.gained = graph.num_edges
+            seconds, self.gained = point.fill(graph, point.edges.n_edges)
             self._note("built", graph, drawn=point.edges.n_edges, seconds=round(seconds, 3))
             for done, reports, spent in self._batches(graph):
                 self.gained += sum(report.inserted - report.deleted for report in reports)
