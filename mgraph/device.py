@@ -167,7 +167,7 @@ class Device:
         return self.full(n, 0, dtype)
 
     def mailbox(self, n: int) -> tuple[np.ndarray, Array]:
-        """`n` int64 words of the host's that a kernel writes: for the host, once it has synchronised, and for the device.
+        """`n` int64 words of the host's that kernels write: for the host, once it has synchronised, and the device.
 
         On a GPU that saves the copy that `to_host` makes: 10 us in place of 16 for a kernel and its few words.
         """
