@@ -133,8 +133,17 @@ class Device:
         cudaMalloc takes milliseconds for each GB, and a growing structure asks for a new array in the middle of a
         batch. CuPy's pool keeps what it has, cuts it and joins it again, so that one block taken early answers that.
         It belongs to the calling thread's current stream, and goes back with ``free_all_blocks`` of CuPy's pool.
-        Nothing happens on the CPU. `CapacityError` where the GPU has less.
+        Nothing happens on the CPU.
+
+        Raises
+        ------
+        InvalidOption
+            A negative number.
+        CapacityError
+            The GPU has less.
         """
+        if nbytes < 0:
+            raise InvalidOption(f"{nbytes} bytes cannot be reserved; 0 or more can")
         if self.kind == "cuda" and nbytes > 0:
             self.empty(nbytes, np.uint8)  # freed at once, to the pool
 

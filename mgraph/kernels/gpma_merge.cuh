@@ -44,8 +44,10 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         for (int h = 0; h < held; ++h) {
             i64 k = key(from, h);
             bool none = k >= w.last_key;
-            found.at[h] = none ? slots << 2 | 1 : (int)lesser(batch.slot[k] - first, (i64)slots) << 2 | (batch.net32(k + 1) - batch.net32(k) + 1);
-            found.row[h] = none ? 0 : (u32)(batch.keys[k] >> 32);
+            found.at[h] = slots << 2 | 1, found.row[h] = 0;
+            if (none) continue;
+            found.at[h] = (int)lesser(batch.slot[k] - first, (i64)slots) << 2 | (batch.net32(k + 1) - batch.net32(k) + 1);
+            found.row[h] = (u32)(batch.keys[k] >> 32);
         }
         return found;
     }
@@ -64,7 +66,10 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
     DEVICE int merge(const Leaves& leaves) {
         Four four[each];
         first = (i64)w.leaf * LEAF, slots = (int)w.leaves * LEAF, n_keys = (int)(w.last_key - w.first_key);
-        for (int i = 0; i < each; ++i) four[i] = four_at(i) < slots ? *(const Four*)(array.slots + first + four_at(i)) : Four{nobody, nobody, nobody, nobody};
+        for (int i = 0; i < each; ++i) {
+            four[i] = {nobody, nobody, nobody, nobody};
+            if (four_at(i) < slots) four[i] = *(const Four*)(array.slots + first + four_at(i));
+        }
         i64 row = w.first_row + tile.rank(), row_start = row < w.last_row ? start[row] : 0;
         Keys found = load(w.first_key);
         net0 = batch.net32(w.first_key);
@@ -79,7 +84,8 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         move_rows(row, row_start, found);
         tile.sync();
         write(change);
-        for (int j = tile.rank(); j < (int)w.leaves; j += lanes) array.counts[w.leaf + j] = (u8)(most == 1 ? n : Spread(n, w.leaves).count(j));
+        for (int j = tile.rank(); j < (int)w.leaves; j += lanes)
+            array.counts[w.leaf + j] = (u8)(most == 1 ? n : Spread(n, w.leaves).count(j));
         tile.sync();
         return n - old;
     }
@@ -250,7 +256,8 @@ struct MergeFew {  // one tile a window of up to few_leaves
         Tile<lanes> tile;
         i64 at = tile.index() * Merger::stride;
         for (i64 i : grid.items(tile, n)) {
-            Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0), before + tile.index() * few_leaves, tile, window_at(windows, i)};
+            Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0),
+                          before + tile.index() * few_leaves, tile, window_at(windows, i)};
             i64 by = merger.merge(leaves);
             if (tile.rank() == 0) array.recount(merger.w.leaf, by);
         }

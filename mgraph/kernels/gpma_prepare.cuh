@@ -224,12 +224,14 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
             if (all == 0) continue;
             for (int l = block.rank(); l < lists; l += block.size()) {  // one atomic a block and list: they share a cache line
                 i64 wanted = all >> 16 * l & 0xffff;
-                place[l] = wanted ? atomic_add(status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows), wanted) : 0;
+                i64* length = status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows);
+                place[l] = wanted ? atomic_add(length, wanted) : 0;
             }
             block.sync();
             for (int j = 0; j < many; before += one(found[j++])) {
                 int l = list(found[j]);
-                window_at(l == 0 ? leaf_list : l == 1 ? few_list : block_list, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
+                u32* windows = l == 0 ? leaf_list : l == 1 ? few_list : block_list;
+                window_at(windows, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
             }
         }
     }

@@ -22,7 +22,8 @@ struct alignas(16) Four {  // slots that are loaded and stored at once
     u32 a, b, c, d;
 };
 
-struct Leaves {  // live items by leaf and by group; where they are given, before[t]: before task t, within[leaf]: before it in its task
+// Live items by leaf and by group; where they are given, those before each task, and those before each leaf within its task.
+struct Leaves {
     const u8* counts;
     const u32* groups;
     const i64* before;
@@ -76,12 +77,15 @@ DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the arr
 
 // How many leaves a tile and a block merge in shared memory; rows that a window keeps.
 constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
-DEVICE i64 parts(const Window& w) { return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots; }
+DEVICE i64 parts(const Window& w) {
+    return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
+}
 
 struct Spread {  // n items even over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
     DEVICE Spread(i64 n, i64 leaves)
-        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves), extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
+        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves),
+          extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }
     DEVICE i64 place(i64 i, i64 n) const {  // the slot of item i, the end of the leaves where there is no such item
         if (i >= n) return (i64)end;
