@@ -90,7 +90,7 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         tile.sync();
         return n - old;
     }
-    DEVICE void place_items(const Four* four, Keys found) const {
+    DEVICE void place_items(const Four* four, const Keys& first_keys) const {
         int to[each][4];
         for (int i = 0; i < each; ++i) {
             int s = four_at(i), at = most == 1 || s >= slots ? s : rank(s);
@@ -98,7 +98,7 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
             to[i][2] = four[i].c == nobody ? gone : at + 2, to[i][3] = four[i].d == nobody ? gone : at + 3;
         }
         for (i64 from = w.first_key; from < w.last_key; from += keys) {
-            if (from > w.first_key) found = load(from);
+            Keys found = from > w.first_key ? load(from) : first_keys;
             each_key((int)lesser(w.last_key - from, (i64)keys), [&](int h, int lane) {
                 int key = tile.shfl(found.at[h], lane), p = key >> 2, by = (key & 3) - 1;
                 for (int i = 0; i < each && used(i); ++i)
@@ -107,11 +107,6 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
                         to[i][j] = by < 0 && p == s ? gone : to[i][j] + (s >= p ? by : 0);
                     }
             });
-            for (int h = 0; h < held; ++h)
-                if ((found.at[h] & 3) == 2) {
-                    i64 k = key(from, h);
-                    put(rank(found.at[h] >> 2) + batch.net32(k) - net0, (u32)batch.keys[k], WEIGHTED && weight ? weight[k] : 1.0f);
-                }
         }
         for (int i = 0; i < each && used(i); ++i) {
             i64 s = first + four_at(i);
@@ -120,6 +115,11 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
             if (to[i][2] >= 0) put(to[i][2], four[i].c, WEIGHTED ? array.weights[s + 2] : 0);
             if (to[i][3] >= 0) put(to[i][3], four[i].d, WEIGHTED ? array.weights[s + 3] : 0);
         }
+        for (i64 k = w.first_key + tile.rank(); k < w.last_key; k += lanes)
+            if (batch.inserts(k)) {
+                int p = (int)lesser(batch.slot[k] - first, (i64)slots);
+                put(rank(p) + batch.net32(k) - net0, (u32)batch.keys[k], WEIGHTED && weight ? weight[k] : 1.0f);
+            }
     }
     DEVICE void put(int place, u32 item, f32 item_weight) const {
         items[place] = item;
