@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -46,6 +46,13 @@ def host_memory_limit() -> int:
     except OSError:
         pass
     return max(free, 0)
+
+
+@lru_cache(256)
+def _repeated_byte(value: Any, dtype: np.dtype) -> int | None:
+    """The byte that `value` consists of, or None where they differ."""
+    found = set(np.array(value, dtype).tobytes())
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -152,11 +159,11 @@ class Device:
 
     def fill(self, array: Array, value: Any) -> None:
         """Set all elements; on a GPU by the driver where the value's bytes are alike, at a third of the host's time."""
-        pattern = set(np.array(value, array.dtype).tobytes()) if self.kind == "cuda" else ()
-        if len(pattern) == 1:
-            array.data.memset_async(pattern.pop(), array.nbytes)
-        else:
+        byte = _repeated_byte(value, array.dtype) if self.kind == "cuda" else None
+        if byte is None:
             array.fill(value)
+        else:
+            array.data.memset_async(byte, array.nbytes)
 
     def full(self, n: int, value: Any, dtype: Any) -> Array:
         """An array of n elements, all `value`."""

@@ -11,7 +11,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.structures import Run
 
-__all__ = ["Rows", "no_rows", "transposed"]
+__all__ = ["Rows", "some_rows", "transposed"]
 
 ROOM = 32  #: bytes an arc while its keys are sorted, with the sort's own and what the rows were read from
 
@@ -49,7 +49,7 @@ def transposed(shard: Shard) -> Rows | None:
     """
     if not _fits(shard, ROOM * shard.out_edges.num_edges):
         return None
-    keys = _turned(shard)
+    keys = _turned(_keys(shard))
     if shard.size > 1:
         parts = [part.keys for part in Run(keys).split(shard.partition.starts)]
         coming = shard.exchange.allreduce(np.array([len(part) for part in parts], np.int64))
@@ -57,7 +57,12 @@ def transposed(shard: Shard) -> Rows | None:
             return None
         keys = shard.device.xp.concatenate(shard.exchange.alltoallv(parts))
         keys.sort()
-    return _rows(shard, keys)
+    return _rows(shard.device, keys, shard.lo, shard.hi)
+
+
+def some_rows(device: Device) -> Rows:
+    """Rows of one vertex, made as any are: so that what makes them is compiled, and kernels for them can be."""
+    return _rows(device, _turned(device.zeros(1, np.uint64)), 0, 1)
 
 
 def _fits(shard: Shard, nbytes: int) -> bool:
@@ -66,14 +71,18 @@ def _fits(shard: Shard, nbytes: int) -> bool:
     return int(left[0]) >= 0
 
 
-def _turned(shard: Shard) -> Array:
-    """The keys of the own out-edges as seen from their destinations, sorted: uint64[m], ``dst << 32 | src``."""
+def _keys(shard: Shard) -> Array:
+    """The keys of the own out-edges: uint64[m], ``src << 32 | dst``."""
     csr, device = shard.out_edges.to_csr(), shard.device
     keys = device.empty(len(csr.dst), np.uint64)
     load(device, "arcs.cuh").RowKeys(
         len(keys), offsets=csr.offsets, dst=csr.dst, n=len(keys), rows=shard.hi - shard.lo, lo=shard.lo, keys=keys
     )
-    del csr
+    return keys
+
+
+def _turned(keys: Array) -> Array:
+    """`keys` as seen from their destinations, ``dst << 32 | src``, sorted, in their place."""
     sources = keys >> np.uint64(32)
     keys <<= np.uint64(32)
     keys |= sources
@@ -82,11 +91,6 @@ def _turned(shard: Shard) -> Array:
     return keys
 
 
-def no_rows(device: Device) -> Rows:
-    """Rows of no vertex, to compile kernels for."""
-    return Rows(device.zeros(1, np.int64), device.empty(0, np.uint32))
-
-
-def _rows(shard: Shard, keys: Array) -> Rows:
-    first = shard.device.xp.arange(shard.lo, shard.hi + 1, dtype=np.uint64) << np.uint64(32)
-    return Rows(shard.device.xp.searchsorted(keys, first).astype(np.int64, copy=False), keys.astype(np.uint32))
+def _rows(device: Device, keys: Array, lo: int, hi: int) -> Rows:
+    first = device.xp.arange(lo, hi + 1, dtype=np.uint64) << np.uint64(32)
+    return Rows(device.xp.searchsorted(keys, first).astype(np.int64, copy=False), keys.astype(np.uint32))

@@ -50,6 +50,16 @@ struct CountForward {  // of the arcs whose source `lo` + row is not above their
     }
 };
 
+struct Renumber {  // one lane a key: both its ids by a new numbering
+    static constexpr int lanes = 1;
+    u64* keys;
+    i64 n;
+    const u32* ids;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) keys[i] = (u64)ids[keys[i] >> 32] << 32 | ids[keys[i] & 0xffffffffu];
+    }
+};
+
 struct RowKeys {  // keys of the edges of all rows, the rows numbered from `lo`
     static constexpr int lanes = 1;
     const i64* offsets;

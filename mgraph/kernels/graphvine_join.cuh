@@ -84,26 +84,26 @@ template <class T> struct Meeting {
         tile.sync();
     }
     DEVICE bool may_meet(u32 id) const {
-        if (id == nobody) return false;
         if (n <= few) return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3];
         u32 bit = bit_for(id, bits);
         return !bits || (filter ? filter[bit / 32] : shared[bit / 32]) >> bit % 32 & 1;
     }
-    DEVICE void meet(u32 id, i64 at) const {
+    DEVICE void meet(u32 id, u32 at) const {  // nobody meets no key
         const u64 key = keys[first] >> 32 << 32 | id, *base = keys + first;
         for (i64 left = n; left > 1;) {  // base: the last key not above, without a branch
             i64 half = left >> 1;
             base += base[half] <= key ? half : 0;
             left -= half;
         }
-        if (*base == key) position[base - keys] = (u32)at;
+        if (*base == key) position[base - keys] = at;
     }
     // The edges at positions [from, end) of the row.
-    DEVICE void edges(const VineView& graph, u32 root, i64 all, i64 from, i64 end) const {
-        for (i64 base = from; base < end; base += 4 * fours * tile.size()) {
+    DEVICE void edges(const Row& row, u32 from, u32 end) const {
+        const u32 step = 4 * (u32)tile.size(), mine = 4 * (u32)tile.rank();
+        for (u32 base = from; base < end; base += fours * step) {
             Four held[fours];
             u32 hits = 0;
-            for (int j = 0; j < fours; ++j) held[j] = graph.four(root, all, place(base, j), end);
+            for (int j = 0; j < fours; ++j) held[j] = row.four(base + mine + j * step, end);
             for (int j = 0; j < fours; ++j)
                 for (int i = 0; i < 4; ++i) hits |= (u32)may_meet(held[j].id[i]) << (4 * j + i);
             for (; hits; hits &= hits - 1) {
@@ -111,11 +111,10 @@ template <class T> struct Meeting {
                 u32 id = 0;
                 for (int j = 0; j < fours; ++j)  // registers have no index
                     for (int i = 0; i < 4; ++i) id = 4 * j + i == hit ? held[j].id[i] : id;
-                meet(id, place(base, hit / 4) + hit % 4);
+                meet(id, base + mine + (u32)(hit / 4) * step + (u32)(hit % 4));
             }
         }
     }
-    DEVICE i64 place(i64 base, int j) const { return base + 4 * (tile.rank() + j * tile.size()); }
 };
 
 struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of long ones are left to JoinHubs: key << 32 | piece
@@ -169,7 +168,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
         if (all > hub_extent) return emit(tile, a, (all + piece_slots - 1) / piece_slots);
         if (all == 0) return;
         Meeting<T> run(tile, keys, a, end, all, position);
-        run.edges(graph, (u32)graph.sentinels[row], all, 0, all);
+        run.edges(Row(graph, (u32)graph.sentinels[row], all), 0, (u32)all);
     }
     template <class T> DEVICE void emit(T tile, i64 a, i64 count) const {
         i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, count) : (i64)0, 0);
@@ -191,7 +190,7 @@ struct JoinHubs {  // one tile a piece of a long row
             i64 a = (i64)(pieces[i] >> 32), from = (i64)(u32)pieces[i] * piece_slots, row = (i64)(keys[a] >> 32);
             i64 all = graph.extent(row), to = lesser(from + piece_slots, all);
             Meeting<Tile<lanes>> run(tile, keys, a, end, to - from, position);
-            run.edges(graph, (u32)graph.sentinels[row], all, from, to);
+            run.edges(Row(graph, (u32)graph.sentinels[row], all), (u32)from, (u32)to);
         }
     }
 };

@@ -42,7 +42,8 @@ class Helpers {  // one job at a time; never destroyed, as its threads end with 
     void help() {
         for (long long seen = 0;; seen = posted.load()) {
             wait_for_another(seen);
-            // Who posted the job ends it when nobody is inside; who comes in after that finds none, or the next one.
+            // Who posted the job ends it when nobody is inside; who comes in after that finds none, or the next one. (All atomics
+            // are sequentially consistent: of `inside` and `job` at least one side sees what the other wrote.)
             if (inside.fetch_add(1) < most.load())
                 if (const HelpedJob* now = job.load()) take(*now);
             inside.fetch_sub(1);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from distributed import Client
 
 from mgraph.batch import EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.partition import Partition
 from mgraph.runtime import report
 from mgraph.runtime.balance import Balance, balance_of
-from mgraph.runtime.checks import check_count
+from mgraph.runtime.checks import check_count, check_whole
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 from mgraph.runtime.parts import as_parts
@@ -35,6 +36,7 @@ class Changes:
     _coordinator: Coordinator
     _door: Door  #: replaced under `_moving`, after the workers have changed
     _moving: threading.RLock
+    _order_due: bool  #: whether the first batch is to be followed by a `reorder`
 
     @property
     def num_vertices(self) -> int:
@@ -68,12 +70,15 @@ class Changes:
         self._coordinator.check()
         shares = self._shares(batch)
         began = time.perf_counter()
-        return self._report(self._coordinator.call("update", shares=shares, connect=True, commits=True), began)
+        done = self._report(self._coordinator.call("update", shares=shares, connect=True, commits=True), began)
+        self._order_first()
+        return done
 
     def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
         """Send batches while the workers apply those before: ``with g.pipeline() as p: p.update(batch)``.
 
         Epochs are committed in the order of the calls. Other calls wait until the batches in flight are committed.
+        With ``order="degree"`` a first batch that goes this way is followed by no `reorder`: call it.
         See `mgraph.runtime.pipeline.Pipeline` for reports and errors.
 
         Parameters
@@ -81,7 +86,7 @@ class Changes:
         max_bytes : int
             How much may be in flight: `update` waits while there is more. Each worker holds its share of it.
         """
-        if check_count(max_bytes, "max_bytes") < 1:
+        if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._coordinator.check()
         return Pipeline(self._coordinator, self._shares, max_bytes)
@@ -129,7 +134,9 @@ class Changes:
         self._coordinator.check()
         parts = as_parts(self._client, source, self.workers, steps, self._coordinator.check)
         shares = [{"source": share} for share in parts.shares]
-        return report.of_steps(self._coordinator.call("ingest", shares=shares, connect=True, commits=True))
+        done = report.of_steps(self._coordinator.call("ingest", shares=shares, connect=True, commits=True))
+        self._order_first()
+        return done
 
     def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
         """Insert edges; see `update`, and `EdgeBatch` for what the arrays may be."""
@@ -208,6 +215,49 @@ class Changes:
             finally:  # after Ctrl-C it may have happened
                 self._door = self._door.moved(self._ranges())
             return self.balance()
+
+    def reorder(self) -> Balance:
+        """Renew the internal order of the vertices: by descending degree, dealt to the workers in turn; the balance.
+
+        Users' ids, edges, epoch and results stay what they are; the ranges become equally long. All workers switch, or
+        none. Worth it after the graph has grown much: hubs' values then share cache lines again.
+
+        Raises
+        ------
+        CapacityError
+            A worker has no room for its new part beside the old one. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n log n + m log m), divided over the workers: each part is built anew from its renumbered, sorted edges. Takes
+        memory for the new part beside the old, about 24 bytes an arc meanwhile and 40 a vertex of the whole graph; then
+        4 a vertex on each worker and 8 here, where the order is fetched to.
+        """
+        with self._moving:
+            self._order_due = False
+            try:
+                self._coordinator.call("reorder", connect=True)
+            finally:  # after Ctrl-C it may have happened
+                self._follow_order()
+            return self.balance()
+
+    def _follow_order(self) -> None:
+        generation = self._coordinator.states[0]["generation"]
+        if generation == self._door.generation:
+            return
+        wanted = [{"wanted": rank == 0} for rank in range(len(self.workers))]
+        order = self._coordinator.call("order", shares=wanted)[0]["order"]
+        self._door = Door(self._ranges(), np.ascontiguousarray(order, np.uint32), generation)
+
+    def _order_first(self) -> None:
+        """After a batch: the order by degree that was asked for, once there are edges."""
+        if self._order_due and any(state["edges"] for state in self._coordinator.states):
+            try:
+                self.reorder()
+            except CapacityError as error:
+                warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=3)
 
     def _ranges(self) -> Partition:
         """The ranges that the ranks last said they have; those known where they do not agree, which a loss leaves."""

@@ -108,10 +108,6 @@ class Door:
         """The same ids, with other ranges of owners."""
         return Door(partition, self.order, self.generation)
 
-    def renewed(self, order: np.ndarray) -> Door:
-        """The same ranges, with another order of the vertices."""
-        return Door(self.partition, order, self.generation + 1)
-
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Door:
         """Check a user's `order` and `balance` and make the door of a new graph.

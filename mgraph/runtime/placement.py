@@ -9,7 +9,16 @@ from distributed import Client
 
 from mgraph.errors import DeviceError, InvalidOption, MgraphError
 
-__all__ = ["DEVICES", "EXCHANGES", "check_client", "check_names", "choose_device", "choose_exchange", "choose_workers"]
+__all__ = [
+    "DEVICES",
+    "EXCHANGES",
+    "check_client",
+    "check_names",
+    "choose_device",
+    "choose_exchange",
+    "choose_workers",
+    "fixed_order",
+]
 
 ANSWER_SECONDS = 8  #: how long the scheduler may take to answer
 DEVICES = ("auto", "cpu", "cuda")
@@ -69,6 +78,15 @@ def check_names(device: str, exchange: str, size: int) -> None:
         raise InvalidOption(f"exchange {exchange!r} is none of {', '.join(map(repr, EXCHANGES))}")
     if exchange == "loopback" and size > 1:
         raise InvalidOption(f"exchange 'loopback' is for 1 worker, and there are {size}")
+
+
+def fixed_order(order: Any) -> Any:
+    """The permutation that a graph begins with: None for "degree", which is known after the first batch."""
+    if isinstance(order, str):
+        if order != "degree":
+            raise InvalidOption(f'order {order!r} is neither "degree" nor a permutation of the vertices')
+        return None
+    return order
 
 
 def choose_device(device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> str:

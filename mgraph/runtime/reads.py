@@ -47,7 +47,7 @@ def all_rows(coordinator: Coordinator, door: Door) -> Csr:
 
 
 def _by(door: Door) -> dict:
-    return {"starts": list(door.partition.starts)}
+    return {"starts": list(door.partition.starts), "generation": door.generation}
 
 
 def _joined(answers: list[dict], door: Door) -> Csr:

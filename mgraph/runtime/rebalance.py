@@ -6,6 +6,7 @@ vote, and switch or do not. Until then, and on every failure, the graph is as it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,18 +18,22 @@ from mgraph.runtime.shard import Shard
 from mgraph.runtime.update import forward_counts, waiting
 from mgraph.structures import Run, Structure
 
-__all__ = ["Moved", "balanced", "move", "switch"]
+__all__ = ["Moved", "balanced", "leaving", "move", "rebuilt", "switch"]
 
 CHUNK = 1 << 26  #: keys built in at a time: what a structure's prepare takes for them is bounded by it
 
 
 @dataclass
 class Moved:
-    """A shard's part of the graph by other ranges, ready to take the place of what it has."""
+    """A shard's part of the graph by other ranges or other ids, ready to take the place of what it has.
+
+    `order` is the internal id of each user's id, None where that stays.
+    """
 
     partition: Partition
     structures: list[Structure]
     num_edges: int
+    order: Array = None
 
 
 def balanced(shard: Shard) -> Partition:
@@ -66,10 +71,14 @@ def move(shard: Shard, partition: Partition) -> Moved:
     CapacityError
         There is no room for it.
     """
+    return rebuilt(shard, partition, lambda old: _arrived(shard, partition, leaving(shard, old)))
+
+
+def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Structure], Run]) -> Moved:
+    """What this rank holds by `partition`; `arrived` gives its edges of a structure, in local rows."""
     structures, counted = [], 0
     for number, old in enumerate(shard.structures):
-        run = _arrived(shard, partition, _leaving(shard, old))
-        new, forward = _built(shard, partition, run, count=number == 0)
+        new, forward = _built(shard, partition, arrived(old), count=number == 0)
         structures.append(new)
         counted += forward
     shard.device.synchronize()
@@ -81,10 +90,13 @@ def switch(shard: Shard, moved: Moved) -> None:
     shard.partition, shard.num_edges = moved.partition, moved.num_edges
     shard.out_edges = moved.structures[0]
     shard.in_edges = moved.structures[-1] if shard.in_edges is not None else None
+    if moved.order is not None:
+        shard.order = moved.order
+        shard.generation += 1
     shard.changes += 1
 
 
-def _leaving(shard: Shard, structure: Structure) -> Run:
+def leaving(shard: Shard, structure: Structure) -> Run:
     """All edges of a structure as a sorted run, in global internal ids."""
     csr, device = structure.to_csr(), shard.device
     keys, n = device.empty(len(csr.dst), np.uint64), len(csr.dst)

@@ -14,7 +14,7 @@ from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange import Exchange, nccl_installed, ucx_installed
 from mgraph.partition import Partition
-from mgraph.runtime import rebalance, update
+from mgraph.runtime import rebalance, reorder, update
 from mgraph.runtime.fingerprint import fingerprint
 from mgraph.runtime.ingest import COUNTS, ingest
 from mgraph.runtime.memory import WorkerDevice
@@ -127,8 +127,9 @@ class ShardServant:
         shard = self._shard
         state: Answer = {"in_doubt": self._in_doubt is not None, "broken": self._broken}
         if shard is None:
-            return {**state, "epoch": 0, "changes": 0}
+            return {**state, "epoch": 0, "changes": 0, "generation": 0}
         state.update(epoch=shard.epoch, changes=shard.changes, edges=shard.num_edges, nbytes=shard.nbytes)
+        state["generation"] = shard.generation
         state.update(lo=shard.lo, hi=shard.hi, arcs=sum(s.num_edges for s in shard.structures), seconds=shard.seconds)
         return state
 
@@ -145,13 +146,20 @@ class ShardServant:
         return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
 
     def do_create(
-        self, device: str, exchange: str, starts: list[int], order: np.ndarray | None = None, **spec: Any
+        self,
+        device: str,
+        exchange: str,
+        starts: list[int],
+        order: np.ndarray | None = None,
+        reserve: int = 0,
+        **spec: Any,
     ) -> Answer | None:
-        """Make the shard, empty, on `device`; the exchange is opened later."""
+        """Make the shard, empty, on `device`, with `reserve` bytes of it; the exchange is opened later."""
         self._exchange_name = exchange
         made = Device.of(device)
         self._device = WorkerDevice(made.kind, made.index, self._threads, memory_left=self._memory_left)
         self._device.use()
+        self._device.reserve(reserve)
         shape = ShardSpec(self.graph, self.rank, Partition(tuple(starts)), order=order, **spec)
         self._shard = Shard(shape, _Unconnected(), self._device)
         self._warm(self._shard)
@@ -214,6 +222,15 @@ class ShardServant:
         """Move the range boundaries so that the ranks have about equal work; all ranks, or none."""
         shard = self._ready
         self._decide(rebalance.move(shard, rebalance.balanced(shard)), None)
+
+    def do_reorder(self) -> None:
+        """Give the vertices new internal ids, by descending degree; all ranks, or none."""
+        self._decide(reorder.by_degree(self._ready), None)
+
+    def do_order(self, wanted: bool) -> Answer:
+        """The internal id of each user's id, from the rank that is asked for it."""
+        shard = self._ready
+        return {"order": shard.device.to_host(shard.order)} if wanted and shard.order is not None else {}
 
     def do_resolve(self, changes: int) -> None:
         """The outcome of a vote that this rank did not hear: of all ranks the most changed has made `changes`."""
@@ -292,24 +309,30 @@ class ShardServant:
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
-    def _owner(self, starts: list[int]) -> Shard:
-        """The shard; `Moved` where ids were dealt to the ranks by other ranges than those of now."""
-        shard = self._ready
+    def _owner(self, starts: list[int], generation: int) -> Shard:
+        """The shard; `Moved` where ids were dealt to the ranks by other ranges than those of now, or are others now."""
+        shard = self._same_ids(generation)
         if tuple(starts) != shard.partition.starts:
             raise Moved(f"{shard}: the ranges of the ranks have changed")
         return shard
 
-    def do_has_edges(self, starts: list[int], src: np.ndarray, dst: np.ndarray) -> Answer:
+    def _same_ids(self, generation: int) -> Shard:
+        shard = self._ready
+        if generation != shard.generation:
+            raise Moved(f"{shard}: the order of the vertices has changed")
+        return shard
+
+    def do_has_edges(self, starts: list[int], generation: int, src: np.ndarray, dst: np.ndarray) -> Answer:
         """Internal ids whose sources this rank owns."""
-        return {"found": self._owner(starts).has_edges(src, dst)}
+        return {"found": self._owner(starts, generation).has_edges(src, dst)}
 
-    def do_degrees(self, starts: list[int], ids: np.ndarray) -> Answer:
+    def do_degrees(self, starts: list[int], generation: int, ids: np.ndarray) -> Answer:
         """Internal ids that this rank owns."""
-        return {"degrees": self._owner(starts).degrees(ids)}
+        return {"degrees": self._owner(starts, generation).degrees(ids)}
 
-    def do_neighbors(self, starts: list[int], ids: np.ndarray | None) -> Answer:
+    def do_neighbors(self, starts: list[int], generation: int, ids: np.ndarray | None) -> Answer:
         """Internal ids that this rank owns; all of them for None."""
-        self._owner(starts)
+        self._owner(starts, generation)
         offsets, dst, weight = self._ready.neighbors(ids)
         return {"offsets": offsets, "dst": dst, "weight": weight}
 
@@ -319,13 +342,13 @@ class ShardServant:
 
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
-    def do_run(self, name: str, result: str, args: Answer, start: Answer | None = None) -> Answer:
+    def do_run(self, name: str, result: str, generation: int, args: Answer, start: Answer | None = None) -> Answer:
         """Run a program; its columns stay here under the id `result`. `start` is what `_start` makes an argument of."""
         if name not in self._programs:
             raise InvalidOption(f"algorithm {name!r} is none of {', '.join(sorted(self._programs))}")
-        shard = self._ready
+        shard = self._same_ids(generation)
         if start is not None:
-            args = {**args, "start": self._start(**start)}
+            args = {**args, "start": self._start(generation, **start)}
         values, info = self._programs[name](shard, **args)
         shard.device.synchronize()
         columns = dict(values) if isinstance(values, dict) else {"": values}
@@ -333,9 +356,11 @@ class ShardServant:
         shard.results[result] = Result(main, shard.lo, columns)
         return {"info": info, "dtype": str(main.dtype)}
 
-    def _start(self, starts: list[int], result: str | None = None, moved: bool = False, values: Array = None) -> Array:
+    def _start(
+        self, generation: int, starts: list[int], result: str | None = None, moved: bool = False, values: Array = None
+    ) -> Array:
         """Values of the own vertices to begin with: those given, or a result here, `moved` if by other ranges."""
-        shard = self._owner(starts)
+        shard = self._owner(starts, generation)
         if result is None:
             return aligned(values)
         held = shard.result(result).values

@@ -100,7 +100,9 @@ class Shard:
     epoch : int
         Batches committed.
     changes : int
-        Changes of any kind committed: batches, and moves of the range boundaries.
+        Changes of any kind committed: batches, moves of the range boundaries, new orders.
+    generation : int
+        How often the order of the vertices was renewed.
     waited : float
         Seconds spent in calls to the other ranks, ever.
     seconds : float
@@ -119,13 +121,16 @@ class Shard:
         self.spec, self.exchange, self.device = spec, exchange, device
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
-        self.epoch = self.num_edges = self.changes = 0
+        self.epoch = self.num_edges = self.changes = self.generation = 0
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         device.use()
         self.stream_ahead = self.stream_route = None
         if device.kind == "cuda":
-            self.stream_ahead, self.stream_route = (device.xp.cuda.Stream(non_blocking=True) for _ in range(2))
+            # before the commit's kernels: the array library's sort holds the interpreter until it is done
+            self.stream_ahead, self.stream_route = (
+                device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
+            )
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()

@@ -8,8 +8,9 @@ step                        one rank                            several ranks
 `share_runs`                1 launch and a sort a structure     the same
   checked (not yet by the   1 read-back                         the same
   client)
-`route`                     nothing: not even a copy            a search and a read-back to split, an exchange a column,
-                                                                a launch for each run received but one
+`route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
+                                                                launch for each run received but one; with op or
+                                                                weight a copy for each part sent
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
@@ -34,6 +35,7 @@ from mgraph.batch import check_ids
 from mgraph.device import Array
 from mgraph.errors import Aborted
 from mgraph.kernels import load
+from mgraph.partition import Partition
 from mgraph.runtime.merge import merge_in_order
 from mgraph.runtime.shard import Shard
 from mgraph.structures import Counts, Plan, Run, Structure
@@ -103,22 +105,39 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
     return keys
 
 
-def route(shard: Shard, run: Run) -> Run:
+def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     """Send each part of `run` to the owner of its rows; the run of what all ranks sent here, in local rows.
 
-    Ranks hold contiguous shares of the stream, so that rank order is stream order, and the later rank wins. Which of
-    the optional columns there are is the same on every rank.
+    Owners are those of now, or by `partition`. Ranks hold contiguous shares of the stream, so that rank order is stream
+    order, and the later rank wins. Which of the optional columns there are is the same on every rank.
     """
-    parts = run.split(shard.partition.starts)
-    columns = [_exchanged(shard, [getattr(part, name) for part in parts]) for name in ("keys", "op", "weight")]
-    return merge_in_order(shard.device, [Run(*column) for column in zip(*columns, strict=True)], shard.lo << HALF)
-
-
-def _exchanged(shard: Shard, parts: list[Array]) -> list[Array]:
-    if parts[0] is None:
-        return parts
+    partition = partition or shard.partition
+    parts = run.split(partition.starts)
     with waiting(shard):
-        return shard.exchange.alltoallv(parts)
+        if run.op is None and run.weight is None:
+            arrived = [Run(keys) for keys in shard.exchange.alltoallv([part.keys for part in parts])]
+        elif shard.size == 1:
+            arrived = parts
+        else:
+            arrived = _swapped(shard, run, parts)
+    return merge_in_order(shard.device, arrived, partition.range(shard.rank)[0] << HALF)
+
+
+def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
+    """Runs of several columns in one exchange: the bytes of each part's keys, then of its weights and of its ops."""
+    xp, byte = shard.device.xp, np.uint8
+    packed = [
+        xp.concatenate([column.view(byte) for column in (part.keys, part.weight, part.op) if column is not None])
+        for part in parts
+    ]
+    width = 8 + 4 * (run.weight is not None) + (run.op is not None)
+    arrived = []
+    for data in shard.exchange.alltoallv(packed):
+        n = len(data) // width
+        keys, rest = data[: 8 * n].view(np.uint64), data[8 * n :]
+        weight = None if run.weight is None else rest[: 4 * n].view(np.float32)
+        arrived.append(Run(keys, None if run.op is None else rest[len(rest) - n :].view(np.int8), weight))
+    return arrived
 
 
 @contextmanager

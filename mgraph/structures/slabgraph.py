@@ -187,7 +187,9 @@ class SlabGraph(Structure):
             "LIMIT": self.limit,
         }
         self._defines = tuple(defines.items())
-        self._kernels = load(device, "slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+        self._kernels = load(
+            device, "slabgraph.cuh", None, WEIGHTED=int(weighted), LOOK=max(self.words // 8, 1), TOGETHER=2, **defines
+        )
         self.table, self.row_degrees = device.zeros(n_rows, np.uint64), device.zeros(n_rows, np.uint32)
         self.supply, self._next_supply = (
             device.zeros(3, np.int64),

@@ -53,11 +53,15 @@ def stream(client: Client, seed: int, **options) -> None:
         graph.add_vertices(7)
         model.n_vertices += 7
         check_graph(graph, model, rng)
-        distances, ranks = graph.bfs(1).to_numpy(), graph.pagerank().to_numpy()
+        search, pagerank = graph.bfs(1, predecessors=True), graph.pagerank()
+        distances, predecessors, ranks = search.to_numpy(), search.predecessors.to_numpy(), pagerank.to_numpy()
+        assert graph.pagerank(start=pagerank).iterations <= 2
         host = graph.to_csr()
     with DynamicGraph(client, N + 7, device="cpu", **options) as same:
         same.insert(np.repeat(np.arange(N + 7), np.diff(host.offsets)), host.dst, host.weight)
-        np.testing.assert_array_equal(same.bfs(1).to_numpy(), distances)
+        found = same.bfs(1, predecessors=True)
+        np.testing.assert_array_equal(found.to_numpy(), distances)
+        np.testing.assert_array_equal(found.predecessors.to_numpy(), predecessors)
         assert np.abs(same.pagerank().to_numpy() - ranks).sum() < 1e-5
     assert_clean(client)
 
@@ -117,9 +121,12 @@ def flow(client: Client, size: int) -> None:
         check_graph(graph, model, rng)
         graph.rebalance()
         check_graph(graph, model, rng)
-    with DynamicGraph(client, 1 << 12, device="cuda", reverse=True) as graph:
+        graph.reorder()
+        check_graph(graph, model, rng)
+    with DynamicGraph(client, 1 << 12, device="cuda", reverse=True, order="degree") as graph:
         graph.ingest(Rmat(12, 40_000 // size, shuffled=False), steps=2)
         before, distances = graph.to_csr(), graph.bfs(0).to_numpy()
+        assert graph.balance().ratio < 1.3
         assert graph.rebalance().ratio < 1.3
         after = graph.to_csr()
         np.testing.assert_array_equal(after.offsets, before.offsets)

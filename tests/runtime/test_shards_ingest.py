@@ -309,5 +309,5 @@ def test_a_read_by_ranges_of_before_is_refused():
     ranks = Ranks((0, 2, N))
     ranks.update(random_batch(np.random.default_rng(0), N, 300, False), 1)
     ranks.call("rebalance")
-    answers = ranks.call("degrees", starts=[0, 2, N], ids=np.array([1], np.uint32))
+    answers = ranks.call("degrees", starts=[0, 2, N], generation=0, ids=np.array([1], np.uint32))
     assert all(isinstance(answer, Moved) for answer in answers)

@@ -190,6 +190,17 @@ def test_bfs_catches_a_wrong_predecessor(monkeypatch, capsys, wrong):
     assert "predecessor" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("way", [["--symmetric", "--degree-order"], ["--directed"], ["--directed", "--reverse"]])
+def test_pagerank_goes_on_after_a_batch(tmp_path, way):
+    lines = bench(tmp_path, "pagerank", *way, "--iterations", "2", "--repeats", "1", "--warm", "40")
+    found = of(lines, "warm")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    for line in found:
+        assert 0 < line["warm"]["iterations"] < line["cold"]["iterations"]
+        assert line["l1"] < 1e-5
+    assert found[0]["cold"]["iterations"] == found[1]["cold"]["iterations"]
+
+
 @pytest.mark.parametrize("way", ["--symmetric", "--directed"])
 def test_pagerank(tmp_path, way):
     lines = bench(tmp_path, "pagerank", way, "--uniform", "--iterations", "4", "--repeats", "2")

@@ -12,6 +12,7 @@ import numpy as np
 
 from mgraph.algorithms import pagerank
 from mgraph.errors import InvalidOption
+from mgraph.runtime.shard import Shard
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -28,14 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--iterations", type=int, default=20, metavar="N", help="iterations a run (default: %(default)s)")
     add("--repeats", type=int, default=5, metavar="N", help="runs (default: %(default)s)")
+    add("--warm", type=int, default=0, metavar="N", help="then insert N edges, and go on from the ranks before them")
 
 
 def measure(bench: Bench) -> None:
     """Rank each structure's vertices, always by the same number of iterations."""
     options = bench.options
-    for name in ("iterations", "repeats"):
-        if getattr(options, name) < 1:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    for name, least in (("iterations", 1), ("repeats", 1), ("warm", 0)):
+        if getattr(options, name) < least:
+            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least {least} is needed")
     graph, oracle, rows = Graph(bench), None, []
     for name, shard in graph.shards():
         whole = bench.times(partial(pagerank, shard, tol=0.0, max_iter=options.iterations), options.repeats)
@@ -55,9 +57,31 @@ def measure(bench: Bench) -> None:
             l1_to_csr=distance,
         )
         rows.append([name, line["p50_ms"], line["step_ms"], line["start_ms"], distance])
+        if options.warm:
+            _go_on(bench, name, graph, shard)
         del shard
     columns = ["structure", "ms an iteration", "without the start", "start ms", "L1 to csr"]
     bench.table(f"PageRank, {options.iterations} iterations a run, median of {options.repeats} runs", columns, rows)
+
+
+def _go_on(bench: Bench, name: str, graph: Graph, shard: Shard) -> None:
+    """After a batch: to the default tolerance from equal ranks, and from those before the batch."""
+    before, _ = pagerank(shard)
+    graph.insert_more(shard, bench.options.warm)
+    found = {}
+    for way, start in (("cold", None), ("warm", before)):
+        seconds = bench.times(partial(pagerank, shard, start=start), bench.options.repeats)
+        ranks, info = pagerank(shard, start=start)
+        found[way] = {"iterations": info["iterations"], "ms": summary(seconds)["p50_ms"]}, ranks
+    apart = float(abs(found["cold"][1].astype(np.float64) - found["warm"][1]).sum())
+    if not apart < LIMIT:
+        raise Mismatch(f"{name}: warm and cold ranks lie {apart:.3g} apart; {LIMIT:g} at most is allowed")
+    cold, warm = found["cold"][0], found["warm"][0]
+    bench.add("warm", structure=name, batch=bench.options.warm, cold=cold, warm=warm, l1=apart)
+    bench.say(
+        f"{name}, after {bench.options.warm:,} inserts: {cold['iterations']} iterations in {cold['ms']:.4g} ms "
+        f"from equal ranks, {warm['iterations']} in {warm['ms']:.4g} ms from those before; {apart:.2g} apart"
+    )
 
 
 def _checked(name: str, ranks: np.ndarray, oracle: np.ndarray) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mgraph.algorithms import warm
+from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.exchange import Loopback
@@ -45,11 +46,12 @@ class Graph:
         self.bench, options, xp = bench, bench.options, bench.xp
         if options.parts < 1:
             raise InvalidOption(f"--parts is {options.parts}; at least 1 is needed")
-        edges = Edges(options, bench.device)
+        self.edges = edges = Edges(options, bench.device)
         self.n_vertices = edges.n_vertices
         self.src, self.dst = edges.between(0, edges.n_edges)
+        self.ids = None
         if options.degree_order:
-            ids = degree_order(self.src, self.dst, self.n_vertices, xp)
+            self.ids = ids = degree_order(self.src, self.dst, self.n_vertices, xp)
             self.src, self.dst = ids[self.src], ids[self.dst]
         kind = "directed" if options.directed else "symmetric"
         bench.say(f"{edges.n_edges:,} edges drawn on {edges.n_vertices:,} vertices, {kind}, {bench.device}")
@@ -73,6 +75,18 @@ class Graph:
         self.bench.free()
         self.bench.say(f"{name}: {shard.num_edges:,} arcs, {shard.nbytes / max(shard.num_edges, 1):.2f} bytes each")
         return shard
+
+    def insert_more(self, shard: Shard, size: int) -> None:
+        """Insert the `size` edges that are drawn next as a batch."""
+        src, dst = self.edges.between(self.edges.n_edges, self.edges.n_edges + size)
+        if self.ids is not None:
+            src, dst = self.ids[src], self.ids[dst]
+        if not self.bench.options.directed:
+            src, dst = (self.bench.xp.concatenate(ends) for ends in ((src, dst), (dst, src)))
+        shard.out_edges.insert(EdgeBatch(src, dst))
+        if self.bench.options.directed and shard.in_edges is not None:
+            shard.in_edges.insert(EdgeBatch(dst, src))
+        shard.num_edges = shard.out_edges.num_edges
 
     def drawn_per_vertex(self) -> Array:
         """How many of the drawn edges begin at each vertex: uint32[n_vertices].
