@@ -1,5 +1,5 @@
 // gpma+, commit: windows of one leaf and of a few, each merged by a tile: its lanes hold the slots by fours, the first keys
-// and the first rows, loaded before anything waits for them (with loads one after another the GPU stood still: performance.md).
+// and the first rows, loaded before anything waits for them.
 #pragma once
 #include "gpma_window.cuh"
 
