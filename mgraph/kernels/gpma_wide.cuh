@@ -3,20 +3,24 @@
 #pragma once
 #include "gpma_merge.cuh"
 
-struct SumTasks {  // one lane a task of leaves: their live items, to be summed up, and those before each leaf of it
-    static constexpr int lanes = 1;
+struct SumTasks {  // one tile a task of leaves: their live items, to be summed up, and those before each leaf of it
+    static constexpr int lanes = 32;
     Leaves leaves;
     i64* before;
     u32* within;
     DEVICE void operator()(Grid grid) const {
-        for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
-            if (t == 0) before[0] = 0;
+        Tile<lanes> tile;
+        for (i64 t : grid.items(tile, (leaves.leaves + task_leaves - 1) / task_leaves)) {
             u32 sum = 0;
-            for (i64 leaf = t * task_leaves; leaf < lesser((t + 1) * task_leaves, leaves.leaves); ++leaf) {
-                within[leaf] = sum;
-                sum += leaves.counts[leaf];
+            for (i64 j = tile.rank(); j - tile.rank() < task_leaves; j += tile.size()) {
+                i64 leaf = t * task_leaves + j;
+                bool is = j < task_leaves && leaf < leaves.leaves;
+                u32 mine = is ? leaves.counts[leaf] : 0, upto = tile.scan(mine);
+                if (is) within[leaf] = sum + upto - mine;
+                sum += tile.shfl(upto, tile.size() - 1);
             }
-            before[t + 1] = sum;
+            if (tile.rank() == 0) before[t + 1] = sum;
+            if (tile.rank() == 0 && t == 0) before[0] = 0;
         }
     }
 };
