@@ -27,6 +27,7 @@ ASIDE = (
     "structure",
     "device",
     "repeats",
+    "warm",
     "builds",
     "no_rebuild",
     "part",
@@ -118,7 +119,7 @@ def _says(first: dict[str, Any]) -> str:
     if not hardware["gpus"]:
         where += f", {hardware['cores']} cores"
     what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
-    commit = first.get("commit") or first["parameters"].get("commit") or "unknown"
+    commit = first["parameters"].get("commit") or first.get("commit") or "unknown"
     return f": {what}. {where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}."
 
 
@@ -227,10 +228,23 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     return [*columns, "GB of the graph", "GB beside it"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
 
 
+def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row a structure; what an older result saves after a batch, where that was measured."""
+    columns, rows = _plain("pagerank", PAGERANK)(lines)
+    again = {line["structure"]: line for line in _of(lines, "warm")}
+    if not again:
+        return columns, rows
+    batch = short(next(iter(again.values()))["batch"])
+    columns += [f"after {batch} inserts: iterations (ms) from equal ranks", "from those before"]
+    ways = ([line[way] for way in ("cold", "warm")] for line in again.values())
+    said = [[f"{way['iterations']} ({way['ms']:.4g})" for way in both] for both in ways]
+    return columns, [[*row, *more] for row, more in zip(rows, said, strict=True)]
+
+
 TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-updates": ("Updates", _updates),
     "bench-bfs": ("BFS", _plain("bfs", BFS)),
-    "bench-pagerank": ("PageRank", _plain("pagerank", PAGERANK)),
+    "bench-pagerank": ("PageRank", _pagerank),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
