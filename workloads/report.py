@@ -178,7 +178,7 @@ SCALING = {"scaling": "scaling", "GPUs": "workers", "scale": "scale", "arcs": "a
 SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms an iteration": "pagerank.p50_ms"}
 SCALING |= {"inserts/s from the client": "pipelined.updates_per_s", "of its link": "pipelined.share_of_link"}
 SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "half deletes": "mixed.updates_per_s"}
-LONGRUN = {"batches": "done", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
+LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
 LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "most arcs / mean": "most_arcs_over_mean"}
 
 

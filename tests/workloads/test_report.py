@@ -79,7 +79,7 @@ def test_report_of_several_workers(tmp_path, capsys):
     assert "| strong | 1 | 8 |" in out
     assert "| strong | 2 | 8 |" in out
     assert out.count(", commit c0ffeec0ff.") == 2
-    assert "| batches | arcs | updates/s |" in out
+    assert "| batches | edges | arcs | updates/s |" in out
     assert "**BFS**" not in out
 
 
