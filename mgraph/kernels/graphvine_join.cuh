@@ -4,14 +4,8 @@
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
-#ifndef LINES
-#define LINES 4
-#endif
-#ifndef FOURS
-#define FOURS 4
-#endif
 constexpr i64 hub_extent = 512, piece_slots = 2048;  // rows of more positions are joined in such pieces
-constexpr i64 long_run = 2048;                       // keys of a row: more have a filter in memory, 32 bits a key
+constexpr i64 long_run = 512;                        // keys of a row: more have a filter in memory, 32 bits a key
 DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * (n - 1), (i64)0xffffffff); }
 DEVICE u32 bit_for(u32 id, u32 bits) { return (u32)((u64)(id * 0x9E3779B1u) * bits >> 32); }
 
@@ -58,7 +52,7 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
 // as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought. A
 // long row with a long run finds such bits in memory, behind the run's end.
 template <class T> struct Meeting {
-    static constexpr int few = 4, most_words = 16 * T::width, fours = T::width == 32 ? FOURS : 2;
+    static constexpr int few = 4, most_words = 8 * T::width, fours = T::width == 32 ? 4 : 2;
     T tile;
     const u64* keys;  // of the whole run
     i64 first, n;
@@ -66,11 +60,11 @@ template <class T> struct Meeting {
     u32 ids[few], *shared, bits;
     const u32* filter;  // in memory, or null
     DEVICE Meeting(T its, const u64* all, i64 a, const u32* end, i64 edges, u32* out) : tile(its), keys(all), first(a) {
-        SHARED(u32, shares, 4096);
+        SHARED(u32, shares, 2048);
         n = end[a] - a, position = out, filter = nullptr, bits = 0;
         if (T::width == 32 && n > long_run) filter = end + a + 1, bits = bits_of_run(n);
-        for (int i = 0; i < few; ++i) ids[i] = i < n ? (u32)keys[a + i] : nobody;
-        if (n <= few || n > edges || n > most_words * 8) return;
+        for (int i = 0; i < few; ++i) ids[i] = (u32)keys[a + lesser((i64)i, n - 1)];
+        if (filter || n <= few || n > edges || n > most_words * 8) return;
         int width = bit_width((u64)(2 * n - 1));  // of the number of words: some 64 to 128 bits a key
         i64 words = lesser((i64)1 << width, (i64)most_words);
         bits = (u32)words * 32, shared = shares + tile.index() * most_words;
@@ -156,7 +150,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
     DEVICE void fetch(u64 sentinel) const {
         const u32* begin = graph.slots + graph.slot_of((u32)sentinel);
         i64 all = LAZY ? 0 : (i64)(sentinel >> 32);
-        for (i64 s = 0; s < all && s < LINES * 32 && all <= hub_extent; s += 32) fetch_line(begin + s);
+        for (i64 s = 0; s < all && all <= hub_extent; s += 32) fetch_line(begin + s);
     }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));

@@ -86,9 +86,6 @@ struct Fill {  // one tile a piece: a task's new table gets its new keys, and wh
     }
 };
 
-#ifndef PRELOAD
-#define PRELOAD 1
-#endif
 struct Insert {  // one lane a key: the inserts into tables that stay, and all degrees more the inserts
     static constexpr int lanes = 1;
     Slabs slabs;
@@ -106,7 +103,7 @@ struct Insert {  // one lane a key: the inserts into tables that stay, and all d
     DEVICE void put(i64 k, u32 id) const {
         i64 slot = moved || keys.place[k] == absent ? -1 : free_place(keys.place[k]);
         if (slot >= 0 && alone(k)) slabs.words[slot] = id;
-        else if (slot >= 0 && !take(slabs.words + slot, id))
+        else if (slot >= 0 && atomic_cas(slabs.words + slot, no_edge, id) != no_edge)  // another took it
             slot = slabs.claim((u32)(slot / SLAB), id, (int)(slot % SLAB));
         if (slot < 0) slot = seek(slabs.of_row(keys.row(k)).slab(id), id);
         if (slot >= 0) slabs.put(slot, keys.weight_of(k));
@@ -114,9 +111,6 @@ struct Insert {  // one lane a key: the inserts into tables that stay, and all d
     }
     DEVICE bool alone(i64 k) const {
         return keys.first_of_row(k) && (k + 1 == keys.n || keys.row(k + 1) != keys.row(k));
-    }
-    DEVICE static bool take(u32* slot, u32 id) {
-        return (!PRELOAD || load(slot) == no_edge) && atomic_cas(slot, no_edge, id) == no_edge;
     }
     // A slot in the chain as it was before the commit: those of fresh slabs are counted already.
     DEVICE i64 seek(u32 first, u32 id) const {

@@ -21,9 +21,10 @@ struct Found {
 };
 
 // Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes
-// load a slab together, some 16 bytes each, and some of the tile's slabs at once, so that their latencies overlap.
+// load a slab together, 32 bytes each of one of 128. (8 lanes of 16 bytes, or several of the tile's slabs at once, take 4 to
+// 25% longer: registers that other warps could use.)
 template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab, u32 id) {
-    constexpr int together = TOGETHER < T::size() ? TOGETHER : T::size(), each = quads_of_slab / T::size();
+    constexpr int each = quads_of_slab / T::size();
     const int rank = tile.rank();
     Found found = {-1, -1, 0};
     u32 before = tile.shfl(slab, greater(rank - 1, 0));
@@ -31,28 +32,23 @@ template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab,
     int r = rank + 1 - bit_width(firsts);  // lanes before this one that may want a slot of the same slab
     while (tile.any(slab != no_slab)) {
         u32 next = no_slab;
-        for (int base = 0; base < T::size(); base += together) {
-            Quad held[together][each];
-            for (int i = 0; i < together; ++i) {
-                u32 theirs = tile.shfl(slab, base + i);
-                for (int q = 0; q < each; ++q)
-                    held[i][q] = theirs != no_slab ? quads(graph.slabs, theirs)[rank * each + q] : Quad{no_slab, 0, 0, 0};
+        for (int j = 0; j < T::size(); ++j) {
+            u32 theirs = tile.shfl(slab, j), wanted = tile.shfl(id, j), free = 0, after = no_slab;
+            int at = -1;
+            for (int q = 0; q < each; ++q) {
+                Quad held = {no_slab, 0, 0, 0};
+                if (theirs != no_slab) held = quads(graph.slabs, theirs)[rank * each + q];
+                bool head = rank == 0 && q == 0;
+                int word = 4 * (rank * each + q), here = held.find(wanted, head);
+                at = here >= 0 ? word + here : at;
+                free |= held.empty(head) << word;
+                after = head ? held.a : after;
             }
-            for (int i = 0; i < together; ++i) {
-                u32 wanted = tile.shfl(id, base + i), free = 0;
-                int at = -1;
-                for (int q = 0; q < each; ++q) {
-                    int here = held[i][q].find(wanted, rank == 0 && q == 0);
-                    at = here >= 0 ? 4 * (rank * each + q) + here : at;
-                    free |= held[i][q].empty(rank == 0 && q == 0) << 4 * (rank * each + q);
-                }
-                u32 hits = tile.ballot(at >= 0);
-                free = tile.sum(free), at = tile.shfl(at, hits ? lowest_bit(hits) : 0);
-                u32 after = tile.shfl(held[i][0].a, 0);
-                if (base + i != rank || slab == no_slab) continue;
-                found.add(slab, at, free, r);
-                if (!hits) next = after;
-            }
+            u32 hits = tile.ballot(at >= 0);
+            free = tile.sum(free), at = tile.shfl(at, hits ? lowest_bit(hits) : 0), after = tile.shfl(after, 0);
+            if (j != rank || slab == no_slab) continue;
+            found.add(slab, at, free, r);
+            if (!hits) next = after;
         }
         slab = next;
     }

@@ -79,20 +79,26 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
         u64 key;
         u32 place;
     };
-    struct Items {  // side by side, not in turn: lanes keep to different banks
+    struct Items {  // one in 17 is left out, else lanes that take fours meet in the same banks
         u64* keys;
         u32* places;
-        DEVICE Item get(int i) const { return {keys[i], places[i]}; }
-        DEVICE void set(int i, const Item& item) const { keys[i] = item.key, places[i] = item.place; }
+        static DEVICE int at(int i) { return i + (i >> 4); }
+        DEVICE u64 key(int i) const { return keys[at(i)]; }
+        DEVICE Item get(int i) const { return {keys[at(i)], places ? places[at(i)] : 0}; }
+        DEVICE void set(int i, const Item& item) const {
+            keys[at(i)] = item.key;
+            if (places) places[at(i)] = item.place;
+        }
     };
+    static constexpr int room = tile_keys + tile_keys / 16;
     DEVICE void operator()(Grid grid) const {
-        SHARED(u64, some, 2 * tile_keys);
-        SHARED(u32, places, 2 * tile_keys);
+        SHARED(u64, some, 2 * room);
+        SHARED(u32, places, 2 * room);
         Block block;
         for (i64 t : grid.items(block, (n + tile_keys - 1) / tile_keys)) {
             i64 first = t * tile_keys;
             int m = (int)lesser(n - first, tile_keys);
-            Items from{some, places}, to{some + tile_keys, places + tile_keys};
+            Items from{some, places_out ? places : nullptr}, to{some + room, places_out ? places + room : nullptr};
             for (int i = block.rank() * four; i < m; i += block.size() * four) start(first, i, lesser(m - i, +four), from);
             for (int width = four; width < m; width *= 2) {
                 block.sync();
@@ -102,8 +108,9 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
             }
             block.sync();
             for (int i = block.rank(); i < m; i += block.size()) {
-                keys_out[first + i] = from.keys[i];
-                if (places_out) places_out[first + i] = from.places[i];
+                Item item = from.get(i);
+                keys_out[first + i] = item.key;
+                if (places_out) places_out[first + i] = item.place;
             }
             block.sync();
         }
@@ -130,20 +137,20 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
         while (low < high) {
             int i = (low + high) >> 1;
-            if (from.keys[a + i] <= from.keys[b + d - 1 - i]) low = i + 1; else high = i;
+            if (from.key(a + i) <= from.key(b + d - 1 - i)) low = i + 1; else high = i;
         }
         a += low, b += d - low;
         for (int j = 0; j < four && at + j < m; ++j) {
-            bool second = a == a_end || (b < b_end && from.keys[b] < from.keys[a]);
+            bool second = a == a_end || (b < b_end && from.key(b) < from.key(a));
             to.set(at + j, from.get(second ? b : a));
             second ? ++b : ++a;
         }
     }
 };
 
-struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
+struct MergeRuns {  // one lane a key, fewer than 2**31: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
     static constexpr int lanes = 1;
-    static constexpr int together = 8;  // searches under way at once
+    static constexpr int together = 4;  // searches under way at once
     const u64* keys;
     const u32* places;
     i64 n;
@@ -153,29 +160,29 @@ struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one
     u32* places_out;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            i64 run = i / width, first = run / fan * fan, full = lesser(first + fan, n / width);
+            int run = (int)(i / width), first = run / (int)fan * (int)fan, full = lesser(first + (int)fan, (int)(n / width));
             u64 key = keys[i];
-            i64 to = first * width + i - run * width + count<true>(first, run, width, key);
+            i64 to = first * width + i - run * width + count<true>(first, run, (int)width, key);
             if (run < full) {  // all runs are full but the last
-                to += count<false>(run + 1, full, width, key);
-                if (full < first + fan) to += count<false>(full, full + 1, n - full * width, key);
+                to += count<false>(run + 1, full, (int)width, key);
+                if (full < first + fan) to += count<false>(full, full + 1, (int)(n - full * width), key);
             }
             keys_out[to] = key;
             if (places) places_out[to] = places[i];
         }
     }
     // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or not.
-    template <bool equal> DEVICE i64 count(i64 from, i64 to, i64 length, u64 key) const {
-        i64 sum = 0;
-        for (i64 r = from; r < to && length > 0; r += together) {
-            i64 at[together], left = length;
-            for (int j = 0; j < together; ++j) at[j] = lesser(r + j, to - 1) * width;
+    template <bool equal> DEVICE int count(int from, int to, int length, u64 key) const {
+        int sum = 0;
+        for (int r = from; r < to && length > 0; r += together) {
+            int at[together], left = length;
+            for (int j = 0; j < together; ++j) at[j] = lesser(r + j, to - 1) * (int)width;
             for (; left > 1; left -= left >> 1)
                 for (int j = 0; j < together; ++j) at[j] += before<equal>(at[j] + (left >> 1) - 1, key) ? left >> 1 : 0;
             for (int j = 0; j < together; ++j)
-                if (r + j < to) sum += at[j] + before<equal>(at[j], key) - (r + j) * width;
+                if (r + j < to) sum += at[j] + before<equal>(at[j], key) - (r + j) * (int)width;
         }
         return sum;
     }
-    template <bool equal> DEVICE bool before(i64 at, u64 key) const { return equal ? keys[at] <= key : keys[at] < key; }
+    template <bool equal> DEVICE bool before(int at, u64 key) const { return equal ? keys[at] <= key : keys[at] < key; }
 };

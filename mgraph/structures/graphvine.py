@@ -24,7 +24,7 @@ here, with an option each that keeps the paper's way:
   found in O(1). Without it blocks point to their children, and one is found along its bit string.
 - `split`: the tree is fixed first, then a lane inserts an edge. Without it a lane inserts the edges of a whole row.
 
-Where the queues run dry the pool is made anew, 80 % full (`reserve`), all rows one after another. This is also how
+Where the queues run dry the pool is made anew, 80 % full (`spare`), all rows one after another. This is also how
 memory is given back, and how outgrown directories and pieces of unused sizes vanish. (`share` is the paper's way.)
 
 What it is bad at: a batch reads the rows that it touches, so one that touches hubs reads them whole, however few edges
@@ -88,7 +88,7 @@ class GraphVine(Structure):
     block : int, optional
         Edges a block, a power of two from 4 to 128. Where it is left out: the mean degree of the rows with edges,
         rounded up.
-    reserve : float
+    spare : float
         Share of what the rows need that a new pool has beyond it. A quarter makes it 80 % full.
     share : float, optional
         The paper's queue: this share of the device's free memory, half of it in the paper, is taken for the pool by the
@@ -115,7 +115,7 @@ class GraphVine(Structure):
         weighted: bool,
         *,
         block: int | None = None,
-        reserve: float = 0.25,
+        spare: float = 0.25,
         share: float | None = None,
         fine: bool = True,
         compact: bool = True,
@@ -125,11 +125,11 @@ class GraphVine(Structure):
         super().__init__(n_rows, n_vertices, device, weighted)
         if block is not None and block not in (4, 8, 16, 32, 64, 128):
             raise InvalidOption(f"block of {block} edges; 4, 8, 16, 32, 64 or 128")
-        if not 0.01 <= reserve <= 16:
-            raise InvalidOption(f"reserve of {reserve}; from 0.01 to 16")
+        if not 0.01 <= spare <= 16:
+            raise InvalidOption(f"spare of {spare}; from 0.01 to 16")
         if share is not None and not 0 < share <= 0.9:
             raise InvalidOption(f"share of {share}; more than 0 and up to 0.9")
-        self.block, self.reserve, self.share = block, reserve, share
+        self.block, self.spare, self.share = block, spare, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
         self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
@@ -181,7 +181,7 @@ class GraphVine(Structure):
 
     def too_large(self, live: int) -> bool:
         """Whether the pool would be mostly unused by blocks of so many quanta."""
-        return not self.share and self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
+        return not self.share and self.pool.quanta > max(2 * live * (1 + self.spare), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)

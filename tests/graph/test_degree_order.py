@@ -50,8 +50,9 @@ def test_batches_reads_and_results_around_a_new_order(client3, kind, size):
             check_graph(graph, model, rng)
             found = graph.bfs(1, predecessors=True)
             distances, predecessors, ranks = found.to_numpy(), found.predecessors.to_numpy(), graph.pagerank()
-            kept, top = ranks.to_numpy(), ranks.top(5)
+            kept, top, fingerprint = ranks.to_numpy(), ranks.top(5), graph.fingerprint()
             graph.reorder()
+            assert graph.fingerprint() == fingerprint
             assert hubs_first(graph)
             assert graph.epoch == turn + 1
             check_graph(graph, model, rng)
