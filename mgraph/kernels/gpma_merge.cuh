@@ -61,7 +61,6 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         return slot >= slots ? old : before[slot / LEAF] + slot % LEAF;
     }
     DEVICE int four_at(int i) const { return 4 * (tile.rank() + i * lanes); }
-    DEVICE bool used(int i) const { return most == 1 || 4 * i * lanes < slots; }  // by any lane
 
     // Merges the window; returns by how many items it grew.
     DEVICE int merge(const Leaves& leaves) {
@@ -91,29 +90,22 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         return n - old;
     }
     DEVICE void place_items(const Four* four, const Keys& first_keys) const {
-        int to[each][4];
         for (int i = 0; i < each; ++i) {
-            int s = four_at(i), at = most == 1 || s >= slots ? s : rank(s);
-            to[i][0] = four[i].a == nobody ? gone : at, to[i][1] = four[i].b == nobody ? gone : at + 1;
-            to[i][2] = four[i].c == nobody ? gone : at + 2, to[i][3] = four[i].d == nobody ? gone : at + 3;
-        }
-        for (i64 from = w.first_key; from < w.last_key; from += keys) {
-            Keys found = from > w.first_key ? load(from) : first_keys;
-            each_key((int)lesser(w.last_key - from, (i64)keys), [&](int h, int lane) {
-                int key = tile.shfl(found.at[h], lane), p = key >> 2, by = (key & 3) - 1;
-                for (int i = 0; i < each && used(i); ++i)
-                    for (int j = 0; j < 4; ++j) {
-                        int s = four_at(i) + j;
-                        to[i][j] = by < 0 && p == s ? gone : to[i][j] + (s >= p ? by : 0);
-                    }
-            });
-        }
-        for (int i = 0; i < each && used(i); ++i) {
-            i64 s = first + four_at(i);
-            if (to[i][0] >= 0) put(to[i][0], four[i].a, WEIGHTED ? array.weights[s] : 0);
-            if (to[i][1] >= 0) put(to[i][1], four[i].b, WEIGHTED ? array.weights[s + 1] : 0);
-            if (to[i][2] >= 0) put(to[i][2], four[i].c, WEIGHTED ? array.weights[s + 2] : 0);
-            if (to[i][3] >= 0) put(to[i][3], four[i].d, WEIGHTED ? array.weights[s + 3] : 0);
+            int s = four_at(i), at = most == 1 || s >= slots ? s : rank(s), to[4];
+            if (4 * i * lanes >= slots) break;
+            to[0] = four[i].a == nobody ? gone : at, to[1] = four[i].b == nobody ? gone : at + 1;
+            to[2] = four[i].c == nobody ? gone : at + 2, to[3] = four[i].d == nobody ? gone : at + 3;
+            for (i64 from = w.first_key; from < w.last_key; from += keys) {
+                Keys found = from > w.first_key ? load(from) : first_keys;
+                each_key((int)lesser(w.last_key - from, (i64)keys), [&](int h, int lane) {
+                    int key = tile.shfl(found.at[h], lane), p = key >> 2, by = (key & 3) - 1;
+                    for (int j = 0; j < 4; ++j) to[j] = by < 0 && p == s + j ? gone : to[j] + (s + j >= p ? by : 0);
+                });
+            }
+            if (to[0] >= 0) put(to[0], four[i].a, WEIGHTED ? array.weights[first + s] : 0);
+            if (to[1] >= 0) put(to[1], four[i].b, WEIGHTED ? array.weights[first + s + 1] : 0);
+            if (to[2] >= 0) put(to[2], four[i].c, WEIGHTED ? array.weights[first + s + 2] : 0);
+            if (to[3] >= 0) put(to[3], four[i].d, WEIGHTED ? array.weights[first + s + 3] : 0);
         }
         for (i64 k = w.first_key + tile.rank(); k < w.last_key; k += lanes)
             if (batch.inserts(k)) {
