@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
+    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices (default: %(default)s)")
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
@@ -93,8 +94,7 @@ class _LongRun:
             order = point.maker.to_host(degree_order(point.degrees(point.edges.n_edges), len(point.workers)))
             point.free()
         with point.graph(directed=options.directed, order=order) as graph:
-            seconds = point.fill(graph, point.edges.n_edges)
-            self.gained = graph.num_edges
+            seconds, self.gained = point.fill(graph, point.edges.n_edges)
             self._note("built", graph, drawn=point.edges.n_edges, seconds=round(seconds, 3))
             for done, reports, spent in self._batches(graph):
                 self.gained += sum(report.inserted - report.deleted for report in reports)

@@ -1,40 +1,27 @@
-"""``python -m workloads report``: archived JSON lines as Markdown tables, also between the markers of the README.
+"""``python -m workloads report``: archived JSON lines as Markdown tables, also between the markers of a document.
 
-Of runs that differ in no parameter the newest counts. A run without its last line was cut short and is passed over.
+A document's begin marker may name the tables that it wants: ``<!-- results:begin summary -->``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mgraph.errors import InvalidOption, ReadError
+from mgraph.errors import InvalidOption
+from workloads.archive import Run, newest, of, parameters, provenance
 from workloads.bench.harness import ARCHIVE, short
+from workloads.summary import summary
 
-__all__ = ["BEGIN", "END", "HELP", "add_arguments", "inside", "run", "shown"]
+__all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-ASIDE = (
-    "command",
-    "bench",
-    "out",
-    "archive",
-    "commit",
-    "structure",
-    "device",
-    "repeats",
-    "warm",
-    "builds",
-    "no_rebuild",
-    "part",
-    "seed",
-)
+SUMMARY = "summary"  #: what one GPU does, from all of its benchmarks
+MARKED = re.compile(r"(<!-- results:begin([ a-z,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
-Run = list[dict[str, Any]]
 Row = Sequence[Any]
 
 
@@ -43,84 +30,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--results", type=Path, default=ARCHIVE, metavar="DIR", help="the archive (default: %(default)s)")
     add("--hardware", metavar="NAME", help="only the archive's folders whose name contains this")
-    add("--only", metavar="A,B", help="only the tables of these: " + ", ".join(TABLES))
-    add("--write", type=Path, metavar="FILE", help=f"replace what stands between {BEGIN} and {END} there")
+    add("--only", metavar="A,B", help=f"only these tables: {SUMMARY}, {', '.join(TABLES)}")
+    add("--write", type=Path, metavar="FILE", help="write them between the markers there instead")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the tables, or write them."""
     folders = [f for f in sorted(options.results.glob("*")) if f.is_dir() and (options.hardware or "") in f.name]
-    names = options.only.split(",") if options.only else list(TABLES)
-    for name in names:
-        if name not in TABLES:
-            raise InvalidOption(f"--only names {name!r}; there are {', '.join(TABLES)}")
-    text = "\n".join(section for folder in folders for section in _folder(folder, names))
-    if not text:
-        where = f"for hardware {options.hardware or 'of any name'}{' and ' * bool(options.only)}{options.only or ''}"
-        raise InvalidOption(f"no results under {options.results} {where}")
+
+    def tables(wanted: str) -> str:
+        names = wanted.replace(",", " ").split() or list(TABLES)
+        for name in names:
+            if name not in TABLES and name != SUMMARY:
+                raise InvalidOption(f"a table {name!r} is wanted; there are {SUMMARY}, {', '.join(TABLES)}")
+        text = "\n".join(section for folder in folders for section in _sections(folder, names))
+        if not text:
+            hardware = options.hardware or "of any name"
+            raise InvalidOption(f"no results of {', '.join(names)} under {options.results} for hardware {hardware}")
+        return text
+
     if options.write is None:
-        print(text)
+        print(tables(options.only or ""))
     else:
-        _write(options.write, text)
+        _write(options.write, lambda wanted: tables(options.only or wanted))
     return 0
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, tables: Callable[[str], str]) -> None:
     try:
         whole = path.read_text()
     except OSError as error:
         raise InvalidOption(f"{path}: {error.strerror}") from None
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise InvalidOption(f"{path} has no lines {BEGIN} and {END}, between which the tables go")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    whole, places = MARKED.subn(lambda found: f"{found[1]}\n{tables(found[2])}\n{found[3]}", whole)
+    if not places:
+        raise InvalidOption(
+            f"{path} has no lines <!-- results:begin --> and <!-- results:end -->, between which tables go"
+        )
+    path.write_text(whole)
 
 
-# ---- reading -------------------------------------------------------------------------------------------------------
-
-
-def _folder(folder: Path, names: Sequence[str]) -> Iterator[str]:
-    """The sections of one hardware's results."""
-    newest: dict[str, Run] = {}
-    for path in folder.glob("*.jsonl"):
-        lines = _read(path)
-        if len(lines) > 1 and lines[0].get("kind") == "run" and lines[-1]["kind"] == "end":
-            key = lines[0]["name"] + json.dumps(_parameters(lines[0]), sort_keys=True)
-            if key not in newest or newest[key][0]["time"] < lines[0]["time"]:
-                newest[key] = lines
-    for _, lines in sorted(newest.items()):
-        if lines[0]["name"] in names:
+def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
+    """The named tables of one hardware's results."""
+    runs = newest(folder)
+    if SUMMARY in names:
+        where, columns, rows = summary(runs)
+        if rows:
+            yield f"{where}.\n\n{_markdown(columns, rows)}\n"
+    for lines in runs:
+        if lines[0]["name"] in names and lines[0]["name"] in TABLES:
             title, table = TABLES[lines[0]["name"]]
-            yield f"**{title}**{_says(lines[0])}\n\n{_markdown(*table(lines))}\n"
-
-
-def _read(path: Path) -> Run:
-    lines = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            raise ReadError(f"{path}, line {number}: no JSON") from None
-    return lines
-
-
-def _parameters(first: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in first["parameters"].items() if name not in ASIDE}
-    if not given.get("double"):
-        given.pop("double_batch", None)
-    return {name: value for name, value in given.items() if value not in (None, False, "")}
+            yield f"**{title}**: {_says(lines[0])}\n\n{_markdown(*table(lines))}\n"
 
 
 def _says(first: dict[str, Any]) -> str:
     """Parameters, hardware, day and commit, in one line."""
-    hardware, parameters = first["hardware"], _parameters(first)
-    where = f"{len(hardware['gpus'])} x {hardware['gpus'][0]}" if hardware["gpus"] else hardware["cpu"]
-    if not hardware["gpus"]:
-        where += f", {hardware['cores']} cores"
-    what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
-    commit = first["parameters"].get("commit") or first.get("commit") or "unknown"
-    return f": {what}. {where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}."
+    what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters(first).items())
+    return f"{what}. {provenance(first)}."
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Row]) -> str:
@@ -131,10 +96,6 @@ def _markdown(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 # ---- one table for each benchmark ------------------------------------------------------------------------------------
-
-
-def _of(lines: Run, kind: str) -> Run:
-    return [line for line in lines if line["kind"] == kind]
 
 
 def _updates(lines: Run) -> tuple[list[str], list[Row]]:
@@ -157,7 +118,7 @@ def _updates(lines: Run) -> tuple[list[str], list[Row]]:
                 cells.setdefault(what, {})[line["structure"]] = line[key], ""
             slowest = cells.setdefault(f"slowest batch of it, {where}in copies of the structure", {})
             slowest[line["structure"]] = line["slowest_copies"], ""
-    for line in _of(lines, "check"):
+    for line in of(lines, "check"):
         cells.setdefault("bytes an edge at the end", {})[line["structure"]] = line["bytes_per_edge"], ""
     names = list(dict.fromkeys(name for row in cells.values() for name in row))
     rows: list[Row] = [[what, *(_cell(row.get(name)) for name in names)] for what, row in cells.items()]
@@ -172,7 +133,7 @@ def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str
     """A row a line of `kind`, a column a value of it, by the heading."""
 
     def table(lines: Run) -> tuple[list[str], list[Row]]:
-        return list(columns), [[shown(line, name) for name in columns.values()] for line in _of(lines, kind)]
+        return list(columns), [[shown(line, name) for name in columns.values()] for line in of(lines, kind)]
 
     return table
 
@@ -224,7 +185,7 @@ LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "most arcs /
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     """A row a look; the bytes of all workers, of the graph and beside it."""
     columns, rows = _plain("batches", LONGRUN)(lines)
-    held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in _of(lines, "batches")]
+    held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
     return [*columns, "GB of the graph", "GB beside it"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
 
 

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--measure", default=",".join(PARTS), metavar="A,B", help="which of %(default)s (default: both)")
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
+    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")

@@ -52,19 +52,19 @@ class Point:
     def graph(self, **more: Any) -> DynamicGraph:
         """An empty graph on the point's workers."""
         options = self.options
-        made = {"structure": options.structure, "exchange": options.exchange, **more}
+        made = {"structure": options.structure, "exchange": options.exchange, "reserve": options.reserve, **more}
         return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **made)
 
-    def fill(self, graph: DynamicGraph, total: int) -> float:
-        """Insert the first `total` edges, drawn on the workers; the seconds that took."""
+    def fill(self, graph: DynamicGraph, total: int) -> tuple[float, int]:
+        """Insert the first `total` edges, drawn on the workers; the seconds that took, and how many were inserted."""
         size = len(self.workers)
         step = max(1, min(self.options.part, total // size))
         steps = total // (step * size)
         began = time.perf_counter()
-        graph.ingest(self.edges.source(0, step), steps=steps)
+        reports = graph.ingest(self.edges.source(0, step), steps=steps)
         if steps * step * size < total:
-            graph.update(self.host(steps * step * size, total))
-        return time.perf_counter() - began
+            reports.append(graph.update(self.host(steps * step * size, total)))
+        return time.perf_counter() - began, sum(report.inserted for report in reports)
 
     def host(self, start: int, stop: int) -> EdgeBatch:
         """Edges in the client's host memory."""
@@ -104,7 +104,7 @@ class Analytics:
         """Its figures."""
         point, total = self.point, self.point.edges.n_edges
         with point.graph(directed=self.options.directed, order=self.order) as graph:
-            seconds = point.fill(graph, total)
+            seconds, _ = point.fill(graph, total)
             point.checks["edges built"] = graph.num_edges
             found = {"exchange": graph.exchange, "built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
             found |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}

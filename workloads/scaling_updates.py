@@ -30,7 +30,7 @@ class Updates:
         """Its figures."""
         point = self.point
         with point.graph() as graph:
-            seconds = point.fill(graph, self.resident)
+            seconds, _ = point.fill(graph, self.resident)
             point.checks["edges resident"] = graph.num_edges
             found: dict[str, Any] = {"exchange": graph.exchange, "fill_s": round(seconds, 4)}
             found |= {"resident": graph.num_edges}

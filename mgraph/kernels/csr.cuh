@@ -162,6 +162,7 @@ struct CsrFillOffsets {  // one tile `piece` offsets
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 c : grid.items(tile, (entries + piece - 1) / piece))
-            numbers.rows(tile, keys, c * piece, lesser((c + 1) * piece, entries), [&](i64 r, i64 before) { offsets_out[r] = before; });
+            numbers.rows(tile, keys, c * piece, lesser((c + 1) * piece, entries),
+                         [&](i64 r, i64 before) { offsets_out[r] = before; });
     }
 };

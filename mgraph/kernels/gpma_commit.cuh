@@ -2,6 +2,7 @@
 // Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
 #include "gpma_merge.cuh"
+#include "gpma_wide.cuh"
 #include "outcome.cuh"
 
 struct SetWeights {  // one lane a key: the new weight of edges that are there already, before anything moves
@@ -17,7 +18,8 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
 };
 
 // The starts of rows [first, last) of a window whose items go to `base` and on.
-template <class Group> DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
+template <class Group>
+DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
     if (first >= last) return;
     i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, (u64)first << 32);
     i64 high = lower_bound(merge.batch.keys, low, merge.last_key, (u64)last << 32);
@@ -91,139 +93,6 @@ struct MergeBlocks {  // one block a window of up to block_leaves
     }
 };
 
-struct SumTasks {  // one lane a task of leaves: their live items, to be summed up
-    static constexpr int lanes = 1;
-    Leaves leaves;
-    i64* before;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 t : grid.items((leaves.leaves + task_leaves - 1) / task_leaves)) {
-            if (t == 0) before[0] = 0;
-            before[t + 1] = leaves.small_sum(t * task_leaves, lesser((t + 1) * task_leaves, leaves.leaves));
-        }
-    }
-};
-
-// A wide window's slots and keys in one order, a key before the item at its slot, cut into parts of equal length (merge path).
-struct CutParts {  // one lane a part: how many of the window's keys stand before it
-    static constexpr int lanes = 1;
-    Batch batch;
-    const u32* windows;
-    i64 n;
-    i64 whole;
-    u32* cuts;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            Window w = part_at(windows, i, whole);
-            i64 d = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF;
-            i64 low = greater((i64)0, d - slots), high = lesser((i64)w.last_key - w.first_key, d);
-            while (low < high) {
-                i64 k = low + ((high - low) >> 1);
-                if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
-            }
-            cuts[i] = (u32)low;
-        }
-    }
-};
-
-struct Part {  // slots of the array and keys of the batch
-    i64 first_slot, last_slot, first_key, last_key;
-    DEVICE Part(const Window& w, const u32* cuts, i64 i) {
-        i64 from = (i64)w.part * part_slots, slots = (i64)w.leaves * LEAF, keys = (i64)w.last_key - w.first_key;
-        i64 k = cuts[i], to = lesser(from + part_slots, slots + keys), end = w.part + 1 < parts(w) ? (i64)cuts[i + 1] : keys;
-        first_key = w.first_key + k, last_key = w.first_key + end;
-        first_slot = (i64)w.leaf * LEAF + from - k, last_slot = (i64)w.leaf * LEAF + to - end;
-    }
-};
-
-struct Gather {  // one block a part: items to their places in `out`, the window's copy or the new array
-    static constexpr int lanes = 256;
-    Batch batch;
-    Leaves leaves;
-    Array array;
-    const f32* weight;
-    const u32* windows;
-    const u32* cuts;
-    i64 n;
-    Array out;
-    i64 out_leaves;
-    DEVICE void operator()(Grid grid) const {
-        SHARED(i64, before, part_leaves + 2);    // ranks in the window
-        SHARED(i32, key_at, part_slots + 1);     // slot after first_slot << 1 | whether the key deletes, from the key before the part on
-        SHARED(i32, moved, part_slots + 1);      // by the part's keys up to this one
-        Block block;
-        for (i64 i : grid.items(block, n)) {
-            Window w = part_at(windows, i, out_leaves);
-            Part part(w, cuts, i);
-            Merge merge(batch, leaves, w);
-            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
-            i64 from = leaf_of(part.first_slot), base = leaves.up_to(w.leaf), net = batch.net(part.first_key);
-            i64 keys = part.last_key - part.first_key + 1;
-            for (i64 j = from + block.rank(); j * LEAF < part.last_slot; j += block.size()) before[j - from] = leaves.up_to(j) - base + net - merge.net0;
-            for (i64 j = block.rank(); j < keys; j += block.size()) {
-                i64 k = part.first_key + j - 1;
-                bool is = k >= w.first_key;
-                key_at[j] = is ? (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k)) : -2;
-                moved[j] = is ? (i32)(batch.net(k + 1) - net) : 0;
-            }
-            block.sync();
-            i64 k = 0;  // the last key at or before a slot; they rise
-            for (i64 s = part.first_slot + block.rank(); s < part.last_slot; s += ahead * block.size()) {
-                u32 item[ahead];
-                for (int j = 0; j < ahead; ++j) item[j] = s + j * block.size() < part.last_slot ? load_once(array.slots + s + j * block.size()) : nobody;
-                for (int j = 0; j < ahead; ++j) {
-                    i64 slot = s + j * block.size();
-                    i32 at = (i32)(slot - part.first_slot) * 2 + 1;
-                    if (item[j] == nobody) continue;
-                    if (block.size() > 1) k = upper_bound(key_at, k + 1, keys, at) - 1;
-                    else while (k + 1 < keys && key_at[k + 1] <= at) ++k;
-                    if (key_at[k] == at) continue;  // deleted
-                    i64 rank = before[leaf_of(slot) - from] + (slot & (LEAF - 1)) + moved[k];
-                    put(w, merge, spread, rank, item[j], WEIGHTED ? array.weights[slot] : 0);
-                }
-            }
-            for (k = part.first_key + block.rank(); k < part.last_key; k += block.size())
-                if (batch.inserts(k)) put(w, merge, spread, merge.arrival(k), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
-            block.sync();
-        }
-    }
-    static constexpr int ahead = 4;  // loads that a lane has under way
-    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, i64 rank, u32 item, f32 item_weight) const {
-        i64 slot = spread.place(rank, merge.n), base = (i64)w.scratch * LEAF;
-        spread.cover(slot, item, out.slots + base);
-        if (WEIGHTED) out.weights[base + slot] = item_weight;
-    }
-};
-
-struct CopyBack {  // one block a part of a wide window: from the copy into place, and the counts of its leaves
-    static constexpr int lanes = 256;
-    Batch batch;
-    Leaves leaves;
-    Array array;
-    const u32* windows;
-    i64 n;
-    Array copy;
-    DEVICE void operator()(Grid grid) const {
-        Block block;
-        for (i64 i : grid.items(block, n)) {
-            Window w = window_at(windows, i);
-            i64 from = (i64)w.part * part_leaves, to = lesser(from + part_leaves, (i64)w.leaves);
-            if (from >= to) continue;
-            Spread spread(Merge(batch, leaves, w).n, w.leaves);
-            for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
-                bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
-                u32 item = array.slots[(i64)w.leaf * LEAF + s] = copy.slots[(i64)w.scratch * LEAF + s];
-                if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf_of(s)] = item;
-                if (WEIGHTED && live) array.weights[(i64)w.leaf * LEAF + s] = copy.weights[(i64)w.scratch * LEAF + s];
-            }
-            for (i64 j = from + block.rank(); j < to; j += block.size()) {
-                i64 old = array.counts[w.leaf + j];
-                array.counts[w.leaf + j] = (u8)spread.count(j);
-                array.recount(w.leaf + j, spread.count(j) - old);
-            }
-        }
-    }
-};
-
 struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one window
     static constexpr int lanes = 32;
     Batch batch;
@@ -252,7 +121,7 @@ struct MoveDegrees {  // one lane a key: the first of a row's keys brings its de
     u32* degrees;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
-            if (k + 16 < batch.n) prefetch(degrees + (batch.keys[k + 16] >> 32));
+            if (k + 16 < batch.n) prefetch_to_write(degrees + (batch.keys[k + 16] >> 32));
             u64 row = batch.keys[k] >> 32;
             if (k > 0 && batch.keys[k - 1] >> 32 == row) continue;
             i64 end = lower_bound_near(batch.keys, batch.n, k, (row + 1) << 32);

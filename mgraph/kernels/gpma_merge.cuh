@@ -1,5 +1,5 @@
 // gpma+, commit: windows of one leaf and of a few, each merged by a tile: its lanes hold the slots by fours, the first keys
-// and the first rows, loaded before anything waits for them (with loads one after another the GPU stood still: performance.md).
+// and the first rows, loaded before anything waits for them.
 #pragma once
 #include "gpma_window.cuh"
 
@@ -12,10 +12,6 @@ struct Array {
     DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
         if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
     }
-};
-
-struct alignas(16) Four {  // slots that are loaded and stored at once
-    u32 a, b, c, d;
 };
 
 template <int W, int most> struct TileMerge {  // W lanes and a window of up to `most` leaves
@@ -34,7 +30,7 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
     Lanes tile;
     Window w;
     i64 first;          // slot of the window
-    i64 net0;           // what the batch moves before the window
+    i32 net0;           // what the batch moves before the window, of 32 bits
     int slots, n_keys, old, n;
 
     // What the keys do: window slot << 2 | by + 1. A key that is none does nothing.
@@ -48,8 +44,10 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         for (int h = 0; h < held; ++h) {
             i64 k = key(from, h);
             bool none = k >= w.last_key;
-            found.at[h] = none ? slots << 2 | 1 : (int)lesser(batch.slot[k] - first, (i64)slots) << 2 | (int)(batch.net(k + 1) - batch.net(k) + 1);
-            found.row[h] = none ? 0 : (u32)(batch.keys[k] >> 32);
+            found.at[h] = slots << 2 | 1, found.row[h] = 0;
+            if (none) continue;
+            found.at[h] = (int)lesser(batch.slot[k] - first, (i64)slots) << 2 | (batch.net32(k + 1) - batch.net32(k) + 1);
+            found.row[h] = (u32)(batch.keys[k] >> 32);
         }
         return found;
     }
@@ -63,17 +61,21 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         return slot >= slots ? old : before[slot / LEAF] + slot % LEAF;
     }
     DEVICE int four_at(int i) const { return 4 * (tile.rank() + i * lanes); }
+    DEVICE bool used(int i) const { return most == 1 || 4 * i * lanes < slots; }  // by any lane
 
     // Merges the window; returns by how many items it grew.
     DEVICE int merge(const Leaves& leaves) {
         Four four[each];
         first = (i64)w.leaf * LEAF, slots = (int)w.leaves * LEAF, n_keys = (int)(w.last_key - w.first_key);
-        for (int i = 0; i < each; ++i) four[i] = four_at(i) < slots ? *(const Four*)(array.slots + first + four_at(i)) : Four{nobody, nobody, nobody, nobody};
+        for (int i = 0; i < each; ++i) {
+            four[i] = {nobody, nobody, nobody, nobody};
+            if (four_at(i) < slots) four[i] = *(const Four*)(array.slots + first + four_at(i));
+        }
         i64 row = w.first_row + tile.rank(), row_start = row < w.last_row ? start[row] : 0;
         Keys found = load(w.first_key);
-        net0 = batch.net(w.first_key);
+        net0 = batch.net32(w.first_key);
         old = most == 1 ? leaves.counts[w.leaf] : (int)leaves.small_sum(w.leaf, w.leaf + w.leaves);
-        n = old + (int)(batch.net(w.last_key) - net0);
+        n = old + batch.net32(w.last_key) - net0;
         if (most > 1) {
             for (int j = tile.rank(); j < (int)w.leaves; j += lanes) before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
             tile.sync();
@@ -83,11 +85,12 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         move_rows(row, row_start, found);
         tile.sync();
         write(change);
-        for (int j = tile.rank(); j < (int)w.leaves; j += lanes) array.counts[w.leaf + j] = (u8)(most == 1 ? n : Spread(n, w.leaves).count(j));
+        for (int j = tile.rank(); j < (int)w.leaves; j += lanes)
+            array.counts[w.leaf + j] = (u8)(most == 1 ? n : Spread(n, w.leaves).count(j));
         tile.sync();
         return n - old;
     }
-    DEVICE void place_items(const Four* four, Keys found) const {
+    DEVICE void place_items(const Four* four, const Keys& first_keys) const {
         int to[each][4];
         for (int i = 0; i < each; ++i) {
             int s = four_at(i), at = most == 1 || s >= slots ? s : rank(s);
@@ -95,28 +98,28 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
             to[i][2] = four[i].c == nobody ? gone : at + 2, to[i][3] = four[i].d == nobody ? gone : at + 3;
         }
         for (i64 from = w.first_key; from < w.last_key; from += keys) {
-            if (from > w.first_key) found = load(from);
+            Keys found = from > w.first_key ? load(from) : first_keys;
             each_key((int)lesser(w.last_key - from, (i64)keys), [&](int h, int lane) {
                 int key = tile.shfl(found.at[h], lane), p = key >> 2, by = (key & 3) - 1;
-                for (int i = 0; i < each; ++i)
+                for (int i = 0; i < each && used(i); ++i)
                     for (int j = 0; j < 4; ++j) {
                         int s = four_at(i) + j;
                         to[i][j] = by < 0 && p == s ? gone : to[i][j] + (s >= p ? by : 0);
                     }
             });
-            for (int h = 0; h < held; ++h)
-                if ((found.at[h] & 3) == 2) {
-                    i64 k = key(from, h);
-                    put(rank(found.at[h] >> 2) + (int)(batch.net(k) - net0), (u32)batch.keys[k], WEIGHTED && weight ? weight[k] : 1.0f);
-                }
         }
-        for (int i = 0; i < each; ++i) {
+        for (int i = 0; i < each && used(i); ++i) {
             i64 s = first + four_at(i);
             if (to[i][0] >= 0) put(to[i][0], four[i].a, WEIGHTED ? array.weights[s] : 0);
             if (to[i][1] >= 0) put(to[i][1], four[i].b, WEIGHTED ? array.weights[s + 1] : 0);
             if (to[i][2] >= 0) put(to[i][2], four[i].c, WEIGHTED ? array.weights[s + 2] : 0);
             if (to[i][3] >= 0) put(to[i][3], four[i].d, WEIGHTED ? array.weights[s + 3] : 0);
         }
+        for (i64 k = w.first_key + tile.rank(); k < w.last_key; k += lanes)
+            if (batch.inserts(k)) {
+                int p = (int)lesser(batch.slot[k] - first, (i64)slots);
+                put(rank(p) + batch.net32(k) - net0, (u32)batch.keys[k], WEIGHTED && weight ? weight[k] : 1.0f);
+            }
     }
     DEVICE void put(int place, u32 item, f32 item_weight) const {
         items[place] = item;
@@ -126,14 +129,14 @@ template <int W, int most> struct TileMerge {  // W lanes and a window of up to 
         for (i64 base = w.first_row; base < w.last_row; base += lanes, row += lanes) {
             bool is = row < w.last_row;
             if (base > w.first_row && is) row_start = start[row];
-            i64 to = is ? rank((int)lesser(row_start - first, (i64)slots)) : 0;
+            int to = is ? rank((int)lesser(row_start - first, (i64)slots)) : 0;
             if (n_keys <= keys)
                 each_key(n_keys, [&](int h, int lane) {
                     int by = (tile.shfl(found.at[h], lane) & 3) - 1;
-                    if ((i64)tile.shfl(found.row[h], lane) < row) to += by;
+                    if (tile.shfl(found.row[h], lane) < (u32)row) to += by;
                 });
             else if (is)
-                to += batch.net(lower_bound(batch.keys, w.first_key, w.last_key, (u64)row << 32)) - net0;
+                to += batch.net32(lower_bound(batch.keys, w.first_key, w.last_key, (u64)row << 32)) - net0;
             if (is) start[row] = first + (most == 1 ? (to < n ? to : LEAF) : Spread(n, w.leaves).place(to, n));
         }
     }
@@ -171,6 +174,7 @@ struct MergeLeaves {  // one tile a window of one leaf
         Tile<TILE> tile;
         Tile<32> warp;
         i64 side = warp.size() / tile.size(), at = tile.index() * Merger::stride;
+        i64 last = -1, grown = 0;
         for (i64 t : grid.items(warp, (n + side - 1) / side)) {
             i64 i = t * side + tile.index() % side;
             if (i + 8 * side < n) fetch(window_at(windows, i + 8 * side));
@@ -181,8 +185,13 @@ struct MergeLeaves {  // one tile a window of one leaf
                 by = tile.size() == 1 && w.last_key - w.first_key <= few ? alone(w) : merger.merge(leaves);
                 group = w.leaf / group_leaves;
             }
-            recount(warp, group, tile.rank() == 0 ? by : 0);
+            if (warp.size() == 1) {  // an atomic waits until all that was stored before is: one for windows of one group
+                if (group != last) recount(warp, last, grown), last = group, grown = 0;
+                grown += by;
+            } else
+                recount(warp, group, tile.rank() == 0 ? by : 0);
         }
+        if (warp.size() == 1) recount(warp, last, grown);
     }
     // Neighbouring windows are mostly of one group: one atomic for all of them, else the few addresses in use hold everybody up.
     DEVICE void recount(const Tile<32>& warp, i64 group, i64 by) const {
@@ -193,8 +202,8 @@ struct MergeLeaves {  // one tile a window of one leaf
         } else if (by) atomic_add(array.groups + group, (u32)by);
     }
     DEVICE void fetch(const Window& w) const {
-        for (int s = 0; s < LEAF; s += 16) prefetch(array.slots + (i64)w.leaf * LEAF + s);
-        prefetch(start + w.first_row);
+        for (int s = 0; s < LEAF; s += 16) prefetch_to_write(array.slots + (i64)w.leaf * LEAF + s);
+        prefetch_to_write(start + w.first_row);
     }
     static constexpr int few = 8;  // keys
     // One lane alone, as on a CPU.
@@ -247,15 +256,16 @@ struct MergeFew {  // one tile a window of up to few_leaves
     Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
-        constexpr int tiles = 256 / 32;
-        using Merger = TileMerge<32, few_leaves>;
+        constexpr int tiles = 256 / lanes;
+        using Merger = TileMerge<lanes, few_leaves>;
         SHARED(u32, items, tiles * Merger::stride);
         SHARED(f32, weights, WEIGHTED ? tiles * Merger::stride : 1);
         SHARED(i32, before, tiles * few_leaves);
-        Tile<32> tile;
+        Tile<lanes> tile;
         i64 at = tile.index() * Merger::stride;
         for (i64 i : grid.items(tile, n)) {
-            Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0), before + tile.index() * few_leaves, tile, window_at(windows, i)};
+            Merger merger{batch, array, weight, start, items + at, weights + (WEIGHTED ? at : 0),
+                          before + tile.index() * few_leaves, tile, window_at(windows, i)};
             i64 by = merger.merge(leaves);
             if (tile.rank() == 0) array.recount(merger.w.leaf, by);
         }

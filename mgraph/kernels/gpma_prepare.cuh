@@ -224,12 +224,14 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
             if (all == 0) continue;
             for (int l = block.rank(); l < lists; l += block.size()) {  // one atomic a block and list: they share a cache line
                 i64 wanted = all >> 16 * l & 0xffff;
-                place[l] = wanted ? atomic_add(status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows), wanted) : 0;
+                i64* length = status + (l == 0 ? leaf_windows : l == 1 ? few_windows : block_windows);
+                place[l] = wanted ? atomic_add(length, wanted) : 0;
             }
             block.sync();
             for (int j = 0; j < many; before += one(found[j++])) {
                 int l = list(found[j]);
-                window_at(l == 0 ? leaf_list : l == 1 ? few_list : block_list, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
+                u32* windows = l == 0 ? leaf_list : l == 1 ? few_list : block_list;
+                window_at(windows, place[l] + (i64)(before >> 16 * l & 0xffff)) = found[j];
             }
         }
     }
@@ -247,18 +249,11 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
         i64 first = lower_bound_near(batch.slot, batch.n, k, from * LEAF);
         i64 last = to == leaves.leaves ? batch.n : lower_bound_near(batch.slot, batch.n, k, to * LEAF);
         i64 row = (i64)(batch.keys[k] >> 32);
-        i64 first_row = row_at(row, from * LEAF), last_row = row_at(row, lesser(to * LEAF, end));
+        i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
+        i64 last_row = lower_bound_near(start, rows, row, lesser(to * LEAF, end));
         // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser((i64)(batch.keys[last - 1] >> 32) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
-    }
-    // The first row that starts at `slot` or later: mostly one near `row`, found on a GPU by loads that do not wait for each
-    // other. (A CPU would wait for one more cache line.)
-    DEVICE i64 row_at(i64 row, i64 slot) const {
-        constexpr int reach = 4;
-        i64 from = greater((i64)0, row - reach), n = lesser(rows - from, (i64)2 * reach + 1), before = 0;
-        for (int j = 0; j < 2 * reach + 1 && in_flight == 1; ++j) before += j < n && start[from + j] < slot;
-        return before > 0 && before < n ? from + before : lower_bound_near(start, rows, row, slot);
     }
     DEVICE void emit_parts(Window w) const {
         w.scratch = (u32)atomic_add(status + scratch_leaves, (i64)w.leaves);
@@ -276,5 +271,15 @@ struct Select {  // one lane a key, a block in step: windows under no other wind
             window_at(row_list, to + t) = w;
         }
         return begin;
+    }
+};
+
+struct Report {  // one lane a word: the status, to where the host reads it
+    static constexpr int lanes = 1;
+    const i64* status;
+    i64 n;
+    i64* mailbox;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) mailbox[i] = status[i];
     }
 };

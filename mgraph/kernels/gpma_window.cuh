@@ -8,6 +8,7 @@ struct Batch {  // n located keys; moves[k] = inserts before key k << 32 | delet
     const u64* moves;
     i64 n;
     DEVICE i64 net(i64 k) const { return (i64)(moves[k] >> 32) - (i64)(moves[k] & 0xffffffffu); }
+    DEVICE i32 net32(i64 k) const { return (i32)((u32)(moves[k] >> 32) - (u32)moves[k]); }  // for differences that are small
     DEVICE bool inserts(i64 k) const { return (moves[k + 1] - moves[k]) >> 32; }
     DEVICE bool deletes(i64 k) const { return (moves[k + 1] - moves[k]) & 0xffffffffu; }
 };
@@ -17,10 +18,16 @@ constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whos
 // Of wide windows: leaves that are summed up in one number, slots and keys of a part, and rows of a task.
 constexpr i64 task_leaves = 1024 / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF, task_rows = 512;
 
-struct Leaves {  // live items by leaf and by group; before[t], where it is given, those before leaf t * task_leaves
+struct alignas(16) Four {  // slots that are loaded and stored at once
+    u32 a, b, c, d;
+};
+
+// Live items by leaf and by group; where they are given, those before each task, and those before each leaf within its task.
+struct Leaves {
     const u8* counts;
     const u32* groups;
     const i64* before;
+    const u32* within;
     i64 leaves;
     DEVICE i64 leaf(i64 slot) const { return lesser(leaf_of(slot), leaves - 1); }
     static DEVICE i64 sum_bytes(u64 eight) {
@@ -30,27 +37,24 @@ struct Leaves {  // live items by leaf and by group; before[t], where it is give
     DEVICE i64 small_sum(i64 from, i64 to) const {  // bytes eight at a time where they can be
         i64 sum = 0;
         for (; from < to && (from & 7); ++from) sum += counts[from];
-        for (; from + 8 <= to; from += 8) {
-            sum += sum_bytes(*(const u64*)(counts + from));
-        }
+        for (; from + 8 <= to; from += 8) sum += sum_bytes(*(const u64*)(counts + from));
         for (; from < to; ++from) sum += counts[from];
         return sum;
     }
-    DEVICE i64 up_to(i64 leaf) const {  // items before a leaf; needs `before`, and counts that nobody writes meanwhile
-        if (leaf == leaves) return before[(leaves + task_leaves - 1) / task_leaves];
-        i64 task = (i64)((u64)leaf / task_leaves);
-        i64 sum = before[task], at = task * task_leaves;
-        for (; at < leaf && at + 8 <= leaves; at += 8) {
-            u64 eight = *(const u64*)(counts + at);
-            sum += sum_bytes(leaf - at < 8 ? eight & (((u64)1 << 8 * (leaf - at)) - 1) : eight);
-        }
-        return sum + (at < leaf ? small_sum(at, leaf) : 0);
+    DEVICE i64 up_to(i64 leaf) const {  // items before a leaf; needs `before`
+        i64 task = (i64)((u64)(leaf + task_leaves - 1) / task_leaves);
+        return leaf == leaves ? before[task] : before[(u64)leaf / task_leaves] + within[leaf];
     }
     DEVICE i64 sum(i64 from, i64 to) const {  // of a window: it lies in one group, or begins and ends with groups
         if (before) return up_to(to) - up_to(from);
         if (to - from < group_leaves) return small_sum(from, to);
-        i64 sum = 0;
-        for (i64 g = from / group_leaves; g * group_leaves < to; ++g) sum += groups[g];
+        i64 sum = 0, g = from / group_leaves, end = (to + group_leaves - 1) / group_leaves;
+        for (; g < end && (g & 3); ++g) sum += groups[g];
+        for (; g + 4 <= end; g += 4) {
+            Four four = *(const Four*)(groups + g);
+            sum += (i64)four.a + four.b + four.c + four.d;
+        }
+        for (; g < end; ++g) sum += groups[g];
         return sum;
     }
     DEVICE i64 rank(i64 slot, i64 first) const {  // of the item at `slot`, or of what follows the last, from leaf `first` on
@@ -73,12 +77,15 @@ DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the arr
 
 // How many leaves a tile and a block merge in shared memory; rows that a window keeps.
 constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
-DEVICE i64 parts(const Window& w) { return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots; }
+DEVICE i64 parts(const Window& w) {
+    return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
+}
 
 struct Spread {  // n items even over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
     DEVICE Spread(i64 n, i64 leaves)
-        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves), extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
+        : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves),
+          extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }
     DEVICE i64 place(i64 i, i64 n) const {  // the slot of item i, the end of the leaves where there is no such item
         if (i >= n) return (i64)end;

@@ -4,14 +4,8 @@
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
-#ifndef LINES
-#define LINES 4
-#endif
-#ifndef FOURS
-#define FOURS 4
-#endif
 constexpr i64 hub_extent = 512, piece_slots = 2048;  // rows of more positions are joined in such pieces
-constexpr i64 long_run = 2048;                       // keys of a row: more have a filter in memory, 32 bits a key
+constexpr i64 long_run = 512;                        // keys of a row: more have a filter in memory, 32 bits a key
 DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * (n - 1), (i64)0xffffffff); }
 DEVICE u32 bit_for(u32 id, u32 bits) { return (u32)((u64)(id * 0x9E3779B1u) * bits >> 32); }
 
@@ -58,7 +52,7 @@ struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows
 // as there are edges, a hash of each sets a bit in the tile's share of shared memory, so that few edges are sought. A
 // long row with a long run finds such bits in memory, behind the run's end.
 template <class T> struct Meeting {
-    static constexpr int few = 4, most_words = 16 * T::width, fours = T::width == 32 ? FOURS : 2;
+    static constexpr int few = 4, most_words = 8 * T::width, fours = T::width == 32 ? 4 : 2;
     T tile;
     const u64* keys;  // of the whole run
     i64 first, n;
@@ -66,11 +60,11 @@ template <class T> struct Meeting {
     u32 ids[few], *shared, bits;
     const u32* filter;  // in memory, or null
     DEVICE Meeting(T its, const u64* all, i64 a, const u32* end, i64 edges, u32* out) : tile(its), keys(all), first(a) {
-        SHARED(u32, shares, 4096);
+        SHARED(u32, shares, 2048);
         n = end[a] - a, position = out, filter = nullptr, bits = 0;
         if (T::width == 32 && n > long_run) filter = end + a + 1, bits = bits_of_run(n);
-        for (int i = 0; i < few; ++i) ids[i] = i < n ? (u32)keys[a + i] : nobody;
-        if (n <= few || n > edges || n > most_words * 8) return;
+        for (int i = 0; i < few; ++i) ids[i] = (u32)keys[a + lesser((i64)i, n - 1)];
+        if (filter || n <= few || n > edges || n > most_words * 8) return;
         int width = bit_width((u64)(2 * n - 1));  // of the number of words: some 64 to 128 bits a key
         i64 words = lesser((i64)1 << width, (i64)most_words);
         bits = (u32)words * 32, shared = shares + tile.index() * most_words;
@@ -84,26 +78,26 @@ template <class T> struct Meeting {
         tile.sync();
     }
     DEVICE bool may_meet(u32 id) const {
-        if (id == nobody) return false;
         if (n <= few) return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3];
         u32 bit = bit_for(id, bits);
         return !bits || (filter ? filter[bit / 32] : shared[bit / 32]) >> bit % 32 & 1;
     }
-    DEVICE void meet(u32 id, i64 at) const {
+    DEVICE void meet(u32 id, u32 at) const {  // nobody meets no key
         const u64 key = keys[first] >> 32 << 32 | id, *base = keys + first;
         for (i64 left = n; left > 1;) {  // base: the last key not above, without a branch
             i64 half = left >> 1;
             base += base[half] <= key ? half : 0;
             left -= half;
         }
-        if (*base == key) position[base - keys] = (u32)at;
+        if (*base == key) position[base - keys] = at;
     }
     // The edges at positions [from, end) of the row.
-    DEVICE void edges(const VineView& graph, u32 root, i64 all, i64 from, i64 end) const {
-        for (i64 base = from; base < end; base += 4 * fours * tile.size()) {
+    DEVICE void edges(const Row& row, u32 from, u32 end) const {
+        const u32 step = 4 * (u32)tile.size(), mine = 4 * (u32)tile.rank();
+        for (u32 base = from; base < end; base += fours * step) {
             Four held[fours];
             u32 hits = 0;
-            for (int j = 0; j < fours; ++j) held[j] = graph.four(root, all, place(base, j), end);
+            for (int j = 0; j < fours; ++j) held[j] = row.four(base + mine + j * step, end);
             for (int j = 0; j < fours; ++j)
                 for (int i = 0; i < 4; ++i) hits |= (u32)may_meet(held[j].id[i]) << (4 * j + i);
             for (; hits; hits &= hits - 1) {
@@ -111,11 +105,10 @@ template <class T> struct Meeting {
                 u32 id = 0;
                 for (int j = 0; j < fours; ++j)  // registers have no index
                     for (int i = 0; i < 4; ++i) id = 4 * j + i == hit ? held[j].id[i] : id;
-                meet(id, place(base, hit / 4) + hit % 4);
+                meet(id, base + mine + (u32)(hit / 4) * step + (u32)(hit % 4));
             }
         }
     }
-    DEVICE i64 place(i64 base, int j) const { return base + 4 * (tile.rank() + j * tile.size()); }
 };
 
 struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of long ones are left to JoinHubs: key << 32 | piece
@@ -157,7 +150,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
     DEVICE void fetch(u64 sentinel) const {
         const u32* begin = graph.slots + graph.slot_of((u32)sentinel);
         i64 all = LAZY ? 0 : (i64)(sentinel >> 32);
-        for (i64 s = 0; s < all && s < LINES * 32 && all <= hub_extent; s += 32) fetch_line(begin + s);
+        for (i64 s = 0; s < all && all <= hub_extent; s += 32) fetch_line(begin + s);
     }
     DEVICE void fetch_ahead(i64 k) const {
         if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));
@@ -169,7 +162,7 @@ struct Join {  // a warp 32 keys, a tile each row that begins there; pieces of l
         if (all > hub_extent) return emit(tile, a, (all + piece_slots - 1) / piece_slots);
         if (all == 0) return;
         Meeting<T> run(tile, keys, a, end, all, position);
-        run.edges(graph, (u32)graph.sentinels[row], all, 0, all);
+        run.edges(Row(graph, (u32)graph.sentinels[row], all), 0, (u32)all);
     }
     template <class T> DEVICE void emit(T tile, i64 a, i64 count) const {
         i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, count) : (i64)0, 0);
@@ -191,7 +184,7 @@ struct JoinHubs {  // one tile a piece of a long row
             i64 a = (i64)(pieces[i] >> 32), from = (i64)(u32)pieces[i] * piece_slots, row = (i64)(keys[a] >> 32);
             i64 all = graph.extent(row), to = lesser(from + piece_slots, all);
             Meeting<Tile<lanes>> run(tile, keys, a, end, to - from, position);
-            run.edges(graph, (u32)graph.sentinels[row], all, from, to);
+            run.edges(Row(graph, (u32)graph.sentinels[row], all), (u32)from, (u32)to);
         }
     }
 };

@@ -74,9 +74,10 @@ struct Sever {
     // Survivors to the front, in order, or where deleted edges keep their places a mark for the others; how many.
     template <class G> DEVICE i64 keep(G group, u32 root, i64 all, i64 degree) const {
         i64 kept = 0;
+        Row row(graph, root, all);
         for (i64 base = 0; base < all; base += 4 * group.size()) {
             i64 p = base + 4 * group.rank(), mine = 0, those = 0;
-            Four held = graph.four(root, all, p, all);
+            Four held = row.four((u32)p, (u32)all);
             for (int i = 0; i < 4; ++i) mine += stays(held.id[i]);
             f32 weights[4] = {};
             if (!LAZY && pool.weights) {

@@ -59,22 +59,6 @@ struct VineView {
         return slot_of(block_of(root, extent, position >> shift)) + (position & (block_slots() - 1));
     }
 
-    // The edges at positions p to p + 3, p being a multiple of 4, which lie in one block; nobody from `end` on. One load
-    // where pieces are aligned to it, as those of blocks of 16 and more are.
-    DEVICE Four four(u32 root, i64 all, i64 p, i64 end) const {
-        Four found = {{nobody, nobody, nobody, nobody}};
-        if (p >= end) return found;
-        const u32* at = slots + place(root, all, p);
-        if (shift < 4) {
-            for (int i = 0; i < 4; ++i)
-                if (p + i < end) found.id[i] = at[i];
-            return found;
-        }
-        found = *(const Four*)at;
-        for (int i = 1; i < 4; ++i) found.id[i] = p + i < end ? found.id[i] : nobody;
-        return found;
-    }
-
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         u64 sentinel = sentinels[v];
         i64 all = LAZY ? (i64)extents[v] : (i64)(sentinel >> 32);
@@ -106,6 +90,37 @@ struct VineView {
             if (there == id) found = slot;
             return found >= 0;
         });
+        return found;
+    }
+};
+
+// A row to be read four edges at a time: those at positions p to p + 3, p being a multiple of 4, lie in one block. One
+// load where pieces are aligned to it, as those of blocks of 16 edges and more are.
+struct Row {
+    const VineView& graph;
+    const u32* blocks;  // its directory, or null where it has one block
+    u32 root, all, shift, in_block;
+    u64 quantum;  // slots
+    DEVICE Row(const VineView& view, u32 its_root, i64 extent) : graph(view), root(its_root), all((u32)extent) {
+        blocks = extent > view.block_slots() ? view.slots + view.slot_of(root) + 1 : nullptr;
+        shift = (u32)view.shift, in_block = (1u << shift) - 1, quantum = (u64)1 << (shift - 2);
+    }
+    DEVICE const u32* at(u32 p) const {
+        if (TREE) return graph.slots + graph.place(root, all, p);
+        return graph.slots + quantum * (blocks ? blocks[p >> shift] : root) + (p & in_block);
+    }
+    DEVICE Four four(u32 p, u32 end) const {  // nobody from `end` on
+        Four found = {{nobody, nobody, nobody, nobody}};
+        if (p >= end) return found;
+        const u32* from = at(p);
+        u32 left = end - p;
+        if (shift < 4) {
+            for (u32 i = 0; i < 4; ++i)
+                if (i < left) found.id[i] = from[i];
+            return found;
+        }
+        found = *(const Four*)from;
+        for (u32 i = 1; i < 4; ++i) found.id[i] = i < left ? found.id[i] : nobody;
         return found;
     }
 };

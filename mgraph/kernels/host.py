@@ -23,9 +23,9 @@ __all__ = ["compile_host", "host_platform"]
 COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
 WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
 BUILDS = {  # MGRAPH_HOST_BUILD: how the tests look for what the plain build hides
-    "plain": ["-O3", "-fopenmp"],
+    "plain": ["-O3"],
     "lanes": ["-O1", "-g", "-DMGRAPH_LANES"],  # 32-lane tiles as fibers
-    "address": ["-O1", "-g", "-fopenmp", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+    "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-O1", "-g", "-DMGRAPH_STD_THREADS", "-fsanitize=thread"],
 }
 
@@ -116,9 +116,6 @@ def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None
     target = _cache_dir() / f"{Path(program.name).stem}-{key}.so"
     if not target.exists():
         _compile(text, flags, target)
-    # By default libgomp's threads spin for milliseconds at a kernel's end: with other work on the cores, a batch of
-    # 10,000 took 47 ms instead of 3. libgomp reads this when the first library loads it.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     library = ctypes.CDLL(str(target))
     functions = {}
     for kernel in program.kernels:

@@ -1,18 +1,8 @@
 // The edges from and to a set of vertices, of any structure: a scan that counts them by row, and a second that lists
 // them, each row's where the counts before it end. Rows are dealt as in rows.cuh.
 #pragma once
-#include "bits.cuh"
+#include "dead.cuh"
 #include "rows.cuh"
-
-struct MarkVertices {  // one lane an id; lanes may set bits of one word
-    static constexpr int lanes = 1;
-    const u32* ids;
-    i64 n;
-    u32* bits;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) set_bit(bits, ids[i]);
-    }
-};
 
 struct Vertices {  // bits of those whose in-edges and whose rows are sought
     const u32* dead;
@@ -22,10 +12,10 @@ struct Vertices {  // bits of those whose in-edges and whose rows are sought
 // The tile's part of one unit: counted into next[row + 1], or, where `keys` is given, put from next[row] on.
 template <class View, class Group>
 DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const Vertices& sought, i64* next, u64* keys) {
-    bool all = get_bit(sought.dead_rows, row);
+    bool all = is_dead(sought.dead_rows, (u32)row);
     i64 mine = 0;
     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-        bool hit = live && (all || get_bit(sought.dead, id));
+        bool hit = live && (all || is_dead(sought.dead, id));
         u32 hits = group.ballot(hit);
         if (!keys) mine += popcount(hits);
         if (!keys || !hits) return false;

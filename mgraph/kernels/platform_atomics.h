@@ -29,3 +29,4 @@ DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
 DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }
 DEVICE void fetch_line(const void*) {}  // a GPU's
 DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }
+DEVICE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1); }

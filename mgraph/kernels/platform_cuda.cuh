@@ -23,6 +23,7 @@ template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS
 DEVICE void fence() { __threadfence(); }
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
 DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other warps
+DEVICE void prefetch_to_write(const void*) {}
 DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
 DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
 DEVICE int popcount(u32 v) { return __popc(v); }

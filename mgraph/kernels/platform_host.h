@@ -1,5 +1,4 @@
-// The CPU: a tile is one lane, a block one thread, and the grid's ranks an OpenMP loop over contiguous shares of the items.
-// Under ThreadSanitizer the ranks are std::threads: libgomp's own synchronisation looks like races to it.
+// The CPU: a tile is one lane, a block one thread, and the grid's ranks contiguous shares of the items, dealt to a few threads.
 #pragma once
 #include <algorithm>
 #include <thread>
@@ -8,6 +7,7 @@
 #define SHARED(type, name, n) static thread_local type name[n]
 #include "platform.cuh"
 #include "platform_atomics.h"
+#include "platform_helpers.h"
 
 constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
 
@@ -41,7 +41,7 @@ struct Grid {
 };
 
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
-#ifdef MGRAPH_STD_THREADS  // ranks that are neighbours, however short, run on different threads: a race is found every time
+#ifdef MGRAPH_STD_THREADS  // for ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race
     i64 ranks = lesser(items, (i64)threads * 8);
     std::vector<std::thread> team;
     for (int t = 0; t < lesser(ranks, (i64)threads); ++t)
@@ -50,8 +50,8 @@ template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads
 #else
     i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
-    if (ranks == 1 || threads == 1) return kernel(Grid{0, 1});
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (i64 r = 0; r < ranks; ++r) kernel(Grid{r, ranks});
+    if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // not worth waking anybody
+    auto run = [](const void* kernel, i64 rank, i64 ranks) { (*(const Kernel*)kernel)(Grid{rank, ranks}); };
+    helpers().run({run, &kernel, ranks, lesser(ranks, (i64)threads) - 1});
 #endif
 }

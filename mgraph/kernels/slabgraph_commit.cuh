@@ -102,11 +102,15 @@ struct Insert {  // one lane a key: the inserts into tables that stay, and all d
     }
     DEVICE void put(i64 k, u32 id) const {
         i64 slot = moved || keys.place[k] == absent ? -1 : free_place(keys.place[k]);
-        if (slot >= 0 && atomic_cas(slabs.words + slot, no_edge, id) != no_edge)  // another took it
+        if (slot >= 0 && alone(k)) slabs.words[slot] = id;
+        else if (slot >= 0 && atomic_cas(slabs.words + slot, no_edge, id) != no_edge)  // another took it
             slot = slabs.claim((u32)(slot / SLAB), id, (int)(slot % SLAB));
         if (slot < 0) slot = seek(slabs.of_row(keys.row(k)).slab(id), id);
         if (slot >= 0) slabs.put(slot, keys.weight_of(k));
         else slabs.defer(supply, slabs.of_row(keys.row(k)).slab(id), id, keys.weight_of(k));
+    }
+    DEVICE bool alone(i64 k) const {
+        return keys.first_of_row(k) && (k + 1 == keys.n || keys.row(k + 1) != keys.row(k));
     }
     // A slot in the chain as it was before the commit: those of fresh slabs are counted already.
     DEVICE i64 seek(u32 first, u32 id) const {

@@ -21,32 +21,34 @@ struct Found {
 };
 
 // Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes
-// load a slab together, 16 bytes each, and some of the tile's slabs at once, so that their latencies overlap. (Two at
-// once are faster than four or eight, which take registers that other warps could use: 0.79, 0.86, 1.0 ms for 10M keys.)
+// load a slab together, 32 bytes each of one of 128. (8 lanes of 16 bytes, or several of the tile's slabs at once, take 4 to
+// 25% longer: registers that other warps could use.)
 template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab, u32 id) {
-    constexpr int together = 2;
+    constexpr int each = quads_of_slab / T::size();
+    const int rank = tile.rank();
     Found found = {-1, -1, 0};
-    u32 before = tile.shfl(slab, greater(tile.rank() - 1, 0));
-    u32 firsts = tile.ballot(tile.rank() == 0 || before != slab) & ((2u << tile.rank()) - 1);
-    int r = tile.rank() + 1 - bit_width(firsts);  // lanes before this one that may want a slot of the same slab
+    u32 before = tile.shfl(slab, greater(rank - 1, 0));
+    u32 firsts = tile.ballot(rank == 0 || before != slab) & ((2u << rank) - 1);
+    int r = rank + 1 - bit_width(firsts);  // lanes before this one that may want a slot of the same slab
     while (tile.any(slab != no_slab)) {
         u32 next = no_slab;
-        for (int base = 0; base < T::size(); base += together) {
-            Quad held[together];
-            for (int i = 0; i < together; ++i) {
-                u32 theirs = tile.shfl(slab, base + i);
-                held[i] = theirs != no_slab ? quads(graph.slabs, theirs)[tile.rank()] : Quad{no_slab, 0, 0, 0};
+        for (int j = 0; j < T::size(); ++j) {
+            u32 theirs = tile.shfl(slab, j), wanted = tile.shfl(id, j), free = 0, after = no_slab;
+            int at = -1;
+            for (int q = 0; q < each; ++q) {
+                Quad held = {no_slab, 0, 0, 0};
+                if (theirs != no_slab) held = quads(graph.slabs, theirs)[rank * each + q];
+                bool head = rank == 0 && q == 0;
+                int word = 4 * (rank * each + q), here = held.find(wanted, head);
+                at = here >= 0 ? word + here : at;
+                free |= held.empty(head) << word;
+                after = head ? held.a : after;
             }
-            for (int i = 0; i < together; ++i) {
-                int j = base + i, at = held[i].find(tile.shfl(id, j), tile.rank() == 0);
-                u32 hits = tile.ballot(at >= 0), empty = tile.sum(held[i].empty(tile.rank() == 0) << 4 * tile.rank());
-                int lane = hits ? lowest_bit(hits) : 0;
-                at = tile.shfl(at, lane);
-                u32 after = tile.shfl(held[i].a, 0);
-                if (j != tile.rank() || slab == no_slab) continue;
-                found.add(slab, hits ? 4 * lane + at : -1, empty, r);
-                if (!hits) next = after;
-            }
+            u32 hits = tile.ballot(at >= 0);
+            free = tile.sum(free), at = tile.shfl(at, hits ? lowest_bit(hits) : 0), after = tile.shfl(after, 0);
+            if (j != rank || slab == no_slab) continue;
+            found.add(slab, at, free, r);
+            if (!hits) next = after;
         }
         slab = next;
     }
@@ -72,7 +74,7 @@ struct Locate {  // one lane a key, a warp in step: its place, what becomes of i
     u64* moves;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        Tile<TILE> tile;
+        Tile<LOOK> tile;
         Tile<32> warp;
         i64 sums[4] = {}, unknowns[1] = {}, head = 0;  // all_moves, updated, missing, chain_slabs
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
@@ -86,7 +88,7 @@ struct Locate {  // one lane a key, a warp in step: its place, what becomes of i
             if (last) own = table_of(graph.table[key >> 32]);
             u32 slab = own.buckets ? own.slab((u32)key) : no_slab;
             Found found;
-            if constexpr (Tile<TILE>::size() == 1) found = look_up_alone(graph, slab, (u32)key);
+            if constexpr (warp.size() == 1) found = look_up_alone(graph, slab, (u32)key);
             else found = look_up(tile, graph, slab, (u32)key);
             u8 is = k < n ? note(k, last, found, own.buckets > 1, sums) : overridden;
             count(warp, k, key >> 32, is, head);

@@ -13,7 +13,7 @@ enum Status {
     freed, n_late                                    // commit's
 };
 constexpr i64 chain_unit = 1 << 20;
-constexpr i64 piece_buckets = 8, piece_keys = 256;
+constexpr i64 piece_buckets = 4, piece_keys = 256;
 // A key's place: its slot; of an edge that is not there a free slot of its chain, as its number below `absent`, or
 // `absent` itself where there is none; and once a new table has it, `filled`.
 constexpr i64 filled = -1, absent = -2;

@@ -68,48 +68,87 @@ constexpr i64 tile_keys = 1024;
 
 struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
     static constexpr int lanes = 256;
+    static constexpr int four = 4;  // neighbouring keys that a lane takes at once
     const u32* src;
     const u32* dst;
     const u64* keys;  // where there is no src
     i64 n;
     u64* keys_out;
     u32* places_out;  // where each key stood; may be null
+    struct Item {
+        u64 key;
+        u32 place;
+    };
+    struct Items {  // one in 17 is left out, else lanes that take fours meet in the same banks
+        u64* keys;
+        u32* places;
+        static DEVICE int at(int i) { return i + (i >> 4); }
+        DEVICE u64 key(int i) const { return keys[at(i)]; }
+        DEVICE Item get(int i) const { return {keys[at(i)], places ? places[at(i)] : 0}; }
+        DEVICE void set(int i, const Item& item) const {
+            keys[at(i)] = item.key;
+            if (places) places[at(i)] = item.place;
+        }
+    };
+    static constexpr int room = tile_keys + tile_keys / 16;
     DEVICE void operator()(Grid grid) const {
-        SHARED(u64, some, 2 * tile_keys);
-        SHARED(u32, places, 2 * tile_keys);
+        SHARED(u64, some, 2 * room);
+        SHARED(u32, places, 2 * room);
         Block block;
         for (i64 t : grid.items(block, (n + tile_keys - 1) / tile_keys)) {
-            i64 first = t * tile_keys, m = lesser(n - first, tile_keys), from = 0;
-            for (i64 i = block.rank(); i < m; i += block.size()) {
-                some[i] = src ? (u64)src[first + i] << 32 | dst[first + i] : keys[first + i];
-                places[i] = (u32)(first + i);
-            }
-            for (i64 width = 1; width < m; width *= 2, from = tile_keys - from) {
+            i64 first = t * tile_keys;
+            int m = (int)lesser(n - first, tile_keys);
+            Items from{some, places_out ? places : nullptr}, to{some + room, places_out ? places + room : nullptr};
+            for (int i = block.rank() * four; i < m; i += block.size() * four) start(first, i, lesser(m - i, +four), from);
+            for (int width = four; width < m; width *= 2) {
                 block.sync();
-                for (i64 i = block.rank(); i < m; i += block.size()) {
-                    i64 to = tile_keys - from + merged(some + from, m, width, i);
-                    some[to] = some[from + i];
-                    if (places_out) places[to] = places[from + i];
-                }
+                for (int i = block.rank() * four; i < m; i += block.size() * four) merge(from, to, i, m, width);
+                Items other = from;
+                from = to, to = other;
             }
             block.sync();
-            for (i64 i = block.rank(); i < m; i += block.size()) {
-                keys_out[first + i] = some[from + i];
-                if (places_out) places_out[first + i] = places[from + i];
+            for (int i = block.rank(); i < m; i += block.size()) {
+                Item item = from.get(i);
+                keys_out[first + i] = item.key;
+                if (places_out) places_out[first + i] = item.place;
             }
             block.sync();
         }
     }
-    // Where key i stands once its run of `width` keys and the run's neighbour are one; equal keys keep their order.
-    DEVICE i64 merged(const u64* a, i64 m, i64 width, i64 i) const {
-        i64 own = i & -width, pair = i & -2 * width;
-        if (own > pair) return i - width + upper_bound(a, pair, own, a[i]) - pair;
-        i64 other = lesser(pair + width, m);
-        return i + lower_bound(a, other, lesser(other + width, m), a[i]) - other;
+    // A run of four, sorted by exchanges of neighbours, which keep the order of equal keys.
+    DEVICE void start(i64 first, int at, int some, const Items& to) const {
+        Item mine[four];
+        for (int j = 0; j < four; ++j) {
+            i64 i = first + at + j;
+            mine[j] = {j >= some ? ~(u64)0 : src ? (u64)src[i] << 32 | dst[i] : keys[i], (u32)i};
+        }
+        for (int round = 0; round < four; ++round)
+            for (int j = round & 1; j + 1 < four; j += 2)
+                if (mine[j + 1].key < mine[j].key) {
+                    Item other = mine[j];
+                    mine[j] = mine[j + 1], mine[j + 1] = other;
+                }
+        for (int j = 0; j < some; ++j) to.set(at + j, mine[j]);
+    }
+    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the first run's
+    // come first.
+    DEVICE void merge(const Items& from, const Items& to, int at, int m, int width) const {
+        int a = at & -2 * width, b = lesser(a + width, m), a_end = b, b_end = lesser(b + width, m), d = at - a;
+        int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
+        while (low < high) {
+            int i = (low + high) >> 1;
+            if (from.key(a + i) <= from.key(b + d - 1 - i)) low = i + 1; else high = i;
+        }
+        a += low, b += d - low;
+        for (int j = 0; j < four && at + j < m; ++j) {
+            bool second = a == a_end || (b < b_end && from.key(b) < from.key(a));
+            to.set(at + j, from.get(second ? b : a));
+            second ? ++b : ++a;
+        }
     }
 };
 
-struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
+struct MergeRuns {  // one lane a key, fewer than 2**31: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
     static constexpr int lanes = 1;
     static constexpr int together = 4;  // searches under way at once
     const u64* keys;
@@ -121,29 +160,29 @@ struct MergeRuns {  // one lane a key: `fan` neighbouring sorted runs become one
     u32* places_out;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            i64 run = i / width, first = run / fan * fan, full = lesser(first + fan, n / width);
+            int run = (int)(i / width), first = run / (int)fan * (int)fan, full = lesser(first + (int)fan, (int)(n / width));
             u64 key = keys[i];
-            i64 to = first * width + i - run * width + count<true>(first, run, width, key);
+            i64 to = first * width + i - run * width + count<true>(first, run, (int)width, key);
             if (run < full) {  // all runs are full but the last
-                to += count<false>(run + 1, full, width, key);
-                if (full < first + fan) to += count<false>(full, full + 1, n - full * width, key);
+                to += count<false>(run + 1, full, (int)width, key);
+                if (full < first + fan) to += count<false>(full, full + 1, (int)(n - full * width), key);
             }
             keys_out[to] = key;
             if (places) places_out[to] = places[i];
         }
     }
     // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or not.
-    template <bool equal> DEVICE i64 count(i64 from, i64 to, i64 length, u64 key) const {
-        i64 sum = 0;
-        for (i64 r = from; r < to && length > 0; r += together) {
-            i64 at[together], left = length;
-            for (int j = 0; j < together; ++j) at[j] = lesser(r + j, to - 1) * width;
+    template <bool equal> DEVICE int count(int from, int to, int length, u64 key) const {
+        int sum = 0;
+        for (int r = from; r < to && length > 0; r += together) {
+            int at[together], left = length;
+            for (int j = 0; j < together; ++j) at[j] = lesser(r + j, to - 1) * (int)width;
             for (; left > 1; left -= left >> 1)
                 for (int j = 0; j < together; ++j) at[j] += before<equal>(at[j] + (left >> 1) - 1, key) ? left >> 1 : 0;
             for (int j = 0; j < together; ++j)
-                if (r + j < to) sum += at[j] + before<equal>(at[j], key) - (r + j) * width;
+                if (r + j < to) sum += at[j] + before<equal>(at[j], key) - (r + j) * (int)width;
         }
         return sum;
     }
-    template <bool equal> DEVICE bool before(i64 at, u64 key) const { return equal ? keys[at] <= key : keys[at] < key; }
+    template <bool equal> DEVICE bool before(int at, u64 key) const { return equal ? keys[at] <= key : keys[at] < key; }
 };

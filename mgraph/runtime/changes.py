@@ -16,7 +16,7 @@ from mgraph.errors import CapacityError, InvalidOption
 from mgraph.partition import Partition
 from mgraph.runtime import report
 from mgraph.runtime.balance import Balance, balance_of
-from mgraph.runtime.checks import check_count
+from mgraph.runtime.checks import check_count, check_whole
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 from mgraph.runtime.parts import as_parts
@@ -86,7 +86,7 @@ class Changes:
         max_bytes : int
             How much may be in flight: `update` waits while there is more. Each worker holds its share of it.
         """
-        if check_count(max_bytes, "max_bytes") < 1:
+        if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._coordinator.check()
         return Pipeline(self._coordinator, self._shares, max_bytes)

@@ -8,17 +8,23 @@ from typing import Any
 from mgraph.batch import MAX_VERTICES
 from mgraph.errors import CapacityError, InvalidOption
 
-__all__ = ["check_count"]
+__all__ = ["check_count", "check_whole"]
 
 
-def check_count(value: Any, name: str) -> int:
-    """`value` as a number of things; `InvalidOption` for less than 0, `CapacityError` for more than there are ids."""
+def check_whole(value: Any, name: str) -> int:
+    """`value` as a whole number of 0 or more; `InvalidOption` for anything else."""
     try:
         n = operator.index(value)
     except TypeError:
         raise InvalidOption(f"{name} is {value!r}; it is a whole number") from None
     if isinstance(value, bool) or n < 0:
         raise InvalidOption(f"{name} is {value!r}; it is 0 or more")
+    return n
+
+
+def check_count(value: Any, name: str) -> int:
+    """`value` as a number of things that have ids; `CapacityError` for more than there are ids."""
+    n = check_whole(value, name)
     if n > MAX_VERTICES:
         raise CapacityError(f"{name} is {n}; 32-bit ids allow {MAX_VERTICES}")
     return n

@@ -146,13 +146,20 @@ class ShardServant:
         return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
 
     def do_create(
-        self, device: str, exchange: str, starts: list[int], order: np.ndarray | None = None, **spec: Any
+        self,
+        device: str,
+        exchange: str,
+        starts: list[int],
+        order: np.ndarray | None = None,
+        reserve: int = 0,
+        **spec: Any,
     ) -> Answer | None:
-        """Make the shard, empty, on `device`; the exchange is opened later."""
+        """Make the shard, empty, on `device`, with `reserve` bytes of it; the exchange is opened later."""
         self._exchange_name = exchange
         made = Device.of(device)
         self._device = WorkerDevice(made.kind, made.index, self._threads, memory_left=self._memory_left)
         self._device.use()
+        self._device.reserve(reserve)
         shape = ShardSpec(self.graph, self.rank, Partition(tuple(starts)), order=order, **spec)
         self._shard = Shard(shape, _Unconnected(), self._device)
         self._warm(self._shard)

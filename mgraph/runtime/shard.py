@@ -127,7 +127,10 @@ class Shard:
         device.use()
         self.stream_ahead = self.stream_route = None
         if device.kind == "cuda":
-            self.stream_ahead, self.stream_route = (device.xp.cuda.Stream(non_blocking=True) for _ in range(2))
+            # before the commit's kernels: the array library's sort holds the interpreter until it is done
+            self.stream_ahead, self.stream_route = (
+                device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
+            )
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self._warm()

@@ -8,8 +8,9 @@ step                        one rank                            several ranks
 `share_runs`                1 launch and a sort a structure     the same
   checked (not yet by the   1 read-back                         the same
   client)
-`route`                     nothing: not even a copy            a search and a read-back to split, an exchange a column,
-                                                                a launch for each run received but one
+`route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
+                                                                launch for each run received but one; with op or
+                                                                weight a copy for each part sent
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
@@ -112,17 +113,31 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     """
     partition = partition or shard.partition
     parts = run.split(partition.starts)
-    columns = [_exchanged(shard, [getattr(part, name) for part in parts]) for name in ("keys", "op", "weight")]
-    return merge_in_order(
-        shard.device, [Run(*column) for column in zip(*columns, strict=True)], partition.range(shard.rank)[0] << HALF
-    )
-
-
-def _exchanged(shard: Shard, parts: list[Array]) -> list[Array]:
-    if parts[0] is None:
-        return parts
     with waiting(shard):
-        return shard.exchange.alltoallv(parts)
+        if run.op is None and run.weight is None:
+            arrived = [Run(keys) for keys in shard.exchange.alltoallv([part.keys for part in parts])]
+        elif shard.size == 1:
+            arrived = parts
+        else:
+            arrived = _swapped(shard, run, parts)
+    return merge_in_order(shard.device, arrived, partition.range(shard.rank)[0] << HALF)
+
+
+def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
+    """Runs of several columns in one exchange: the bytes of each part's keys, then of its weights and of its ops."""
+    xp, byte = shard.device.xp, np.uint8
+    packed = [
+        xp.concatenate([column.view(byte) for column in (part.keys, part.weight, part.op) if column is not None])
+        for part in parts
+    ]
+    width = 8 + 4 * (run.weight is not None) + (run.op is not None)
+    arrived = []
+    for data in shard.exchange.alltoallv(packed):
+        n = len(data) // width
+        keys, rest = data[: 8 * n].view(np.uint64), data[8 * n :]
+        weight = None if run.weight is None else rest[: 4 * n].view(np.float32)
+        arrived.append(Run(keys, None if run.op is None else rest[len(rest) - n :].view(np.int8), weight))
+    return arrived
 
 
 @contextmanager

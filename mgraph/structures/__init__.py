@@ -57,7 +57,6 @@ def create(
     device: Device | str = "cpu",
     weighted: bool = False,
     n_rows: int | None = None,
-    reserve: int = 0,
     **options: Any,
 ) -> Structure:
     """An empty structure.
@@ -69,11 +68,10 @@ def create(
     n_vertices : int
         Vertices 0 .. n_vertices - 1.
     device : Device or "cpu" | "cuda" | "cuda:INDEX"
+        A `Device` can `reserve` memory beforehand, so that no batch waits for an allocation.
     weighted : bool
     n_rows : int, optional
         Where this is one range of a larger graph: how many rows it has.
-    reserve : int
-        Bytes of GPU memory to take now, so that no batch waits for an allocation; see `Device.reserve`.
     options
         The structure's own; see its class.
 
@@ -85,6 +83,5 @@ def create(
     2
     """
     kind, numbers = parse(name)
-    rows, where = n_vertices if n_rows is None else n_rows, Device.of(device)
-    where.reserve(reserve)
-    return kind(rows, n_vertices, where, weighted, **{**numbers, **options})
+    rows = n_vertices if n_rows is None else n_rows
+    return kind(rows, n_vertices, Device.of(device), weighted, **{**numbers, **options})

@@ -195,10 +195,10 @@ class Structure(ABC):
         view = self.view()
         vertices = self.device.asarray(vertices, np.uint32)
         rows = vertices if rows is None else self.device.asarray(rows, np.uint32)
-        kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=1)
+        kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
         dead, dead_rows = (zeros(bound // 32 + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
-        kernels.MarkVertices(len(vertices), ids=vertices, n=len(vertices), bits=dead)
-        kernels.MarkVertices(len(rows), ids=rows, n=len(rows), bits=dead_rows)
+        kernels.MarkDead(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
+        kernels.MarkDead(len(rows), vertices=rows, n=len(rows), dead=dead_rows)
         tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
         offsets: Array = zeros(self.n_rows + 1, np.int64)
         keys: Array = None

@@ -55,6 +55,7 @@ class Scratch:
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
         bits = words[2 : 2 + nodes].view(np.uint32)
         self.arrived = words[1:2]
+        self.mail, self.mailbox = device.mailbox(STATUS)
         self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
         self.levels = Struct(
             least=bounds[0],
@@ -81,6 +82,7 @@ class Scratch:
             leaf_list=self.leaf_list, few_list=self.few_list, block_list=self.block_list, wide_list=self.wide_list,
             row_list=self.row_list, status=status,
         )  # fmt: skip
+        self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
     def count(self, run: Run) -> tuple[Struct, list[int]]:
         """Locate a run's keys and choose the windows: the located batch, and the words of the status."""
@@ -90,7 +92,9 @@ class Scratch:
         self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
         self._climb(n, batch=batch)
         self._select(n, batch=batch)
-        return batch, self.device.to_host(self.status).tolist()  # the one read-back
+        self._report(STATUS)
+        self.device.synchronize()  # the one wait for the device
+        return batch, self.mail.tolist()
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:

@@ -24,11 +24,12 @@ here, with an option each that keeps the paper's way:
   found in O(1). Without it blocks point to their children, and one is found along its bit string.
 - `split`: the tree is fixed first, then a lane inserts an edge. Without it a lane inserts the edges of a whole row.
 
-Where the queues run dry the pool is made anew, 80 % full (`reserve`), all rows one after another. This is also how
+Where the queues run dry the pool is made anew, 80 % full (`spare`), all rows one after another. This is also how
 memory is given back, and how outgrown directories and pieces of unused sizes vanish. (`share` is the paper's way.)
 
 What it is bad at: a batch reads the rows that it touches, so one that touches hubs reads them whole, however few edges
 it has there, 4 bytes an edge of theirs. A query about one edge is O(degree); those about one long row share its scan.
+Where vertices leave, one block of a GPU goes through a long row, in its order.
 
 Invariants
 ----------
@@ -55,6 +56,7 @@ from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.graphvine_check import check_graphvine
+from mgraph.structures.graphvine_look import COUNTERS, STATUS, WORDS_OF_PIECE, Look, join, look
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
 from mgraph.structures.graphvine_vertices import sever
 from mgraph.structures.run import Run, make_keys, sort_with_places
@@ -62,15 +64,7 @@ from mgraph.structures.run import Run, make_keys, sort_with_places
 __all__ = ["GraphVine"]
 
 Array = Any
-CHUNK, HUB_EXTENT, PIECE = 128, 512, 1024  # as graphvine_batch.cuh, _join.cuh and _rebuild.cuh have them
-HUB_PIECES, UNKNOWN, ROW_PIECES, PIECES_LISTED, FIRST_COUNTER, COUNTERS = (
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-)  # of status, as graphvine_prepare.cuh has them
+PIECE = 1024  # as graphvine_rebuild.cuh has it
 PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 
 
@@ -78,12 +72,8 @@ PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
 class _Work:
     """What a commit needs, all of it allocated."""
 
-    batch: Struct
-    counts: Array  # what the rows of each chunk of keys need, summed up
-    needs: Needs
-    holes: Struct
-    pieces: Array  # room for those of rows that have very much to do, and how many are listed
-    listed: Array
+    look: Look
+    pieces: Array = None  # room for those of rows that have very much to do
     rebuild: Rebuild | None = None
     larger: Pool | None = None
 
@@ -98,7 +88,7 @@ class GraphVine(Structure):
     block : int, optional
         Edges a block, a power of two from 4 to 128. Where it is left out: the mean degree of the rows with edges,
         rounded up.
-    reserve : float
+    spare : float
         Share of what the rows need that a new pool has beyond it. A quarter makes it 80 % full.
     share : float, optional
         The paper's queue: this share of the device's free memory, half of it in the paper, is taken for the pool by the
@@ -108,7 +98,7 @@ class GraphVine(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; about 14 launches and one
+    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 8 launches, a scan and one
     read-back; a second read-back where the pool is made anew, which costs O(n_rows + m) and is amortised. 4 bytes a
     slot, 8 with weights, 8 a row rounded up to a power of two. Neighbours are not sorted.
     """
@@ -125,7 +115,7 @@ class GraphVine(Structure):
         weighted: bool,
         *,
         block: int | None = None,
-        reserve: float = 0.25,
+        spare: float = 0.25,
         share: float | None = None,
         fine: bool = True,
         compact: bool = True,
@@ -135,11 +125,11 @@ class GraphVine(Structure):
         super().__init__(n_rows, n_vertices, device, weighted)
         if block is not None and block not in (4, 8, 16, 32, 64, 128):
             raise InvalidOption(f"block of {block} edges; 4, 8, 16, 32, 64 or 128")
-        if not 0.01 <= reserve <= 16:
-            raise InvalidOption(f"reserve of {reserve}; from 0.01 to 16")
+        if not 0.01 <= spare <= 16:
+            raise InvalidOption(f"spare of {spare}; from 0.01 to 16")
         if share is not None and not 0 < share <= 0.9:
             raise InvalidOption(f"share of {share}; more than 0 and up to 0.9")
-        self.block, self.reserve, self.share = block, reserve, share
+        self.block, self.spare, self.share = block, spare, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
         self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
@@ -153,8 +143,8 @@ class GraphVine(Structure):
     def prepare(self, run: Run) -> Plan:
         """Find out what `run` does and take all memory that doing it needs; changes nothing.
 
-        O(n + degrees of the touched rows) in 8 to 10 launches and 3 or 4 scans; one read-back on a GPU, and a second
-        one where the pool is made anew.
+        O(n + degrees of the touched rows) in 5 or 6 launches and a scan; one read-back on a GPU, and a second one where
+        the pool is made anew.
 
         Raises
         ------
@@ -168,67 +158,22 @@ class GraphVine(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        status, kernels, chunks = (
-            device.zeros(FIRST_COUNTER + COUNTERS, np.int64),
-            self.kernels["prepare"],
-            -(-n // CHUNK),
-        )
-        outcome, graph = device.empty(n, np.uint8), self.view()
-        held, moves, sums, owner, end, position, used = device.carve(
-            (n, np.uint64), (n, np.uint64), (chunks * COUNTERS, np.int64), *[(n, np.uint32)] * 4
-        )
-        at = listed = gone = None
-        if run.op is not None and self.compact:
-            at, listed, gone = device.carve((n, np.uint32), (n, np.uint32), (n, np.uint8))
-        rows = {"owner": owner, "end": end}
-        self._join(graph, run.keys, rows, held, position, status, moves=moves, used=used, listed=listed, gone=gone)
-        kernels.Outcomes(
-            n, keys=run.keys, op=run.op, position=position, owner=owner, n=n, outcome=outcome, moves=moves,
-            status=status,
-        )  # fmt: skip
-        batch = Struct(keys=run.keys, **rows, held=held, moves=moves, position=position, outcome=outcome, n=n)
-        holes = Struct(at=at, listed=listed, used=used, gone=gone)
-        if at is not None:
-            kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
-        kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
-        words = device.to_host(status).tolist()  # the one read-back of most batches
-        if words[UNKNOWN]:
-            self._refuse(run, words[UNKNOWN])
-        counts = Counts(words[0] >> 32, words[1], words[0] & 0xFFFFFFFF, words[2])
-        pieces = device.empty(6 * words[ROW_PIECES], np.int64) if words[ROW_PIECES] else None
-        work = _Work(batch, sums, Needs.read(words[FIRST_COUNTER:]), holes, pieces, status[PIECES_LISTED:])
+        seen = look(self, run)
+        if seen.unknown:
+            self._refuse(run, seen.unknown)
+        counts, work = seen.counts, _Work(seen)
+        plan = Plan(run, counts, seen.outcome, work, self._state)
         if not (counts.inserted or counts.deleted):
-            return Plan(run, counts, outcome, work, self._state)
-        end = self.queues.end(work.needs)
+            return plan
+        end = self.queues.end(seen.needs)
         if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
             work.larger = self.pool.enlarged(device, end)
-        if self._fits(work.needs, work.larger or self.pool):
-            device.xp.cumsum(sums, out=sums)
+        if self._fits(seen.needs, work.larger or self.pool):
+            work.pieces = seen.plan_layout(device)
         else:
-            shift = self._choose_shift(counts, work.needs.filled)
-            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), batch, n)
-        return Plan(run, counts, outcome, work, self._state)
-
-    def _join(
-        self,
-        graph: View,
-        keys: Array,
-        rows: dict[str, Array],
-        held: Array,
-        position: Array,
-        status: Array,
-        **zeros: Array,
-    ) -> None:
-        """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
-        n, kernels, n_pieces = len(keys), self.kernels["join"], status[HUB_PIECES : HUB_PIECES + 1]
-        kernels.ListRows(
-            n, keys=keys, n=n, rows=self.n_rows, vertices=self.n_vertices, unknown=status[UNKNOWN:], **rows,
-            position=position, **zeros,
-        )  # fmt: skip
-        pieces = self.device.empty(len(self.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
-        found = {"graph": graph, "keys": keys, "position": position, "pieces": pieces, "n_pieces": n_pieces}
-        kernels.Join(n, **found, **rows, n=n, held=held)
-        kernels.JoinHubs(len(pieces), **found, end=rows["end"])
+            shift = self._choose_shift(counts, seen.needs.filled)
+            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
+        return plan
 
     def _fits(self, needs: Needs, pool: Pool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
@@ -236,7 +181,7 @@ class GraphVine(Structure):
 
     def too_large(self, live: int) -> bool:
         """Whether the pool would be mostly unused by blocks of so many quanta."""
-        return not self.share and self.pool.quanta > max(2 * live * (1 + self.reserve), self._least_quanta())
+        return not self.share and self.pool.quanta > max(2 * live * (1 + self.spare), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)
@@ -263,7 +208,7 @@ class GraphVine(Structure):
         if work is None:  # an empty run
             return plan.counts
         counts, run, n, kernels = plan.counts, plan.run, len(plan.run), self.kernels["commit"]
-        graph, batch = self.view(), work.batch
+        graph, batch, holes = self.view(), work.look.batch, work.look.holes
         if self.weighted and counts.updated:
             kernels.SetWeights(n, graph=graph, batch=batch, weight=run.weight, weights=self.pool.weights)
         if not (counts.inserted or counts.deleted):
@@ -276,30 +221,30 @@ class GraphVine(Structure):
             if work.larger:
                 self.queues, self.pool = work.larger.move(self.pool, self.queues), work.larger
             self._relayout(self.view(), work)
-        self.filled += work.needs.filled
+        self.filled += work.look.needs.filled
         self.num_edges += counts.inserted - counts.deleted
         if counts.inserted:
             insert = kernels.Insert if self.split else kernels.InsertByRow
             pool = self.pool_struct()
-            insert(n, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=work.holes)
+            insert(n, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=holes)
         return counts
 
     def _delete(self, n: int, graph: View, work: _Work) -> None:
-        kernels, batch, pool = self.kernels["commit"], work.batch, self.pool_struct()
+        kernels, batch, pool = self.kernels["commit"], work.look.batch, self.pool_struct()
         if not self.compact:
             kernels.Bury(n, graph=graph, batch=batch, pool=pool)
             return
-        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.holes)
+        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.look.holes)
 
     def _relayout(self, graph: View, work: _Work) -> None:
-        queues, needs, kernels = self.queues, work.needs, self.kernels["relayout"]
+        queues, seen, needs, kernels = self.queues, work.look, work.look.needs, self.kernels["relayout"]
         both = {
-            "graph": graph, "batch": work.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
-            "pieces": work.pieces, "n_pieces": work.listed,
+            "graph": graph, "batch": seen.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
+            "pieces": work.pieces, "n_pieces": seen.pieces_listed,
         }  # fmt: skip
-        kernels.Relayout(-(-work.batch.values["n"] // CHUNK), **both, counts=work.counts)
+        kernels.Relayout(len(seen.sums) // COUNTERS, **both, counts=seen.sums)
         if work.pieces is not None:
-            kernels.RelayoutPieces(len(work.pieces) // 6, **both)
+            kernels.RelayoutPieces(len(work.pieces) // WORDS_OF_PIECE, **both)
         self.queues = queues.after(needs, self.pool.ring)
         self.live += needs.quanta
 
@@ -363,18 +308,13 @@ class GraphVine(Structure):
     def _find(self, src: Array, dst: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
         n, device, kernels = len(src), self.device, self.kernels["join"]
-        found, rest, status = (
-            device.empty(n, np.uint8),
-            device.empty(n, np.uint32),
-            device.zeros(FIRST_COUNTER, np.int64),
-        )
+        found, rest = device.carve((n, np.uint8), (n, np.uint32))
+        status = device.zeros(STATUS, np.int64)
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=status)
         long = rest[: int(status[0])]
         if len(long):
             keys, places = sort_with_places(device, make_keys(device, src[long], dst[long]))
-            held, owner, end, position = device.carve((len(long), np.uint64), *[(len(long), np.uint32)] * 3)
-            nothing = dict.fromkeys(("moves", "used", "listed", "gone"))
-            self._join(self.view(), keys, {"owner": owner, "end": end}, held, position, status, **nothing)
+            position = join(self, keys, status).position
             hits = device.empty(len(long), np.uint8)
             kernels.Answer(len(long), keys=keys, position=position, n=len(long), found=hits)
             found[long[places]] = hits

@@ -175,7 +175,7 @@ def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, ke
     device.xp.cumsum(places, out=places)
     used, directories = device.to_host(words[-2:]).tolist()
     kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
-    quanta = max(least, used + int(used * s.reserve))
+    quanta = max(least, used + int(used * s.spare))
     if s.share and not s.pool.quanta:
         quanta = max(quanta, int(s.share * device.memory_free) // ((8 if s.weighted else 4) << (shift - 2)))
     pool = Pool.empty(device, shift, quanta, s.weighted, not s.directory)

@@ -151,7 +151,7 @@ class SlabGraph(Structure):
 
     Notes
     -----
-    O(1) expected an operation, O(1) amortised for rehashing. Two launches and a scan prepare, two to six commit; one
+    O(1) expected an operation, O(1) amortised for rehashing. Two launches prepare, one to six commit; one
     read-back, and a second one where the chains of new tables might take more than 1 / 32 of the pool, as in a build:
     they are counted then before memory is taken. `slab` bytes a slab, twice as many with weights, 4 more to list it
     when it is free; 12 bytes a row. Neighbours are not sorted.
@@ -187,7 +187,7 @@ class SlabGraph(Structure):
             "LIMIT": self.limit,
         }
         self._defines = tuple(defines.items())
-        self._kernels = load(device, "slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+        self._kernels = load(device, "slabgraph.cuh", None, WEIGHTED=int(weighted), LOOK=self.words // 8, **defines)
         self.table, self.row_degrees = device.zeros(n_rows, np.uint64), device.zeros(n_rows, np.uint32)
         self.supply, self._next_supply = (
             device.zeros(3, np.int64),

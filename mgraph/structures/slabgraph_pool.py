@@ -15,7 +15,7 @@ __all__ = ["MOST_SLABS", "PIECE_BUCKETS", "Move", "Pool"]
 
 Array = Any
 MOST_SLABS = (1 << 32) - 2  # their numbers are 32 bits; the last one stands for none
-PIECE_BUCKETS = 8  # of a table, for one tile; as slabgraph_table.cuh has it
+PIECE_BUCKETS = 4  # of a table, for one tile; as slabgraph_table.cuh has it
 
 
 class Pool(NamedTuple):

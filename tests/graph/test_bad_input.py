@@ -92,6 +92,8 @@ def test_update_wants_a_batch(graph):
         ({"balance": "edges"}, InvalidOption, "balance 'edges'"),
         ({"balance": [1.5] * N}, InvalidOption, "dtype float64"),
         ({"balance": [-1] * N}, InvalidOption, "a degree, 0 or more"),
+        ({"reserve": -1}, InvalidOption, "reserve is -1"),
+        ({"reserve": "10GB"}, InvalidOption, "reserve is '10GB'"),
         ({"n_vertices": -1}, InvalidOption, "n_vertices is -1"),
         ({"n_vertices": 1.5}, InvalidOption, "n_vertices is 1.5"),
         ({"n_vertices": True}, InvalidOption, "n_vertices is True"),

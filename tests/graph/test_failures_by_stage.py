@@ -20,7 +20,7 @@ from mgraph.runtime import changes, link
 
 STAGES = {  #: where a worker is when it is hit; the client is what deals
     "sort": ("mgraph.runtime.update", "share_runs"),
-    "exchange": ("mgraph.runtime.update", "_exchanged"),
+    "exchange": ("mgraph.exchange.tcp", "TcpExchange.alltoallv"),
     "prepare": ("mgraph.runtime.update", "prepare"),
     "vote": ("mgraph.runtime.update", "vote"),
     "commit": ("mgraph.runtime.update", "commit"),

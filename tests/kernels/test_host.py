@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -172,3 +173,54 @@ def test_programs_share_no_buffers(write, monkeypatch, tmp_path):
         symbols = [line.split()[-1] for line in exported(library).splitlines()]
         assert "mgraph_Put" in symbols
         assert not [line for line in exported(library).splitlines() if line.split()[-2] in "uVW" and "buffer" in line]
+
+
+COUNT = """
+struct Count {
+    static constexpr int lanes = 1;
+    i64 n;
+    i64* out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) out[i] += i;
+    }
+};
+"""
+
+
+def test_kernels_of_several_threads_at_once(write):
+    """The helpers serve one kernel at a time; the others run alone."""
+    kernel, n, times = load(Device("cpu", threads=3), write(COUNT)).Count, 20_000, 20
+    outs = [np.zeros(n, np.int64) for _ in range(6)]
+
+    def work(out: np.ndarray) -> None:
+        for _ in range(times):
+            kernel(n, n=n, out=out)
+
+    team = [threading.Thread(target=work, args=(out,)) for out in outs]
+    for thread in team:
+        thread.start()
+    for thread in team:
+        thread.join(60)
+    for out in outs:
+        np.testing.assert_array_equal(out, np.arange(n) * times)
+
+
+HELPERS = """
+import os, sys
+import numpy as np
+from mgraph.device import Device
+from mgraph.kernels import load
+kernels = [load(Device("cpu", threads=3), path).Count for path in sys.argv[1:]]
+before = len(os.listdir("/proc/self/task"))
+for kernel in 2 * kernels:
+    kernel(100_000, n=100_000, out=np.zeros(100_000, np.int64))
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_all_kernels_share_their_helpers(write):
+    other = write(COUNT.replace("out[i] += i", "out[i] += 2 * i"), "another")
+    command = [sys.executable, "-c", HELPERS, write(COUNT), other]
+    environment = {**os.environ, "MGRAPH_HOST_BUILD": "plain", "LD_PRELOAD": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+    assert done.stdout.strip() == "2", done.stderr

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mgraph.batch import EdgeBatch
 from mgraph.device import Device, gpu_count
-from mgraph.errors import DeviceError, InvalidOption
+from mgraph.errors import CapacityError, DeviceError, InvalidOption
 from mgraph.structures import create, names
 
 
@@ -54,3 +56,26 @@ def test_unknown_device(device):
 def test_gpu_where_there_is_none():
     with pytest.raises(DeviceError, match=f"{gpu_count()} can be used"):
         create(names()[0], 10, device=f"cuda:{gpu_count()}")
+
+
+def test_nothing_is_reserved_on_a_cpu():
+    Device("cpu").reserve(1 << 60)
+    with pytest.raises(InvalidOption, match="-1 bytes"):
+        Device("cpu").reserve(-1)
+
+
+@pytest.mark.gpu
+def test_reserved_memory_serves_what_grows_in_it():
+    device = Device("cuda")
+    pool = device.xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    device.reserve(1 << 28)
+    s = create("gpma+", 10_000, device=device)
+    held = pool.total_bytes()
+    assert held >= 1 << 28
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        s.insert(EdgeBatch(*rng.integers(0, 10_000, (2, 200_000))))
+    assert pool.total_bytes() == held
+    with pytest.raises(CapacityError, match="GPU"):
+        device.reserve(1 << 50)

@@ -37,7 +37,7 @@ class TestGraphVine(Conformance):
 
 
 class TestGraphVineSmallBlocks(Conformance):
-    options = {"block": 4, "reserve": 0.02}
+    options = {"block": 4, "spare": 0.02}
 
 
 class TestGraphVinePlain(Conformance):
@@ -58,7 +58,7 @@ def test_streams_in_one_pool(device, options, seed):
     """Few long rows in a pool with room, so that blocks and directories come and go one by one and not by a rebuild."""
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
-    s = create("graphvine", 20_000, n_rows=40, device=device, weighted=bool(seed & 1), reserve=16, **OPTIONS[options])
+    s = create("graphvine", 20_000, n_rows=40, device=device, weighted=bool(seed & 1), spare=16, **OPTIONS[options])
     model = Model()
     step(s, model, random_batch(s, rng, 4000, inserts=1.0, skew=2))
     slots, waited = s.pool.slots, 0
@@ -77,7 +77,7 @@ def test_streams_in_one_pool(device, options, seed):
 def test_a_hub_grows_and_shrinks_in_one_pool(device):
     n = scaled(40_000)
     for options in ({}, {"directory": False}):
-        s = create("graphvine", n, n_rows=5, device=device, block=8, reserve=16, **options)
+        s = create("graphvine", n, n_rows=5, device=device, block=8, spare=16, **options)
         s.insert(EdgeBatch(np.repeat([1, 2, 3], n // 4), np.tile(np.arange(n // 4), 3)))
         slots, ids = s.pool.slots, np.random.default_rng(1).permutation(n).astype(np.uint32)
         hub = np.full(n, 1, np.uint32)
@@ -146,7 +146,7 @@ def test_vertices_deleted_at_once(device, weighted, options):
 
 def test_pieces_that_find_their_ring_full_wait_for_the_next_pool(device):
     n = scaled(40_000)
-    s = create("graphvine", n, device=device, block=16, reserve=0.01)
+    s = create("graphvine", n, device=device, block=16, spare=0.01)
     src, dst = np.divmod(np.arange(16 * n), 16)
     dying = n - 8 + np.arange(8)
     s.insert(EdgeBatch(src, np.where((dst < 8) | (src % 2 == 0), dst, dying[dst % 8])))
@@ -219,7 +219,7 @@ def test_a_queue_takes_what_is_left_and_then_refuses(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"block": 12}, {"block": 2}, {"block": 256}, {"reserve": 0}, {"reserve": 17}, {"share": 0.95}]
+    "options", [{"block": 12}, {"block": 2}, {"block": 256}, {"spare": 0}, {"spare": 17}, {"share": 0.95}]
 )
 def test_bad_options(options):
     name, value = next(iter(options.items()))

@@ -8,7 +8,8 @@ import pytest
 from bench_runs import SMALL, bench
 
 from workloads.__main__ import main
-from workloads.report import BEGIN, END
+
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
 @pytest.fixture
@@ -99,3 +100,31 @@ def test_report_mistakes(archive, tmp_path, capsys, options, named):
     assert main(["report", *given]) == 2
     assert named in capsys.readouterr().err
     assert readme.read_text() == "no markers\n"
+
+
+def test_a_marker_names_its_tables(archive, tmp_path):
+    document = tmp_path / "README.md"
+    document.write_text(
+        f"a\n<!-- results:begin summary -->\nold\n{END}\nb\n<!-- results:begin bench-bfs -->\n{END}\nc\n"
+    )
+    assert main(["report", "--results", str(archive), "--write", str(document)]) == 0
+    first, second = document.read_text().split("\nb\n")
+    (path,) = archive.glob("*/*.jsonl")
+    (median,) = {
+        line["p50_ms"]
+        for line in map(json.loads, path.read_text().splitlines())
+        if line["kind"] == "bfs" and line["structure"] == "gpma+"
+    }
+    (row,) = [line for line in first.splitlines() if line.startswith("| BFS, ")]
+    assert row.split("|")[2].strip() == f"{median:.4g}"
+    assert "|  | gpma+ | csr |" in first
+    assert "**BFS**" in second
+    assert "**BFS**" not in first
+
+
+def test_no_such_table(archive, tmp_path, capsys):
+    document = tmp_path / "README.md"
+    document.write_text(f"<!-- results:begin speed -->\n{END}\n")
+    assert main(["report", "--results", str(archive), "--write", str(document)]) == 2
+    assert "a table 'speed' is wanted" in capsys.readouterr().err
+    assert document.read_text() == f"<!-- results:begin speed -->\n{END}\n"

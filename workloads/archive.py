@@ -1,0 +1,78 @@
+"""The archived runs of the benchmarks: which there are, and what a run says of itself.
+
+Of runs that differ in no parameter the newest counts. A run without its last line was cut short and is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mgraph.errors import ReadError
+
+__all__ = ["Run", "newest", "of", "parameters", "provenance"]
+
+Run = list[dict[str, Any]]
+
+#: parameters that do not make it another measurement
+ASIDE = (
+    "command",
+    "bench",
+    "out",
+    "archive",
+    "commit",
+    "structure",
+    "device",
+    "repeats",
+    "warm",
+    "builds",
+    "no_rebuild",
+    "part",
+    "seed",
+)
+
+
+def newest(folder: Path) -> list[Run]:
+    """The newest whole run of each benchmark and choice of parameters among a folder's JSON lines."""
+    found: dict[str, Run] = {}
+    for path in folder.glob("*.jsonl"):
+        lines = _read(path)
+        if len(lines) > 1 and lines[0].get("kind") == "run" and lines[-1]["kind"] == "end":
+            key = lines[0]["name"] + json.dumps(parameters(lines[0]), sort_keys=True)
+            if key not in found or found[key][0]["time"] < lines[0]["time"]:
+                found[key] = lines
+    return [lines for _, lines in sorted(found.items())]
+
+
+def of(lines: Run, kind: str) -> Run:
+    """The lines of a kind."""
+    return [line for line in lines if line["kind"] == kind]
+
+
+def _read(path: Path) -> Run:
+    lines = []
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            raise ReadError(f"{path}, line {number}: no JSON") from None
+    return lines
+
+
+def parameters(first: dict[str, Any]) -> dict[str, Any]:
+    """What makes the run of this first line the measurement that it is."""
+    given = {name: value for name, value in first["parameters"].items() if name not in ASIDE}
+    if not given.get("double"):
+        given.pop("double_batch", None)
+    return {name: value for name, value in given.items() if value not in (None, False, "")}
+
+
+def provenance(first: dict[str, Any]) -> str:
+    """Hardware, day and commit of the run of this first line."""
+    hardware = first["hardware"]
+    where = f"{len(hardware['gpus'])} x {hardware['gpus'][0]}" if hardware["gpus"] else hardware["cpu"]
+    if not hardware["gpus"]:
+        where += f", {hardware['cores']} cores"
+    commit = first["parameters"].get("commit") or first.get("commit") or "unknown"
+    return f"{where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}"
