@@ -192,7 +192,7 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
 def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
     """A row a structure; what an older result saves after a batch, where that was measured."""
     columns, rows = _plain("pagerank", PAGERANK)(lines)
-    again = {line["structure"]: line for line in _of(lines, "warm")}
+    again = {line["structure"]: line for line in of(lines, "warm")}
     if not again:
         return columns, rows
     batch = short(next(iter(again.values()))["batch"])
