@@ -74,5 +74,6 @@ def provenance(first: dict[str, Any]) -> str:
     where = f"{len(hardware['gpus'])} x {hardware['gpus'][0]}" if hardware["gpus"] else hardware["cpu"]
     if not hardware["gpus"]:
         where += f", {hardware['cores']} cores"
+    # asked for by name: a copy of the tree may lie within another checkout
     commit = first["parameters"].get("commit") or first.get("commit") or "unknown"
     return f"{where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}"

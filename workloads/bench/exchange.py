@@ -83,7 +83,7 @@ def _measure_one(bench: Bench, coordinator: Coordinator, name: str, sizes: list[
     coordinator.call("create", {"device": bench.device.kind, "exchange": name, "starts": starts, **spec})
     hosts = [urlsplit(address).hostname for address in addresses]
     args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": name if name in RAW else ""}
-    answers = coordinator.call("run", {"name": PROGRAM, "result": "times", "args": args}, connect=True)
+    answers = coordinator.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
     _report(bench, name, size, answers[0]["info"]["lines"])
 
 

@@ -1,0 +1,57 @@
+"""The scaling command at tiny sizes: what it writes is sound, and workers that find something else are caught."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from bench_runs import of
+
+from workloads.__main__ import main
+from workloads.bench.harness import Mismatch
+from workloads.generators import Generator
+from workloads.scaling import _compare
+
+
+@pytest.mark.timeout(240)
+def test_scaling(tmp_path, capsys):
+    options = ["--gpus", "1,2", "--device", "cpu", "--scale", "8", "--edge-factor", "8", "--batch", "200"]
+    options += ["--batches", "2", "--roots", "2", "--iterations", "3", "--part", "300", "--out", str(tmp_path)]
+    assert main(["scaling", *options]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [(line["scaling"], line["workers"], line["scale"]) for line in of(lines, "scaling")]
+    assert found == [("strong", 1, 8), ("weak", 1, 8), ("strong", 2, 8), ("weak", 2, 9)]
+    src, dst = Generator(8, 8, seed=1).edges()
+    edges = {(min(e), max(e)) for e in zip(src.tolist(), dst.tolist(), strict=True)}
+    for line in of(lines, "scaling", scaling="strong"):
+        assert (line["drawn"], line["built"]) == (2048, len(edges))
+        assert (line["insert"]["n"], line["bfs"]["n"], line["pagerank"]["n"]) == (2, 2, 3)
+        assert line["pagerank"]["iterations"] == 3
+        assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born", "mixed"))
+        assert line["resident"] <= 1024  # half of the graph's, repeats among them
+        assert line["pipelined"]["share_of_link"] > 0
+        assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "times as the client sees them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["analytics", "updates"])
+def test_scaling_of_one_part(tmp_path, capsys, part):
+    options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
+    assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    (line,) = of(lines, "scaling")
+    assert ("bfs" in line, "mixed" in line) == (part == "analytics", part == "updates")
+    assert ("PageRank" in capsys.readouterr().out) == (part == "analytics")
+    assert path.with_suffix(".png").exists()
+
+
+def test_scaling_compares_what_workers_found():
+    one = {"checks": {"edges built": 3, "distances from 0": np.array([0, 1]), "ranks": np.array([0.5, 0.5])}}
+    _compare(one, one, 2)
+    for what, value in (("edges built", 4), ("distances from 0", np.array([0, 2])), ("ranks", np.array([0.6, 0.4]))):
+        with pytest.raises(Mismatch, match=what):
+            _compare(one, {"checks": {**one["checks"], what: value}}, 2)
