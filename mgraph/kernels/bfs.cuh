@@ -2,7 +2,7 @@
 // bottom-up from each unvisited vertex against its edges until one comes from a visited vertex.
 // Both only set bits of `found`; lanes race to set the same bit, which is benign. Compiled with NOTES, they note for each
 // vertex the least level << 32 | predecessor that found it here, whatever the order of the finds. (As a flag of the kernels
-// notes spilled registers: a search for distances over 1.05G arcs took 2.64 ms instead of 2.13.)
+// notes spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.)
 #pragma once
 #include "frontier.cuh"
 #include "rows.cuh"
