@@ -11,6 +11,7 @@ from workloads.bench.harness import short
 __all__ = ["summary"]
 
 Cells = dict[str, Any]  #: a row: its value by structure
+SHAPES = {"rmat": "", "hub": "one hub", "road": "like roads"}
 
 
 def summary(runs: list[Run]) -> tuple[str, list[str], list[list[Any]]]:
@@ -33,14 +34,14 @@ def _is_updates(run: Run) -> bool:
 
 def _largest_updates(runs: list[Run]) -> list[Run]:
     """Of the runs of updates, which begin with graphs of many sizes, those of the largest, and those that double it."""
-    plain = [r for r in runs if _is_updates(r) and not parameters(r[0]).get("uniform")]
+    plain = [r for r in runs if _is_updates(r) and not {"uniform", "shape"} & set(parameters(r[0]))]
     most = max((line["drawn"] for r in plain for line in of(r, "build")), default=0)
     return [r for r in plain if of(r, "double") or any(line["drawn"] == most for line in of(r, "build"))]
 
 
 def _updates(run: Run) -> Iterator[tuple[str, str, Any]]:
     for line in of(run, "double"):
-        if not line.get("reserved"):
+        if not line["reserved_bytes"]:
             yield "slowest batch while doubling, in copies of the graph", line["structure"], line["slowest_copies"]
     if of(run, "double"):
         return
@@ -61,10 +62,13 @@ def _graph(run: Run, line: dict[str, Any]) -> str:
     """Which graph, by a run's parameters."""
     given = parameters(run[0])
     kind = "directed" if given.get("directed") else "symmetric"
-    told = ("uniform" if given.get("uniform") else "", "hubs first" if given.get("degree_order") else "")
-    in_edges = "with in-edges" if given.get("reverse") else ""
-    arcs = round(line["arcs"] / 10**6, -1)
-    return ", ".join(t for t in (f"{arcs:,.0f}M arcs", kind, in_edges, *told) if t)
+    shape = given.get("shape", "uniform" if given.get("uniform") else "rmat")
+    told = (
+        "with in-edges" if given.get("reverse") else "",
+        SHAPES.get(shape, shape),
+        "hubs first" if given.get("degree_order") else "",
+    )
+    return ", ".join(t for t in (f"{round(line['arcs'] / 10**6, -1):,.0f}M arcs", kind, *told) if t)
 
 
 def _bfs(run: Run) -> Iterator[tuple[str, str, Any]]:
