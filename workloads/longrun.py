@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from mgraph import DynamicGraph, UpdateReport
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from mgraph.partition import degree_order
+from workloads.arguments import add_born_graph, add_record
 from workloads.bench.harness import Mismatch, open_record, short, show_table, summary
 from workloads.churn import Churn
 from workloads.record import Record
@@ -40,26 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add = parser.add_argument
     add("--gpus", "--workers", dest="workers", type=int, metavar="N", help="workers (default: one a GPU, or a core)")
-    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
-    add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
-    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices (default: %(default)s)")
-    add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
-    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
-    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
-    way.add_argument("--directed", dest="directed", action="store_true", help="directed, without in-edges")
-    parser.set_defaults(directed=False)
-    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: hubs first, or as they are drawn")
-    add("--part", type=int, default=1 << 24, metavar="N", help="edges a worker draws at once while building")
     add("--batch", type=int, default=1_000_000, metavar="N", help="operations a batch in all (default: %(default)s)")
     add("--batches", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
     add("--every", type=int, default=10, metavar="N", help="analyse after so many batches (default: %(default)s)")
-    add("--out", type=Path, metavar="DIR", help="write JSON lines here")
-    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add_born_graph(parser)
+    add_record(parser, "JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ counts of every batch from the client, distances, ranks to 1e-5.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from rich.console import Console
 from cluster import start
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
+from workloads.arguments import add_born_graph, add_record
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.record import Record
 from workloads.report import shown
@@ -43,21 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="numbers of workers (default: 1,2,4 ... as there are)",
     )
-    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
     add("--scaling", default="strong,weak", metavar="A,B", help="strong, weak or both (default: %(default)s)")
     add("--measure", default=",".join(PARTS), metavar="A,B", help="which of %(default)s (default: both)")
-    add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
-    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
-    add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
-    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
-    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
-    way.add_argument("--directed", dest="directed", action="store_true", help="directed, without in-edges")
-    parser.set_defaults(directed=False)
-    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: hubs first, or as they are drawn")
     add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: half of the graph's)")
     add(
         "--batch",
@@ -67,18 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="operations a batch from the client, and from each worker in a step (default: %(default)s)",
     )
     add("--batches", type=int, default=10, metavar="N", help="batches of each kind (default: %(default)s)")
-    add(
-        "--part",
-        type=int,
-        default=1 << 24,
-        metavar="N",
-        help="edges a worker draws at once while building (default: %(default)s)",
-    )
     add("--roots", type=int, default=8, metavar="N", help="searches (default: %(default)s)")
     add("--iterations", type=int, default=20, metavar="N", help="of PageRank (default: %(default)s)")
-    add("--out", type=Path, metavar="DIR", help="write JSON lines and a plot here")
-    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add_born_graph(parser)
+    add_record(parser, "JSON lines and a plot")
 
 
 def run(options: argparse.Namespace) -> int:

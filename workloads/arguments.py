@@ -1,0 +1,34 @@
+"""What the commands that make a random graph on a cluster's workers ask alike."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+__all__ = ["add_born_graph", "add_record"]
+
+
+def add_born_graph(parser: argparse.ArgumentParser) -> None:
+    """Declare where the graph lives and which edges the workers draw for it."""
+    add = parser.add_argument
+    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
+    add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
+    add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
+    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
+    add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
+    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
+    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
+    way.add_argument("--directed", dest="directed", action="store_true", help="directed, without in-edges")
+    parser.set_defaults(directed=False)
+    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: hubs first, or as they are drawn")
+    add("--part", type=int, default=1 << 24, metavar="N", help="edges a worker draws at once while building")
+
+
+def add_record(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare where `what` is written."""
+    add = parser.add_argument
+    add("--out", type=Path, metavar="DIR", help=f"write {what} here")
+    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
+    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
