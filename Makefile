@@ -13,15 +13,15 @@ JOBS   ?= 2
 demo: setup
 	$(BIN)/python -m workloads demo $(ARGS)
 
-# in JOBS processes, each folder's files in one of them: half the tests' time is waiting
+# in JOBS processes, each file's tests in one of them, files in order: the last ones are short
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # the tests that Dask can break, with its newest release, in an environment of their own
 latest:
 	$(MAKE) setup VENV=.venv-latest
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade dask distributed
-	.venv-latest/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS) tests/cluster tests/exchange tests/graph tests/runtime
+	.venv-latest/bin/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) tests/cluster tests/exchange tests/graph tests/runtime
 
 lint: setup
 	$(BIN)/ruff check .

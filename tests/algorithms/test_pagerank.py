@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,24 @@ def test_the_float64_iteration_is_networkx() -> None:
             np.testing.assert_allclose(iterate(graph, tol=tol)[0], with_networkx(graph, tol=tol), rtol=1e-9)
 
 
+@cache
+def real_oracle(folder: Path, name: str) -> tuple[np.ndarray, int]:
+    """The limit of a real graph's ranks, and the steps that the default tolerance takes; seconds each."""
+    graph = real_graph(folder, name)
+    assert graph is not None
+    return iterate(graph, tol=1e-10, max_iter=1000)[0], iterate(graph)[1]
+
+
 @pytest.mark.parametrize("name", ["web-NotreDame", "cit-HepPh", "ego-twitter", "luxembourg_osm"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
 def test_real_graphs(data_dir: Path, structure: str, device: str, name: str, size: int) -> None:
+    if structure != "gpma+" and size == 3:
+        pytest.skip("what three ranks add does not hang on the structure")
     graph = real_graph(data_dir, name)
     if graph is None:
         pytest.skip(f"no {name} here")
-    limit, _ = iterate(graph, tol=1e-10, max_iter=1000)
-    _, steps = iterate(graph)
+    limit, steps = real_oracle(data_dir, name)
     for reverse in (True, False):
         made = shards(graph, cut(graph.n, size, even=reverse), structure, reverse, device)
         ranks, info = run(made, pagerank)
