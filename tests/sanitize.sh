@@ -35,7 +35,7 @@ for build in $builds; do
   started=$SECONDS
   status=0
   MGRAPH_HOST_BUILD=$build timeout --kill-after=10 900 env ${preload:+LD_PRELOAD=$preload} \
-    "$python" -m pytest -q -x -p no:cacheprovider -r f --capture=sys -k "$quick" -m 'not gpu' "$@" "${tests[@]}" || status=$?
+    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f -k "$quick" -m 'not gpu' "$@" "${tests[@]}" || status=$?
   if ((status)); then
     echo "sanitize: the $build build failed with status $status" >&2
     exit "$status"

@@ -33,10 +33,11 @@ def _is_updates(run: Run) -> bool:
 
 
 def _largest_updates(runs: list[Run]) -> list[Run]:
-    """Of the runs of updates, which begin with graphs of many sizes, those of the largest, and those that double it."""
+    """Of the runs of updates the newest of those with the largest graph, and those that double it."""
     plain = [r for r in runs if _is_updates(r) and not {"uniform", "shape"} & set(parameters(r[0]))]
-    most = max((line["drawn"] for r in plain for line in of(r, "build")), default=0)
-    return [r for r in plain if of(r, "double") or any(line["drawn"] == most for line in of(r, "build"))]
+    doubling = [r for r in plain if of(r, "double")]
+    others = [r for r in plain if not of(r, "double")]
+    return sorted(others, key=lambda r: (max(line["drawn"] for line in of(r, "build")), r[0]["time"]))[-1:] + doubling
 
 
 def _updates(run: Run) -> Iterator[tuple[str, str, Any]]:
