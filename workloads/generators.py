@@ -151,23 +151,7 @@ class Generator(Drawn):
             raise InvalidOption(f"quadrants {self.quadrants}; four probabilities that sum to 1 are needed")
 
     def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:
-        """The edges start .. stop - 1.
-
-        Parameters
-        ----------
-        start, stop : int
-            Edge numbers; `stop` is `n_edges` where left out.
-        xp : module
-            numpy or cupy.
-
-        Returns
-        -------
-        src, dst : uint32 arrays of `xp`, shape (stop - start,)
-
-        Notes
-        -----
-        O((stop - start) * scale). Scratch: about 40 bytes an edge.
-        """
+        """As `Drawn.edges`. O((stop - start) * scale); about 40 bytes of scratch an edge."""
         stop = self.n_edges if stop is None else stop
         number = xp.arange(start, stop, dtype=np.uint64)
         src, dst = xp.zeros(len(number), np.uint32), xp.zeros(len(number), np.uint32)

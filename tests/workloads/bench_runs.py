@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+
 from workloads.__main__ import main
+from workloads.generators import Generator
 
 SMALL = ["--device", "cpu", "--threads", "1", "--scale", "9", "--edge-factor", "8", "--seed", "3"]
 
@@ -25,3 +28,19 @@ def bench(tmp_path, *options):
 
 def of(lines, kind, **values):
     return [line for line in lines if line["kind"] == kind and values.items() <= line.items()]
+
+
+def drawn(start, stop):
+    """Edges of the tiny graph by number, as the benchmarks draw them."""
+    return Generator(9, 8, seed=3).edges(start, stop)
+
+
+def keys_of(src, dst):
+    return set((src.astype(np.uint64) << np.uint64(32) | dst).tolist())
+
+
+def splitmix_finaliser(key):
+    """The hash of one edge, in Python's integers."""
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    key = (key ^ key >> 27) * 0x94D049BB133111EB % 2**64
+    return key ^ key >> 31

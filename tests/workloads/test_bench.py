@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from bench_runs import SMALL, bench, of
+from bench_runs import SMALL, bench, drawn, keys_of, of, splitmix_finaliser
 
 import workloads.bench.bfs
 import workloads.bench.pagerank
@@ -19,28 +19,10 @@ from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.run import sort_batch
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
-from workloads.bench.harness import Mismatch, archive_folder, counts_of, short, summary
-from workloads.bench.inputs import Edges, degree_order, filled
+from workloads.bench.harness import Mismatch
+from workloads.bench.inputs import degree_order
 from workloads.bench.memory import held_bytes
 from workloads.bench.rebuild import Rebuild
-from workloads.generators import Generator
-
-
-def drawn(start, stop):
-    """Edges of the tiny graph by number, as the benchmarks draw them."""
-    return Generator(9, 8, seed=3).edges(start, stop)
-
-
-def keys_of(src, dst):
-    return set((src.astype(np.uint64) << np.uint64(32) | dst).tolist())
-
-
-def splitmix_finaliser(key):
-    """The hash of one edge, in Python's integers."""
-    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    key = (key ^ key >> 27) * 0x94D049BB133111EB % 2**64
-    return key ^ key >> 31
-
 
 # ---- updates -------------------------------------------------------------------------------------------------------
 
@@ -115,18 +97,6 @@ def test_rebuild_is_csr():
         np.testing.assert_array_equal(found.offsets, right.offsets)
         np.testing.assert_array_equal(found.dst, right.dst)
         assert edge_hash(rebuild) == edge_hash(csr)
-
-
-def test_the_hash_sees_one_edge_and_no_order():
-    src, dst = np.array([0, 5, 5, 7], np.uint32), np.array([1, 0, 9, 7], np.uint32)
-    one, two = (create(name, 10) for name in ("csr", "gpma+"))
-    one.build(EdgeBatch(src, dst))
-    two.build(EdgeBatch(src[::-1], dst[::-1]))
-    assert edge_hash(one) == edge_hash(two)
-    assert edge_hash(one) == sum(splitmix_finaliser(key) for key in keys_of(src, dst)) % 2**64
-    two.delete(EdgeBatch([5], [9]))
-    two.insert(EdgeBatch([9], [5]))
-    assert edge_hash(one) != edge_hash(two)
 
 
 # ---- algorithms ------------------------------------------------------------------------------------------------------
@@ -223,20 +193,6 @@ def test_pagerank_catches_wrong_ranks(monkeypatch, capsys):
     monkeypatch.setattr(workloads.bench.pagerank, "pagerank", wrong)
     assert main(["bench", "pagerank", *SMALL, "--iterations", "2", "--repeats", "1"]) == 2
     assert "from csr's" in capsys.readouterr().err
-
-
-def test_degree_order_puts_hubs_first():
-    src, dst = np.array([3, 3, 3, 1], np.uint32), np.array([1, 2, 1, 3], np.uint32)
-    ids = degree_order(src, dst, 4, np)
-    assert (ids[3], ids[1], ids[2], ids[0]) == (0, 1, 2, 3)
-    assert sorted(ids.tolist()) == [0, 1, 2, 3]
-
-
-def test_filled_in_parts_and_mirrored():
-    src, dst = (ids.astype(np.uint32) for ids in np.random.default_rng(1).integers(0, 30, (2, 100)))
-    whole = filled(create("csr", 30), np.concatenate([src, dst]), np.concatenate([dst, src]))
-    parts = filled(create("gpma+", 30), src, dst, parts=7, mirrored=True)
-    assert edge_hash(whole) == edge_hash(parts)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -345,7 +301,7 @@ def test_on_two_gpus(tmp_path):
     assert {line["exchange"] for line in of(lines, "exchange", call="raw alltoall")} == {"ucx", "tcp"}
 
 
-# ---- mistakes, and small parts ---------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -384,29 +340,3 @@ def test_a_benchmark_with_a_gpu_asked_for_and_none(capsys):
     index = gpu_count()
     assert main(["bench", "updates", "--device", f"cuda:{index}"]) == 2
     assert f"GPU {index} was asked for" in capsys.readouterr().err
-
-
-def test_small_parts():
-    assert counts_of("1,1e6", "x") == [1, 1_000_000]
-    assert [short(n) for n in (7, 10_000, 1_500_000, 268_435_456, 4_000_000_000)] == [
-        "7",
-        "10k",
-        "1.5M",
-        "268.4M",
-        "4G",
-    ]
-    assert summary([0.001, 0.003]) == {
-        "n": 2, "p50_ms": 2, "p99_ms": pytest.approx(2.98), "mean_ms": 2, "min_ms": 1, "max_ms": 3,
-    }  # fmt: skip
-    assert archive_folder({"gpus": ["NVIDIA H200", "NVIDIA H200"], "cpu": "x"}).name == "2x-nvidia-h200"
-    assert archive_folder({"gpus": [], "cpu": "AMD EPYC(tm) 9"}).name == "amd-epyc-tm-9"
-
-
-def test_edges_are_the_generators():
-    import argparse
-
-    options = argparse.Namespace(scale=9, edge_factor=8, uniform=True, seed=4)
-    quarter = (0.25, 0.25, 0.25, 0.25)
-    found = Edges(options, Device("cpu")).between(5, 1005)
-    for one, other in zip(found, Generator(9, 8, 4, quarter).edges(5, 1005), strict=True):
-        np.testing.assert_array_equal(one, other)
