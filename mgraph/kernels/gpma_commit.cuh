@@ -1,6 +1,7 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
 // Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
+#include "gpma_leaf.cuh"
 #include "gpma_merge.cuh"
 #include "gpma_wide.cuh"
 #include "outcome.cuh"
@@ -13,7 +14,7 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
     f32* weights;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n))
-            if (outcome[k] == updated) weights[batch.slot[k]] = weight ? weight[k] : 1.0f;
+            if (outcome[k] == updated) weights[batch.slot(k)] = weight ? weight[k] : 1.0f;
     }
 };
 

@@ -55,7 +55,7 @@ class _Work:
     batch: Struct
     leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
-    leaf_windows: tuple[Array, int]
+    leaf_windows: tuple[Array, int]  # their first keys, also of those that wider ones cover
     few_windows: tuple[Array, int]
     block_windows: tuple[Array, int]
     parts: tuple[Array, int]
@@ -136,7 +136,8 @@ class GpmaPlus(Structure):
         fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
         kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
-        self._merges = [k.bind(**merged) for k in (kernels.MergeLeaves, kernels.MergeFew, kernels.MergeBlocks)]
+        self._merge_leaves = kernels.MergeLeaves.bind(**merged, rows=self.n_rows)
+        self._merges = [k.bind(**merged) for k in (kernels.MergeFew, kernels.MergeBlocks)]
         self._move_degrees = kernels.MoveDegrees.bind(degrees=self._degrees)
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
@@ -301,8 +302,11 @@ class GpmaPlus(Structure):
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
-        listed = work.leaf_windows, work.few_windows, work.block_windows
-        for merge, (windows, n) in zip(self._merges, listed, strict=True):
+        first_keys, n = work.leaf_windows
+        if n:
+            levels = work.scratch.levels
+            self._merge_leaves(n, batch=work.batch, levels=levels, weight=weight, first_keys=first_keys, n=n)
+        for merge, (windows, n) in zip(self._merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
         self._move_degrees(len(run), batch=work.batch)
