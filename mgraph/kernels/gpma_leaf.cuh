@@ -2,6 +2,7 @@
 // a matter of counting bits, however many keys there are.
 #pragma once
 #include "gpma_levels.cuh"
+#include "gpma_tile.cuh"
 
 struct Places {  // a set of places in a leaf
     static constexpr int words = (LEAF + 31) / 32;
@@ -25,28 +26,24 @@ struct Places {  // a set of places in a leaf
     }
 };
 
-template <class T> struct alignas(16) Fours {  // slots that are loaded and stored at once
-    T at[4];
-};
-
-struct LeafRows {  // moves the starts of rows around one leaf, whose keys are [first_key, last_key), from old to n items
+// What a batch makes of one leaf, whose keys are [first_key, last_key), from `old` to n items; and the rows that begin there.
+struct Leaf {
     const Batch& batch;
     i64* start;
-    i64 rows, leaf, first_key, last_key, last_row;  // last_row: up to which rows are moved wherever they begin, for the last leaf
+    i64 rows, leaf;
+    u32 first_key, last_key;
     int old, n;
-    DEVICE i64 end() const { return (leaf + 1) * LEAF; }
-    DEVICE bool is(i64 r, i64 at) const { return r < rows && (at < end() || r <= last_row); }
-    DEVICE i64 get(i64 r) const { return r < rows ? glance(start + r) : 0; }
-    DEVICE void move(i64 r, i64 at, int by) const {
-        int to = (int)lesser(at - leaf * LEAF, (i64)old) + by;
-        store(start + r, leaf * LEAF + (to < n ? to : LEAF));
-    }
+    bool is_last;  // of the array: keys and empty rows may stand behind it
+    DEVICE i64 first() const { return leaf * LEAF; }
+    DEVICE bool is(i64 r, int at) const { return r < rows && (at < LEAF || (is_last && r <= batch.row(last_key - 1))); }
+    DEVICE int get(i64 r) const { return r < rows ? (int)lesser(glance(start + r) - first(), (i64)LEAF) : LEAF; }
+    DEVICE void put(i64 r, int rank) const { store(start + r, first() + (rank < n ? rank : LEAF)); }
     // Rows up to the first key's own begin before all that changes, unless no item is left where the key was located, or there was
     // none, at the end of the array.
     template <class Tile> DEVICE void move_first(const Tile& tile) const {
-        i64 was = batch.slot(first_key), at = lesser(was - leaf * LEAF, (i64)old), to = leaf * LEAF + (at < n ? at : LEAF);
-        if (to == was) return;
-        for (i64 r = batch.row(first_key) - tile.rank(); r >= 0 && glance(start + r) == was; r -= tile.size()) store(start + r, to);
+        int at = (int)(batch.slot(first_key) - first()), rank = lesser(at, old);
+        if ((rank < n ? rank : LEAF) == at) return;
+        for (i64 r = batch.row(first_key) - tile.rank(); r >= 0 && glance(start + r) == first() + at; r -= tile.size()) put(r, rank);
     }
 };
 
@@ -71,56 +68,50 @@ template <int W> struct LeafMerge {  // W lanes, one leaf
             if (four_at(i) < LEAF) four[i] = *(const Fours<T>*)(column + four_at(i));
     }
 
-    // Merges the leaf of a key; returns by how many items it grew.
-    DEVICE int merge(i64 first_key) const {
-        i64 k = first_key + tile.rank(), here = batch.located[first_key], row = batch.row(first_key) + 1 + tile.rank();
-        i64 located = k < batch.n ? batch.located[k] : none;
-        u64 key = k < batch.n ? batch.keys[k] : 0;
-        i64 leaf = leaves.leaf(here >> 2), first = leaf * LEAF;
-        i64 after = leaf + 1 == leaves.leaves ? none : Batch::at_slot(first + LEAF);
+    // Merges a leaf, from its first key on; returns by how many items it grew.
+    DEVICE int merge(u32 first_key, i64 leaf) const {
+        i64 row = batch.row(first_key) + 1 + tile.rank();
+        Leaf all{batch, start, rows, leaf, first_key, first_key, leaves.counts[leaf], 0, leaf + 1 == leaves.leaves};
         Fours<u32> four[each];
-        read(array.slots + first, four);
-        int old = leaves.counts[leaf];
-        i64 row_start = row < rows ? glance(start + row) : 0;
+        read(array.slots + all.first(), four);
+        TileKeys<Lanes> keys(batch, tile, first_key, all.first(), LEAF, all.is_last);
+        int row_at = all.get(row), change = lesser(keys.located(first_key) >> 2, all.old);  // no slot before it changes
         if (levels.covered(tile, 0, leaf)) return 0;
 
         Places gone{}, come{};
-        int net = 0, many = 0, by = located < after ? Batch::by(located) : 0;
-        u32 key_row = (u32)(key >> 32);
-        for (int its = by;;) {
-            int at = (int)lesser((located >> 2) - first, (i64)old), upto = net + tile.scan(its);
-            if (its < 0) gone.add(at);
-            if (its > 0) arrive_at(at + upto - 1, k, key, come);
-            int some = popcount(tile.ballot(located < after));
-            many += some, net = tile.shfl(upto, lanes - 1);
-            if (some < lanes) break;
-            k += lanes;
-            located = k < batch.n ? batch.located[k] : none, key = k < batch.n ? batch.keys[k] : 0;
-            its = located < after ? Batch::by(located) : 0;
-        }
+        all.n = all.old + keys.each([&](u32 k, int at, int by, int upto, u32 item) {
+            int rank = lesser(at, all.old);
+            if (by < 0) gone.add(rank);
+            if (by > 0) arrive_at(rank + upto - 1, k, item, come);
+        });
+        all.last_key = keys.last;
         gone.join(tile), come.join(tile);
-        int n = old + net, change = (int)lesser((here >> 2) - first, (i64)old);  // no slot before it changes
         stage(four, gone, items);
         if (WEIGHTED) {
             Fours<f32> weights[each];
-            read(array.weights + first, weights), stage(weights, gone, item_weights);
+            read(array.weights + all.first(), weights), stage(weights, gone, item_weights);
         }
-        i64 last_row = after == none ? batch.row(first_key + many - 1) : 0;
-        move_rows({batch, start, rows, leaf, first_key, first_key + many, last_row, old, n}, row, row_start, by, key_row);
+        for (bool more = true; more; row += lanes, row_at = more ? all.get(row) : 0) {
+            bool is = all.is(row, row_at);
+            if (!tile.any(is)) break;
+            int by = keys.moved_before(row);
+            if (is) all.put(row, lesser(row_at, all.old) + by);
+            more = tile.shfl(is, lanes - 1);
+        }
+        all.move_first(tile);
         tile.sync();
-        write(array.slots + first, items, come, change, old, n, nobody);
-        if (WEIGHTED) write(array.weights + first, item_weights, come, change, old, n, 0.0f);
+        write(array.slots + all.first(), items, come, change, all, nobody);
+        if (WEIGHTED) write(array.weights + all.first(), item_weights, come, change, all, 0.0f);
         if (tile.rank() == 0) {
-            array.counts[leaf] = (u8)n;
-            if (change == 0) array.heads[leaf] = n == 0 ? nobody : items[come.four(0) & 1 ? LEAF : 0];
+            array.counts[leaf] = (u8)all.n;
+            if (change == 0) array.heads[leaf] = all.n == 0 ? nobody : items[come.four(0) & 1 ? LEAF : 0];
         }
         tile.sync();
-        return net;
+        return all.n - all.old;
     }
-    static constexpr i64 none = (i64)1 << 62;  // located behind all
-    DEVICE void arrive_at(int place, i64 k, u64 key, Places& come) const {
+    DEVICE void arrive_at(int place, u32 k, u32 item, Places& come) const {
         come.add(place);
-        items[LEAF + place] = (u32)key;
+        items[LEAF + place] = item;
         if (WEIGHTED) item_weights[LEAF + place] = weight ? weight[k] : 1.0f;
     }
     template <class T> DEVICE void stage(const Fours<T>* four, const Places& gone, T* items) const {
@@ -133,44 +124,26 @@ template <int W> struct LeafMerge {  // W lanes, one leaf
         }
     }
     template <class T>
-    DEVICE void write(T* column, const T* items, const Places& come, int change, int old, int n, T none) const {
+    DEVICE void write(T* column, const T* items, const Places& come, int change, const Leaf& leaf, T none) const {
         for (int i = 0; i < each; ++i) {
             int s = four_at(i), from = s;
-            if (s + 3 < change || s >= greater(n, old)) continue;
+            if (s + 3 < change || s >= greater(leaf.n, leaf.old)) continue;
             Fours<T> four;
             u32 bits = come.four(s);
             from -= come.below(s);
             for (int j = 0; j < 4; ++j) {
                 bool is = bits >> j & 1;
-                four.at[j] = s + j < n ? items[is ? LEAF + s + j : from] : none;
+                four.at[j] = s + j < leaf.n ? items[is ? LEAF + s + j : from] : none;
                 from += !is;
             }
             *(Fours<T>*)(column + s) = four;
         }
     }
-    // The lanes hold the first rows and their starts, and what the first keys do in which rows.
-    DEVICE void move_rows(const LeafRows& leaf, i64 row, i64 at, int by, u32 key_row) const {
-        int many = (int)(leaf.last_key - leaf.first_key);
-        for (bool more = true; more; row += lanes, at = more ? leaf.get(row) : 0) {
-            bool is = leaf.is(row, at);
-            if (!tile.any(is)) break;
-            int sum = 0;
-            if (many <= lanes)
-                for (int j = 0; j < many; ++j) {
-                    int its = tile.shfl(by, j);
-                    if (tile.shfl(key_row, j) < (u32)row) sum += its;
-                }
-            else if (is)
-                sum = batch.net32(lower_bound(batch.keys, leaf.first_key, leaf.last_key, (u64)row << 32)) - batch.net32(leaf.first_key);
-            if (is) leaf.move(row, at, sum);
-            more = tile.shfl(is, lanes - 1);
-        }
-        leaf.move_first(tile);
-    }
 };
 
 struct MergeLeaves {  // one tile a window of one leaf, unless a wider one covers it
     static constexpr int lanes = TILE;
+    static constexpr int blocks = 5;  // 48 registers
     Batch batch;
     Levels levels;
     const f32* weight;
@@ -196,7 +169,7 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
             int group = -1, by = 0;
             if (i < n) {
                 i64 k = first_keys[i], leaf = leaves.leaf(batch.slot(k));
-                by = tile.size() == 1 ? alone(merger, k, leaf) : merger.merge(k);
+                by = tile.size() == 1 ? alone(merger, k, leaf) : merger.merge((u32)k, leaf);
                 group = (int)(leaf / group_leaves);
             }
             if (warp.size() == 1) {  // an atomic waits until all that was stored before is: one for windows of one group
@@ -223,36 +196,37 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
     static constexpr int few = 8;  // keys
     // One lane alone, as on a CPU.
     DEVICE int alone(const LeafMerge<TILE>& merger, i64 first_key, i64 leaf) const {
-        i64 after = leaf + 1 == leaves.leaves ? merger.none : Batch::at_slot((leaf + 1) * LEAF), last_key = first_key;
-        int net = 0, count = array.counts[leaf], at = (int)lesser(batch.slot(first_key) - leaf * LEAF, (i64)count);
+        bool is_last = leaf + 1 == leaves.leaves;
+        i64 after = Batch::at_slot((leaf + 1) * LEAF + is_last), last_key = first_key;
+        int net = 0, count = array.counts[leaf];
         for (; last_key < batch.n && batch.located[last_key] < after; ++last_key) net += batch.by_key(last_key);
-        if (last_key - first_key > few) return merger.merge(first_key);
+        if (last_key - first_key > few) return merger.merge((u32)first_key, leaf);
         if (levels.covered(Tile<1>{}, 0, leaf)) return 0;
-        i64 last_row = after == merger.none ? batch.row(last_key - 1) : 0, k = first_key, row_start;
-        LeafRows moved{batch, start, rows, leaf, first_key, last_key, last_row, count, count + net};
-        int by = 0;
-        for (i64 r = batch.row(first_key) + 1; moved.is(r, row_start = moved.get(r)); ++r) {
+        Leaf all{batch, start, rows, leaf, (u32)first_key, (u32)last_key, count, count + net, is_last};
+        int by = 0, at;
+        i64 k = first_key;
+        for (i64 r = batch.row(first_key) + 1; all.is(r, at = all.get(r)); ++r) {
             for (; k < last_key && batch.row(k) < r; ++k) by += batch.by_key(k);
-            moved.move(r, row_start, by);
+            all.put(r, lesser(at, count) + by);
         }
-        moved.move_first(Tile<1>{});
-        edit_column(moved, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
-        if (WEIGHTED) edit_column(moved, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
-        array.counts[leaf] = (u8)moved.n;
-        if (at == 0) array.heads[leaf] = array.slots[leaf * LEAF];
+        all.move_first(Tile<1>{});
+        edit_column(all, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
+        if (WEIGHTED) edit_column(all, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
+        array.counts[leaf] = (u8)all.n;
+        if (batch.slot(first_key) == all.first()) array.heads[leaf] = array.slots[all.first()];
         return net;
     }
     // Key by key from the last on, so that places stay what they were, each by vectors and without a branch.
-    template <class T, class Of> DEVICE void edit_column(const LeafRows& leaf, T* column, T none, Of of) const {
+    template <class T, class Of> DEVICE void edit_column(const Leaf& leaf, T* column, T none, Of of) const {
         constexpr int size = LEAF + few;
         T some[2][size + 2];  // one more on each side
         int now = 0;
-        column += leaf.leaf * LEAF;
+        column += leaf.first();
         for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[j];  // whole lines: the one before is far away
         for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
         some[0][0] = some[1][0] = some[1][size + 1] = none;
         for (i64 k = leaf.last_key; k-- > leaf.first_key;) {
-            int p = (int)lesser(batch.slot(k) - leaf.leaf * LEAF, (i64)leaf.old) + 1;
+            int p = (int)lesser(batch.slot(k) - leaf.first(), (i64)leaf.old) + 1;
             const T* from = some[now];
             T* to = some[1 - now];
             T item = of(k);
