@@ -1,10 +1,6 @@
-// gpma+, commit: what the tiles that merge a window have in common: slots by fours, and the window's keys, one a lane.
+// gpma+, commit: the keys of a window that a tile merges, one a lane.
 #pragma once
 #include "gpma_window.cuh"
-
-template <class T> struct alignas(16) Fours {  // slots that are loaded and stored at once
-    T at[4];
-};
 
 template <class Tile> struct TileKeys {  // the keys of a window of `slots` slots from `slot` on; of the first ones a lane keeps one
     static constexpr int lanes = Tile::size(), far = 1 << 30;

@@ -29,8 +29,8 @@ constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whos
 // Of wide windows: leaves that are summed up in one number, slots and keys of a part, and rows of a task.
 constexpr i64 task_leaves = 1024 / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF, task_rows = 512;
 
-struct alignas(16) Four {  // slots that are loaded and stored at once
-    u32 a, b, c, d;
+template <class T> struct alignas(16) Fours {  // what is loaded and stored at once
+    T at[4];
 };
 
 // Live items by leaf and by group; where they are given, those before each task, and those before each leaf within its task.
@@ -62,8 +62,8 @@ struct Leaves {
         i64 sum = 0, g = from / group_leaves, end = (to + group_leaves - 1) / group_leaves;
         for (; g < end && (g & 3); ++g) sum += groups[g];
         for (; g + 4 <= end; g += 4) {
-            Four four = *(const Four*)(groups + g);
-            sum += (i64)four.a + four.b + four.c + four.d;
+            Fours<u32> four = *(const Fours<u32>*)(groups + g);
+            for (int j = 0; j < 4; ++j) sum += four.at[j];
         }
         for (; g < end; ++g) sum += groups[g];
         return sum;
