@@ -107,18 +107,3 @@ struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one
         }
     }
 };
-
-struct MoveDegrees {  // one lane a key: the first of a row's keys brings its degree up to date, nobody else touches it
-    static constexpr int lanes = 1;
-    Batch batch;
-    u32* degrees;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (k + 16 < batch.n) prefetch_to_write(degrees + (batch.keys[k + 16] >> 32));
-            u64 row = batch.keys[k] >> 32;
-            if (k > 0 && batch.keys[k - 1] >> 32 == row) continue;
-            i64 end = lower_bound_near(batch.keys, batch.n, k, (row + 1) << 32);
-            degrees[row] += (u32)(batch.net(end) - batch.net(k));
-        }
-    }
-};

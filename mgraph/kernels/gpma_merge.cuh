@@ -89,7 +89,7 @@ struct FewMerge {
         }
         Spread spread(n, w.leaves);
         for (; row - tile.rank() < w.last_row; row += lanes, row_at = begin(row)) {
-            i64 to = rank(row_at) + keys.moved_before(row);
+            i64 to = rank(row_at) + keys.moved_before(row, w.last_key);
             if (row < w.last_row) start[row] = first() + spread.place(to, n);
         }
         tile.sync();

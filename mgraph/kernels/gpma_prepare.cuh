@@ -1,178 +1,93 @@
 // gpma+, prepare: locate the keys, count, and choose the windows. Nothing of the structure is written.
-// status: counts for the host, one read-back.
 #pragma once
 #include "gpma_levels.cuh"
-#include "outcome.cuh"
-#include "scan.cuh"
+#include "gpma_locate.cuh"
 
-enum Status {
-    updates, misses, resize, leaf_windows, block_windows, wide_parts, row_tasks, scratch_leaves, all_moves, few_windows, unknown,
-    climbed_windows
-};
-
-struct Locate {  // one block a chunk: each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts
-    static constexpr int lanes = 256;
-    const u64* keys;
-    const i8* op;
-    i64 n;
-    GpmaView graph;
-    i64 rows;
-    i64 vertices;
-    i64* located;
-    u8* outcome;
-    u32* before;
-    u64* chunks;
-    i64 shift;
-    u64* arrived;
-    i64* status;
-    DEVICE void operator()(Grid grid) const {
-        Block block;
-        i64 found[3] = {}, many = (n >> shift) + 1;  // the last one has the end of the keys
-        for (i64 c : grid.items(block, many)) {
-            i64 last = lesser((c + 1) << shift, n + 1);
-            u32 moved = 0;  // inserts << 16 | deletes: a chunk has no more keys
-            for (i64 first = c << shift; first < last; first += block.size() * in_flight) {
-                i64 k = first + block.rank() * in_flight;
-                u32 move[in_flight] = {}, mine = 0, all;
-                look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
-                for (int j = 0; j < in_flight; ++j) mine += move[j];
-                u32 upto = moved + scan(block, mine, all) - mine;
-                for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) before[k + j] = upto;
-                moved += all;
-            }
-            close(block, c, many, (u64)(moved >> 16) << 32 | (moved & 0xffffu));
-        }
-        report(updates, found[0]);
-        report(misses, found[1]);
-        report(unknown, found[2]);
-    }
-    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
-    DEVICE void look_up(i64 k, int some, u32* move, i64* found) const {
-        GpmaView::Search search[in_flight];
-        for (int j = 0; j < some; ++j) {
-            if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
-            search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
-            prefetch(graph.heads + search[j].middle());
-        }
-        i64 most = 1;
-        for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
-        for (; most > 1; most -= most >> 1)
-            for (int j = 0; j < some; ++j) {
-                graph.narrow(search[j], (u32)keys[k + j]);
-                prefetch(graph.heads + search[j].middle());
-            }
-        if (in_flight > 1)
-            for (int j = 0; j < some; ++j)
-                for (int s = 0; s < LEAF; s += 16) prefetch(graph.slots + search[j].leaf * LEAF + s);
-        for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
-    }
-    DEVICE u32 settle(i64 k, const GpmaView::Search& search, i64* found) const {
-        i64 row = (i64)(keys[k] >> 32);
-        bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
-        i64 at = graph.end(search, (u32)keys[k], there);
-        bool acts = k + 1 == n || keys[k + 1] != keys[k], inserts = !op || op[k] > 0;
-        u8 is = !acts ? overridden : inserts ? (there ? updated : inserted) : there ? deleted : missing;
-        outcome[k] = is;
-        found[0] += is == updated;
-        found[1] += is == missing;
-        found[2] += !known;
-        located[k] = Batch::at_slot(row < rows ? at : graph.start[rows]) + (is == inserted ? 2 : is == deleted ? 0 : 1);
-        return is == inserted ? 1u << 16 : (u32)(is == deleted);
-    }
-    // The block that comes last sums up the chunks.
-    DEVICE void close(Block block, i64 chunk, i64 many, u64 moved) const {
-        SHARED(bool, is_last, 1);
-        if (block.rank() == 0) {
-            store(chunks + chunk, moved);
-            *is_last = arrive(arrived) == (u64)many - 1;
-        }
-        block.sync();
-        u64 sum = 0;
-        for (i64 first = 0; *is_last && first < many; first += block.size()) {
-            i64 c = first + block.rank();
-            u64 all, mine = c < many ? load(chunks + c) : 0, upto = scan(block, mine, all);
-            if (c < many) chunks[c] = sum + upto - mine;
-            sum += all;
-        }
-        if (*is_last && block.rank() == 0) status[all_moves] = (i64)sum;
-        block.sync();
-    }
-    DEVICE void report(Status word, i64 mine) const {
-        Tile<32> tile;
-        i64 sum = tile.sum(mine);
-        if (sum && tile.rank() == 0) atomic_add(status + word, sum);
-    }
-};
-
-struct Climb {  // one lane a key, those that are their leaf's first act, a block in step: the smallest window within bounds
+struct PickLeaves {  // one lane a key, or four, a block in step: leaves that the batch changes, by their first keys
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
     Levels levels;
     const i64* start;
     i64 rows;
-    u32* leaf_list;  // first keys of windows of one leaf, also of those that a wider window covers
-    u64* climbed;    // key << 8 | level of the others: wider ones, or with many keys or rows
+    u32* leaf_list;  // windows of one leaf, also of those that a wider window covers
+    u64* crowded;    // the others, << 8: out of bounds, or with many keys or rows
     i64* status;
-    static constexpr int none = -2, own = -1;  // beside levels: no window, and one for leaf_list
+    static constexpr int most = in_flight > 4 ? in_flight : 4;  // keys a lane: 10M take 0.2 ms less so
+    enum Kind { none, own, other };
     DEVICE void operator()(Grid grid) const {
         Block block;
-        i64 step = block.size() * in_flight;
+        i64 each = in_flight > 1 || batch.n >> 20 ? most : 1, step = block.size() * each;
         for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
-            u64 found[in_flight];
+            i64 first = b * step + block.rank();
+            Kind kind[most];
             u32 mine = 0;
-            int many = 0;
-            for (int j = 0; j < in_flight; ++j) {
-                i64 k = b * step + block.rank() * in_flight + j;
-                int at = k < batch.n ? window(k) : none;
-                if (at == none) continue;
-                found[many++] = (u64)k << 8 | (u8)at;
-                mine += at == own ? 1 : 1 << 16;
+            for (int j = 0; j < most; ++j) {
+                i64 k = first + j * block.size();
+                kind[j] = j < each && k < batch.n ? look(k) : none;
+                mine += kind[j] == none ? 0 : kind[j] == own ? 1 : 1 << 16;
             }
             i64 to[2];
-            if (!take(block, mine, {status + leaf_windows, status + climbed_windows}, to)) continue;
-            for (int j = 0; j < many; ++j)
-                if ((u8)found[j] == (u8)own) leaf_list[to[0]++] = (u32)(found[j] >> 8);
-                else climbed[to[1]++] = found[j];
+            if (!take(block, mine, {status + leaf_windows, status + crowded_leaves}, to)) continue;
+            for (int j = 0; j < most; ++j) {
+                u64 k = (u64)(first + j * block.size());
+                if (kind[j] == own) leaf_list[to[0]++] = (u32)k;
+                if (kind[j] == other) crowded[to[1]++] = k << 8;
+            }
         }
     }
-    DEVICE int window(i64 k) const {
+    DEVICE Kind look(i64 k) const {
         i64 leaf = leaves.leaf(batch.slot(k));
         if (k > 0 && leaves.leaf(batch.slot(k - 1)) == leaf) return none;
         i64 slot_after = leaf + 1 == leaves.leaves ? no_slot : (leaf + 1) * LEAF, last = k;
         int by = 0;
         bool acts = false;
-        for (; last < lesser(k + 4, batch.n) && batch.located[last] < Batch::at_slot(slot_after); ++last)
+        for (; last < batch.n && last < k + few && batch.located[last] < Batch::at_slot(slot_after); ++last)
             by += batch.by_key(last), acts = acts || batch.by_key(last);
-        if (last == k + 4) {
+        if (last == k + few) {
             last = batch.first_at(slot_after, last);
             u64 moved = batch.moves(last) - batch.moves(k);
             by = (int)Batch::sum(moved), acts = moved;
         }
         if (!acts) return none;
-        i64 held = leaves.counts[leaf];
-        if (levels.holds(0, 1, held + by)) return last - k > leaf_keys || has_many_rows(k, last, slot_after) ? 0 : own;
-        return climb(k, last, leaf, held);
+        bool is = levels.holds(0, 1, leaves.counts[leaf] + by);
+        return is && last - k <= leaf_keys && !has_many_rows(k, last, slot_after) ? own : other;
     }
-    static constexpr i64 no_slot = (i64)1 << 40;
-    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than a few lanes should move.
+    static constexpr i64 no_slot = (i64)1 << 40, few = 4;  // few: keys that are looked at one by one
+    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than one lane should move.
     // The rows of the keys around are at its sides: mostly they tell.
     DEVICE bool has_many_rows(i64 first, i64 last, i64 slot_after) const {
-        if (in_flight > 1) return false;  // one lane may as well move them all
+        if (in_flight > 1) return false;  // on a CPU it may as well move them all
         i64 row = lesser(batch.row(first), rows), low = row - inline_rows, high = row + inline_rows;
         if (batch.row(last - 1) >= high) return true;
         if (high < (last < batch.n ? lesser(batch.row(last), rows) : rows) && start[high] < slot_after) return true;
         return low > (first > 0 ? batch.row(first - 1) : -1) && start[low] == batch.slot(first);
     }
-    DEVICE int climb(i64 k, i64 last, i64 leaf, i64 held) const {
-        i64 first = k;
-        for (i64 at = 1; at <= levels.height; ++at) {
+};
+
+struct Climb {  // one lane a crowded leaf: its smallest window within bounds
+    static constexpr int lanes = 1;
+    Batch batch;
+    Leaves leaves;
+    Levels levels;
+    u64* crowded;  // first key << 8; then | the window's level, `none` where another leaf has it too
+    i64* status;
+    static constexpr i64 none = 255;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(status[crowded_leaves])) {
+            i64 k = (i64)(crowded[i] >> 8);
+            crowded[i] |= (u64)climb(k, leaves.leaf(batch.slot(k)));
+        }
+    }
+    DEVICE i64 climb(i64 k, i64 leaf) const {
+        i64 first = k, last = k, held = leaves.counts[leaf];
+        for (i64 at = 0; at <= levels.height; ++at) {
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = batch.first_at(from * LEAF, first);
             last = to == leaves.leaves ? batch.n : batch.first_at(to * LEAF, last);
-            held += other_half(at - 1, leaf);
+            if (at > 0) held += other_half(at - 1, leaf);
             i64 n = held + Batch::sum(batch.moves(last) - batch.moves(first));
-            if (levels.holds(at, to - from, n)) return levels.mark(at, leaf) ? (int)at : none;
+            if (levels.holds(at, to - from, n)) return at == 0 || levels.mark(at, leaf) ? at : none;
             if (at > group_level && load(status + resize)) return none;  // the windows do not matter any more
         }
         store(status + resize, (i64)1);
@@ -190,12 +105,12 @@ struct Climb {  // one lane a key, those that are their leaf's first act, a bloc
     }
 };
 
-struct Select {  // one lane a window that Climb left, a block in step: those under no other window, into the list of their width
+struct Select {  // one lane a window that Climb found, a block in step: those under no other window, into the list of their width
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
     Levels levels;
-    const u64* climbed;
+    const u64* crowded;
     const i64* start;
     i64 rows;
     u32* few_list;
@@ -203,34 +118,48 @@ struct Select {  // one lane a window that Climb left, a block in step: those un
     u32* wide_list;
     u32* row_list;
     i64* status;
+    u64* arrived;
+    i64* mailbox;  // the status, where the host reads it
     DEVICE void operator()(Grid grid) const {
         Block block;
-        i64 all = status[resize] ? 0 : status[climbed_windows], step = block.size() * in_flight;
-        for (i64 b : grid.items(block, (all + step - 1) / step)) {
+        i64 all = load(status + resize) ? 0 : load(status + crowded_leaves), step = block.size() * in_flight;
+        i64 turns = greater((i64)1, (all + step - 1) / step);
+        for (i64 b : grid.items(block, turns)) {
             Window found[in_flight];
             int many = 0;
             u32 mine = 0;
             for (int j = 0; j < in_flight; ++j) {
                 i64 i = b * step + block.rank() * in_flight + j;
-                if (i >= all) continue;
-                i64 k = (i64)(climbed[i] >> 8), at = climbed[i] & 255, leaf = leaves.leaf(batch.slot(k));
-                if (levels.covered(Tile<1>{}, at, leaf)) continue;
-                Window w = window(k, at, leaf);
+                if (i >= all || !is_window(crowded[i])) continue;
+                Window w = window((i64)(crowded[i] >> 8), crowded[i] & 255);
                 if (w.leaves > block_leaves || w.last_row - w.first_row > inline_rows) w.last_row = emit_rows(w);
                 if (w.leaves > block_leaves) emit_parts(w);
                 else found[many++] = w, mine += is_small(w) ? 1 : 1 << 16;
             }
             i64 to[2];
-            if (!take(block, mine, {status + few_windows, status + block_windows}, to)) continue;
-            for (int j = 0; j < many; ++j) {
-                bool small = is_small(found[j]);
-                window_at(small ? few_list : block_list, to[!small]++) = found[j];
-            }
+            if (take(block, mine, {status + few_windows, status + block_windows}, to))
+                for (int j = 0; j < many; ++j) {
+                    bool small = is_small(found[j]);
+                    window_at(small ? few_list : block_list, to[!small]++) = found[j];
+                }
+            report(block, turns);
         }
     }
+    DEVICE void report(Block block, i64 turns) const {  // by the block that comes last
+        SHARED(bool, is_last, 1);
+        block.sync();
+        if (block.rank() == 0) *is_last = arrive(arrived) == (u64)turns - 1;
+        block.sync();
+        for (i64 i = block.rank(); *is_last && i < status_words; i += block.size()) mailbox[i] = load(status + i);
+    }
+    DEVICE bool is_window(u64 found) const {
+        i64 at = found & 255;
+        return at != Climb::none && !levels.covered(Tile<1>{}, at, leaves.leaf(batch.slot((i64)(found >> 8))));
+    }
     DEVICE static bool is_small(const Window& w) { return w.leaves <= few_leaves && w.last_key - w.first_key <= few_keys; }
-    DEVICE Window window(i64 k, i64 at, i64 leaf) const {
-        i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves), end = leaves.leaves * LEAF;
+    DEVICE Window window(i64 k, i64 at) const {
+        i64 leaf = leaves.leaf(batch.slot(k)), end = leaves.leaves * LEAF;
+        i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
         i64 first = batch.first_at(from * LEAF, k), last = to == leaves.leaves ? batch.n : batch.first_at(to * LEAF, k);
         i64 row = lesser(batch.row(k), rows);  // which it may not have: the batch is refused, but nobody knows yet
         i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
@@ -255,15 +184,5 @@ struct Select {  // one lane a window that Climb left, a block in step: those un
             window_at(row_list, to + t) = w;
         }
         return begin;
-    }
-};
-
-struct Report {  // one lane a word: the status, to where the host reads it
-    static constexpr int lanes = 1;
-    const i64* status;
-    i64 n;
-    i64* mailbox;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) mailbox[i] = status[i];
     }
 };

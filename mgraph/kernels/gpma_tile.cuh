@@ -1,38 +1,38 @@
-// gpma+, commit: the keys of a window that a tile merges, one a lane.
+// gpma+, commit: the keys of a window that a tile merges, one a lane, all tiles of a warp in step.
 #pragma once
 #include "gpma_window.cuh"
 
-template <class Tile> struct TileKeys {  // the keys of a window of `slots` slots from `slot` on; of the first ones a lane keeps one
+template <class Tile> struct TileKeys {  // of a window of `slots` slots from `slot` on
     static constexpr int lanes = Tile::size(), far = 1 << 30;
     const Batch& batch;
     const Tile& tile;
     i64 slot;
-    int after;        // where the keys behind the window are
-    u32 first, last;  // last: behind the last one, once each() is done
-    int at;           // place in the window << 2 | what it moves + 1; far where it is none of the window's
+    u32 first;
+    int after;     // where the keys behind the window are
+    int at;        // of this lane's first key: its place in the window << 2 | what it moves + 1; far where it is none of the window's
     u64 key;
-    int upto = 0;     // what the keys up to this one move
+    int upto = 0;  // what the keys up to it move
     // At the end of the array keys may be located behind its last slot.
     DEVICE TileKeys(const Batch& batch, const Tile& tile, u32 first, i64 slot, int slots, bool is_last)
-        : batch(batch), tile(tile), slot(slot), after((slots + is_last) << 2), first(first), last(first),
+        : batch(batch), tile(tile), slot(slot), first(first), after((slots + is_last) << 2),
           at(located(first + tile.rank())), key(load(first + tile.rank())) {}
     DEVICE int located(u32 k) const { return k < batch.n ? (int)lesser(batch.located[k] - Batch::at_slot(slot), (i64)far) : far; }
     DEVICE u64 load(u32 k) const { return k < batch.n ? batch.keys[k] : 0; }
     // step(k, place, what it moves, what all up to it move, item) for each key, in turns of one a lane; returns what all move.
     template <class F> DEVICE int each(F step) {
+        ::Tile<32> warp;
         int net = 0, now = at;
         u64 its = key;
         for (u32 k = first + tile.rank();;) {
             int by = now < after ? Batch::by(now) : 0, sum = net + tile.scan(by);
-            if (last == first) upto = sum;
+            if (k < first + lanes) upto = sum;
             step(k, now >> 2, by, sum, (u32)its);
-            int some = popcount(tile.ballot(now < after));
-            last += some, net = tile.shfl(sum, lanes - 1);
-            if (some < lanes) return net;
+            net = tile.shfl(sum, lanes - 1);
+            if (!warp.any(tile.rank() == lanes - 1 && now < after)) return net;
             k += lanes, now = located(k), its = load(k);
         }
     }
-    DEVICE int moved_before(i64 row) const {  // by the keys of rows before this one
+    DEVICE int moved_before(i64 row, u32 last) const {  // by the keys before `last` of rows before this one
         int many = (int)(last - first), below = 0;
         if (many > lanes) return batch.net32(lower_bound(batch.keys, first, last, (u64)row << 32)) - batch.net32(first);
         for (int step = lanes; step; step /= 2) {

@@ -35,7 +35,7 @@ inline thread_local Fibers* fibers = nullptr;
 
 constexpr int in_flight = 1;  // as on a GPU
 
-template <int W> struct Tile {
+template <int W, bool in_step = false> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return W; }
     int rank() const { return fibers->now % W; }

@@ -13,7 +13,7 @@ from mgraph.structures.run import Run
 __all__ = ["GROUP", "KEPT", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 
 Array = Any
-STATUS = 12  # words; their order is gpma_prepare.cuh's Status
+STATUS = 12  # words; their order is gpma_locate.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
 LEAF_KEYS, FEW_KEYS = 64, 1024
@@ -46,23 +46,23 @@ class Scratch:
         sums = (2 << height) // GROUP + 1  # of nodes above groups
         lists = _most_windows(capacity, leaves, leaf, n_rows)
         (
-            zeroed, self.located, self.chunks, self.climbed, self.before, self.outcome, self.leaf_list,
+            zeroed, self.located, self.chunks, self.crowded, self.before, self.outcome, self.leaf_list,
             self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
-            (STATUS + 2 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
+            (STATUS + 3 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
             ((capacity >> self.shift) + 1, np.uint64), (min(capacity, leaves), np.uint64), (capacity + 1, np.uint32),
             (capacity, np.uint8), (min(capacity, leaves), np.uint32), *((WINDOW * most, np.uint32) for most in lists),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
-        self.arrived = words[1:2]
+        self.arrived = words[1:3]
         self.mail, self.mailbox = device.mailbox(STATUS)
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
             height=height,
-            marked=words[2 : 2 + (nodes + 1) // 2].view(np.uint32),
+            marked=words[3 : 3 + (nodes + 1) // 2].view(np.uint32),
             used=words[:1],
-            sums=zeroed[STATUS + 2 + (nodes + 1) // 2 :],
+            sums=zeroed[STATUS + 3 + (nodes + 1) // 2 :],
         )
 
     def bind(self, kernels: Library, graph: View, leaves: Struct, start: Array, rows: int, vertices: int) -> None:
@@ -70,17 +70,18 @@ class Scratch:
         status = self.status
         self._locate = kernels.Locate.bind(
             graph=graph, rows=rows, vertices=vertices, located=self.located, outcome=self.outcome, before=self.before,
-            chunks=self.chunks, shift=self.shift, arrived=self.arrived, status=status,
+            chunks=self.chunks, shift=self.shift, arrived=self.arrived[:1], status=status,
         )  # fmt: skip
-        self._climb = kernels.Climb.bind(
-            leaves=leaves, levels=self.levels, start=start, rows=rows, leaf_list=self.leaf_list, climbed=self.climbed,
+        self._pick = kernels.PickLeaves.bind(
+            leaves=leaves, levels=self.levels, start=start, rows=rows, leaf_list=self.leaf_list, crowded=self.crowded,
             status=status,
         )  # fmt: skip
+        self._climb = kernels.Climb.bind(leaves=leaves, levels=self.levels, crowded=self.crowded, status=status)
         self._select = kernels.Select.bind(
-            leaves=leaves, levels=self.levels, climbed=self.climbed, start=start, rows=rows, few_list=self.few_list,
+            leaves=leaves, levels=self.levels, crowded=self.crowded, start=start, rows=rows, few_list=self.few_list,
             block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
+            arrived=self.arrived[1:], mailbox=self.mailbox,
         )  # fmt: skip
-        self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
     def count(self, run: Run) -> tuple[Struct, list[int]]:
         """Locate a run's keys and choose the windows: the located batch, and the words of the status."""
@@ -90,9 +91,8 @@ class Scratch:
         )
         self.device.fill(self.zeroed, 0)
         self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-        self._climb(n, batch=batch)
-        self._select(n, batch=batch)
-        self._report(STATUS)
+        for step in (self._pick, self._climb, self._select):
+            step(n, batch=batch)
         self.device.synchronize()  # the one wait for the device
         return batch, self.mail.tolist()
 

@@ -89,7 +89,8 @@ def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
 
     monkeypatch.setattr(GpmaPlus, "prepare", watched)
     rng, n, own = np.random.default_rng(1), 4000, {}
-    s = create("gpma+", n, leaf=8, device=device, weighted=weighted)
+    crowded = {"leaf_density": (0.08, 0.92), "root_density": (0.3, 0.8), "fill": 0.62}
+    s = create("gpma+", n, leaf=8, device=device, weighted=weighted, **crowded)
     model = PmaModel(n, 8, s.leaf_density, s.root_density, s.fill)
     for i in range(8):
         size = 6000 if i else 40_000
