@@ -22,9 +22,8 @@ def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
-        bounds = f"{BLOCK}, {kernel.blocks}" if kernel.blocks else str(BLOCK)
         lines.append(
-            f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
+            f'extern "C" __global__ void __launch_bounds__({BLOCK}) mgraph_{kernel.name}(const {kind} kernel) '
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes}); kernel(Grid{{}}); }}\n"
         )
     return "".join(lines)

@@ -13,26 +13,25 @@ struct PickLeaves {  // one lane a key, or four, a block in step: leaves that th
     u32* leaf_list;  // windows of one leaf, also of those that a wider window covers
     u64* crowded;    // the others, << 8: out of bounds, or with many keys or rows
     i64* status;
-    static constexpr int most = in_flight > 4 ? in_flight : 4;  // keys a lane: 10M take 0.2 ms less so
     enum Kind { none, own, other };
     DEVICE void operator()(Grid grid) const {
         Block block;
-        i64 each = in_flight > 1 || batch.n >> 20 ? most : 1, step = block.size() * each;
+        i64 each = in_flight > 1 ? in_flight : batch.n >> 20 ? 4 : 1, step = block.size() * each;
         for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
             i64 first = b * step + block.rank();
-            Kind kind[most];
+            u64 kinds = 0;
             u32 mine = 0;
-            for (int j = 0; j < most; ++j) {
+            for (i64 j = 0; j < each; ++j) {
                 i64 k = first + j * block.size();
-                kind[j] = j < each && k < batch.n ? look(k) : none;
-                mine += kind[j] == none ? 0 : kind[j] == own ? 1 : 1 << 16;
+                Kind kind = k < batch.n ? look(k) : none;
+                kinds |= (u64)kind << 2 * j;
+                mine += kind == none ? 0 : kind == own ? 1 : 1 << 16;
             }
             i64 to[2];
             if (!take(block, mine, {status + leaf_windows, status + crowded_leaves}, to)) continue;
-            for (int j = 0; j < most; ++j) {
-                u64 k = (u64)(first + j * block.size());
-                if (kind[j] == own) leaf_list[to[0]++] = (u32)k;
-                if (kind[j] == other) crowded[to[1]++] = k << 8;
+            for (u64 k = (u64)first; kinds; k += block.size(), kinds >>= 2) {
+                if ((kinds & 3) == own) leaf_list[to[0]++] = (u32)k;
+                if ((kinds & 3) == other) crowded[to[1]++] = k << 8;
             }
         }
     }

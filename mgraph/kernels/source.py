@@ -5,7 +5,6 @@ A kernel is declared once, in C++::
     template <class View>
     struct Degrees {                          // the comment says who cooperates on what
         static constexpr int lanes = 1;       // lanes that share one item
-        static constexpr int blocks = 5;      // may be left out: blocks a multiprocessor of a GPU is to hold at once
         View graph;                           // fields of 8 bytes: pointers, i64, u64, f64, or a View
         const u32* vertices;
         i64 n;
@@ -33,7 +32,6 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
 _LANES = re.compile(r"static constexpr int lanes = (\w+);")
-_BLOCKS = re.compile(r"static constexpr int blocks = (\d+);")
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,12 @@ class Field:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One kernel's name, its fields in order, its lanes an item, and blocks at once; 0 leaves that to the compiler."""
+    """One kernel's name, its fields in order, and its lanes an item."""
 
     name: str
     fields: tuple[Field, ...]
     lanes: int
     template: bool
-    blocks: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -126,7 +123,5 @@ def read_program(
         if lanes is None:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         count = int(lanes[1]) if lanes[1].isdigit() else dict(defines)[lanes[1]]
-        blocks = _BLOCKS.search(found[3])
-        fields = _fields(found[3], views, view and view[1])
-        kernels.append(KernelSource(name, fields, count, bool(found[1]), int(blocks[1]) if blocks else 0))
+        kernels.append(KernelSource(name, _fields(found[3], views, view and view[1]), count, bool(found[1])))
     return Program(file, text + views_text + body, tuple(kernels), view and view[1])
