@@ -56,7 +56,8 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
         read(array.slots + first, four);
         TileKeys<Lanes> keys(batch, tile, first_key, first, LEAF, leaf + 1 == leaves.leaves);
         int old = leaves.counts[leaf], change = lesser(keys.located(first_key) >> 2, old);  // no slot before it changes
-        live = live && !levels.covered(tile, 0, leaf);
+        bool covered = levels.covered(tile, 0, leaf);  // asked by all tiles of the warp
+        live = live && !covered;
         Places gone{}, come{};
         int net = keys.each([&](u32 k, int at, int by, int upto, u32 item) {
             int rank = lesser(at, old), place = rank + upto - 1;
