@@ -1,6 +1,7 @@
 // gpma+, commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows.
 // Windows of one leaf: a few lanes each. Up to few_leaves: a tile, up to block_leaves: a block. Wider: out and back.
 #pragma once
+#include "gpma_leaf.cuh"
 #include "gpma_merge.cuh"
 #include "gpma_wide.cuh"
 #include "outcome.cuh"
@@ -13,7 +14,7 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
     f32* weights;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n))
-            if (outcome[k] == updated) weights[batch.slot[k]] = weight ? weight[k] : 1.0f;
+            if (outcome[k] == updated) weights[batch.slot(k)] = weight ? weight[k] : 1.0f;
     }
 };
 
@@ -27,53 +28,6 @@ DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64
         start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }
 
-struct Room {  // what one group has for one window: its items by new rank, their weights, and the items before each leaf
-    u32* items;
-    f32* weights;
-    i32* before;
-};
-
-struct Windows {  // of several leaves, each merged by one group of lanes
-    Batch batch;
-    Leaves leaves;
-    Array array;
-    const f32* weight;
-    i64* start;
-    template <class Group> DEVICE void merge(const Group& group, const Window& w, const Room& room) const {
-        Merge merge(batch, leaves, w);
-        Spread spread(merge.n, w.leaves);
-        i64 first = (i64)w.leaf * LEAF, slots = (i64)w.leaves * LEAF;
-        for (i64 j = group.rank(); j < w.leaves; j += group.size()) room.before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
-        i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
-        group.sync();
-        for (i64 s = group.rank(); s < slots; s += group.size()) {
-            u32 item = array.slots[first + s];
-            if (item == nobody) continue;
-            i64 to = merge.survivor(first + s, room.before[leaf_of(s)] + (s & (LEAF - 1)), merge.first_key, merge.last_key);
-            if (to >= 0) room.items[to] = item;
-            if (WEIGHTED && to >= 0) room.weights[to] = array.weights[first + s];
-        }
-        for (i64 k = merge.first_key + group.rank(); k < merge.last_key; k += group.size())
-            if (batch.inserts(k)) {
-                i64 to = merge.arrival(k);
-                room.items[to] = (u32)batch.keys[k];
-                if (WEIGHTED) room.weights[to] = weight ? weight[k] : 1.0f;
-            }
-        move_rows(group, merge, spread, first, start, w.first_row, w.last_row);
-        group.sync();
-        for (i64 s = group.rank(); s < slots; s += group.size()) {
-            i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
-            bool live = (s & (LEAF - 1)) < spread.count(leaf);
-            array.slots[first + s] = live ? room.items[from] : nobody;
-            if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf] = live ? room.items[from] : nobody;
-            if (WEIGHTED && live) array.weights[first + s] = room.weights[from];
-        }
-        for (i64 j = group.rank(); j < w.leaves; j += group.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
-        if (group.rank() == 0) array.recount(w.leaf, merge.n - old);
-        group.sync();
-    }
-};
-
 struct MergeBlocks {  // one block a window of up to block_leaves
     static constexpr int lanes = 256;
     Batch batch;
@@ -84,12 +38,51 @@ struct MergeBlocks {  // one block a window of up to block_leaves
     Array array;
     i64* start;
     DEVICE void operator()(Grid grid) const {
-        SHARED(u32, items, block_leaves * LEAF);
+        SHARED(u32, items, block_leaves * LEAF);  // by new rank
         SHARED(f32, weights, WEIGHTED ? block_leaves * LEAF : 1);
-        SHARED(i32, before, block_leaves);
+        SHARED(i32, before, block_leaves);        // items before each leaf
         Block block;
-        for (i64 i : grid.items(block, n))
-            Windows{batch, leaves, array, weight, start}.merge(block, window_at(windows, i), {items, weights, before});
+        for (i64 i : grid.items(block, n)) {
+            Window w = window_at(windows, i);
+            Merge merge(batch, leaves, w);
+            Spread spread(merge.n, w.leaves);
+            i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
+            for (i64 j = block.rank(); j < w.leaves; j += block.size()) before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
+            block.sync();
+            place_items(block, w, merge, before, items, weights);
+            move_rows(block, merge, spread, (i64)w.leaf * LEAF, start, w.first_row, w.last_row);
+            block.sync();
+            write(block, w, spread, items, weights);
+            if (block.rank() == 0) array.recount(w.leaf, merge.n - old);
+            block.sync();
+        }
+    }
+    DEVICE void place_items(Block block, const Window& w, const Merge& merge, const i32* before, u32* items, f32* weights) const {
+        i64 first = (i64)w.leaf * LEAF;
+        for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
+            u32 item = array.slots[first + s];
+            if (item == nobody) continue;
+            i64 to = merge.survivor(first + s, before[leaf_of(s)] + (s & (LEAF - 1)), merge.first_key, merge.last_key);
+            if (to >= 0) items[to] = item;
+            if (WEIGHTED && to >= 0) weights[to] = array.weights[first + s];
+        }
+        for (i64 k = merge.first_key + block.rank(); k < merge.last_key; k += block.size())
+            if (batch.inserts(k)) {
+                i64 to = merge.arrival(k);
+                items[to] = (u32)batch.keys[k];
+                if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
+            }
+    }
+    DEVICE void write(Block block, const Window& w, const Spread& spread, const u32* items, const f32* weights) const {
+        i64 first = (i64)w.leaf * LEAF;
+        for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
+            i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
+            bool live = (s & (LEAF - 1)) < spread.count(leaf);
+            u32 item = array.slots[first + s] = live ? items[from] : nobody;
+            if ((s & (LEAF - 1)) == 0) array.heads[w.leaf + leaf] = item;
+            if (WEIGHTED && live) array.weights[first + s] = weights[from];
+        }
+        for (i64 j = block.rank(); j < w.leaves; j += block.size()) array.counts[w.leaf + j] = (u8)spread.count(j);
     }
 };
 
@@ -111,21 +104,6 @@ struct MoveRows {  // one tile a task: the starts of up to task_rows rows of one
             i64 first = out_leaves ? i * task_rows : (i64)w.first_row;
             i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
             move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, first, last);
-        }
-    }
-};
-
-struct MoveDegrees {  // one lane a key: the first of a row's keys brings its degree up to date, nobody else touches it
-    static constexpr int lanes = 1;
-    Batch batch;
-    u32* degrees;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (k + 16 < batch.n) prefetch_to_write(degrees + (batch.keys[k + 16] >> 32));
-            u64 row = batch.keys[k] >> 32;
-            if (k > 0 && batch.keys[k - 1] >> 32 == row) continue;
-            i64 end = lower_bound_near(batch.keys, batch.n, k, (row + 1) << 32);
-            degrees[row] += (u32)(batch.net(end) - batch.net(k));
         }
     }
 };

@@ -40,7 +40,7 @@ struct CutParts {  // one lane a part: how many of the window's keys stand befor
             i64 low = greater((i64)0, d - slots), high = lesser((i64)w.last_key - w.first_key, d);
             while (low < high) {
                 i64 k = low + ((high - low) >> 1);
-                if (batch.slot[w.first_key + k] - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
+                if (batch.slot(w.first_key + k) - (i64)w.leaf * LEAF + k < d) low = k + 1; else high = k;
             }
             cuts[i] = (u32)low;
         }
@@ -113,7 +113,7 @@ struct Gather {  // one block a part: items to their places in `out`, the window
                 i64 k = part.first_key + j - 1;
                 bool is = j < keys && k >= w.first_key;
                 key_at[j] = j == keys ? 0x7fffffff : -2;
-                if (is) key_at[j] = (i32)(greater(batch.slot[k] - part.first_slot, (i64)-1) * 2 + batch.deletes(k));
+                if (is) key_at[j] = (i32)(greater(batch.slot(k) - part.first_slot, (i64)-1) * 2 + batch.deletes(k));
                 if (j < keys) moved[j] = is ? batch.net32(k + 1) - net : 0;
             }
             block.sync();

@@ -2,15 +2,26 @@
 #pragma once
 #include "gpma_view.cuh"
 
-struct Batch {  // n located keys; moves[k] = inserts before key k << 32 | deletes before it
+struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     const u64* keys;
-    const i64* slot;
-    const u64* moves;
+    const i64* located;  // each key's slot << 2 | what it moves + 1, ascending
+    const u32* before;   // inserts << 16 | deletes before each key, and before the end, in its chunk of 1 << shift keys
+    const u64* chunks;   // moves before each chunk
+    i64 shift;
     i64 n;
-    DEVICE i64 net(i64 k) const { return (i64)(moves[k] >> 32) - (i64)(moves[k] & 0xffffffffu); }
-    DEVICE i32 net32(i64 k) const { return (i32)((u32)(moves[k] >> 32) - (u32)moves[k]); }  // for differences that are small
-    DEVICE bool inserts(i64 k) const { return (moves[k + 1] - moves[k]) >> 32; }
-    DEVICE bool deletes(i64 k) const { return (moves[k + 1] - moves[k]) & 0xffffffffu; }
+    static DEVICE i64 at_slot(i64 slot) { return slot << 2; }  // not above `located` of the keys at this slot and behind it
+    static DEVICE int by(i64 located) { return (int)(located & 3) - 1; }
+    DEVICE i64 slot(i64 k) const { return located[k] >> 2; }
+    DEVICE int by_key(i64 k) const { return by(located[k]); }
+    DEVICE bool inserts(i64 k) const { return by_key(k) > 0; }
+    DEVICE bool deletes(i64 k) const { return by_key(k) < 0; }
+    DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
+    DEVICE u64 moves(i64 k) const { return chunks[k >> shift] + ((u64)(before[k] >> 16) << 32 | (before[k] & 0xffffu)); }
+    DEVICE i64 net(i64 k) const { return sum(moves(k)); }
+    DEVICE i32 net32(i64 k) const { return (i32)net(k); }
+    static DEVICE i64 sum(u64 moves) { return (i64)(moves >> 32) - (i64)(moves & 0xffffffffu); }
+    // The first key, sought from `hint`, at this slot or behind it.
+    DEVICE i64 first_at(i64 slot, i64 hint) const { return lower_bound_near(located, n, hint, at_slot(slot)); }
 };
 
 constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whose live items are summed up in one number
@@ -18,8 +29,8 @@ constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whos
 // Of wide windows: leaves that are summed up in one number, slots and keys of a part, and rows of a task.
 constexpr i64 task_leaves = 1024 / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF, task_rows = 512;
 
-struct alignas(16) Four {  // slots that are loaded and stored at once
-    u32 a, b, c, d;
+template <class T> struct alignas(16) Fours {  // what is loaded and stored at once
+    T at[4];
 };
 
 // Live items by leaf and by group; where they are given, those before each task, and those before each leaf within its task.
@@ -51,8 +62,8 @@ struct Leaves {
         i64 sum = 0, g = from / group_leaves, end = (to + group_leaves - 1) / group_leaves;
         for (; g < end && (g & 3); ++g) sum += groups[g];
         for (; g + 4 <= end; g += 4) {
-            Four four = *(const Four*)(groups + g);
-            sum += (i64)four.a + four.b + four.c + four.d;
+            Fours<u32> four = *(const Fours<u32>*)(groups + g);
+            for (int j = 0; j < 4; ++j) sum += four.at[j];
         }
         for (; g < end; ++g) sum += groups[g];
         return sum;
@@ -61,6 +72,17 @@ struct Leaves {
         i64 leaf = leaf_of(slot), at = slot - leaf * LEAF;
         if (leaf >= leaves) leaf = leaves, at = 0;
         return at + (before ? up_to(leaf) - up_to(first) : small_sum(first, leaf));
+    }
+};
+
+struct Array {
+    u32* slots;
+    f32* weights;
+    u8* counts;
+    u32* groups;
+    u32* heads;
+    DEVICE void recount(i64 leaf, i64 by) const {  // a group's sum follows its leaves
+        if (by) atomic_add(groups + leaf / group_leaves, (u32)by);
     }
 };
 
@@ -77,6 +99,7 @@ DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the arr
 
 // How many leaves a tile and a block merge in shared memory; rows that a window keeps.
 constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
+constexpr i64 leaf_keys = 64, few_keys = 1024;  // most keys of windows of one leaf and of a few, whose lanes look at them all
 DEVICE i64 parts(const Window& w) {
     return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
 }
@@ -121,11 +144,11 @@ struct Merge {  // one window's merge by ranks: where its survivors, its new ite
     // The new rank of the survivor at `slot`, whose old rank in the window is given; -1 where the batch deletes it. Of the
     // window's keys, those below `low` are at or before it and those from `high` on behind it.
     DEVICE i64 survivor(i64 slot, i64 rank, i64 low, i64 high) const {
-        i64 k = upper_bound(batch.slot, low, high, slot);
-        if (k > first_key && batch.slot[k - 1] == slot && batch.deletes(k - 1)) return -1;
+        i64 k = lower_bound(batch.located, low, high, Batch::at_slot(slot + 1));
+        if (k > first_key && batch.slot(k - 1) == slot && batch.deletes(k - 1)) return -1;
         return rank + batch.net(k) - net0;
     }
-    DEVICE i64 arrival(i64 k) const { return leaves.rank(batch.slot[k], leaf) + batch.net(k) - net0; }
+    DEVICE i64 arrival(i64 k) const { return leaves.rank(batch.slot(k), leaf) + batch.net(k) - net0; }
     DEVICE i64 row(i64 r, i64 old_start, i64 low, i64 high) const {
         i64 k = lower_bound(batch.keys, low, high, (u64)r << 32);
         return leaves.rank(old_start, leaf) + batch.net(k) - net0;

@@ -32,15 +32,17 @@ DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
 constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
-template <int W> struct Tile {
+// `in_step`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+template <int W, bool in_step = false> struct Tile {
     static constexpr int width = W;
     static constexpr DEVICE int size() { return W; }
     DEVICE int rank() const { return threadIdx.x & (W - 1); }
     DEVICE int index() const { return threadIdx.x / W; }  // in its block
     DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
-    DEVICE u32 mask() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
-    DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & mask()) >> base(); }
-    DEVICE bool any(bool p) const { return __any_sync(mask(), p); }
+    DEVICE u32 own() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
+    DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
+    DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & own()) >> base(); }
+    DEVICE bool any(bool p) const { return in_step ? ballot(p) : __any_sync(mask(), p); }
     template <class T> DEVICE T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, W); }
     template <class T> DEVICE T sum(T v) const {
         for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);

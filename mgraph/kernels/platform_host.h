@@ -11,7 +11,7 @@
 
 constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
 
-template <int W> struct Tile {
+template <int W, bool in_step = false> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return 1; }
     int rank() const { return 0; }

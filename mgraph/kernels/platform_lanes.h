@@ -35,13 +35,13 @@ inline thread_local Fibers* fibers = nullptr;
 
 constexpr int in_flight = 1;  // as on a GPU
 
-template <int W> struct Tile {
+template <int W, bool in_step = false> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return W; }
     int rank() const { return fibers->now % W; }
     int index() const { return fibers->now / W; }  // in its block
     int base() const { return fibers->now / W * W; }
-    void sync() const { fibers->wait(base(), W); }
+    void sync() const { in_step ? fibers->wait(fibers->now / 32 * 32, 32) : fibers->wait(base(), W); }
     template <class T, class F> auto gather(T v, F read) const {  // read(lane) sees every lane's v
         static_assert(sizeof(T) <= 8, "a lane hands over at most 8 bytes");
         std::memcpy(&fibers->box[fibers->now], &v, sizeof v);

@@ -1,4 +1,4 @@
-// Sums of what the lanes of a block hold.
+// Sums of what the lanes of a block hold, and places in lists for it.
 #pragma once
 
 // What the lanes up to this one hold, in sum, and what all do. All lanes of the block call it.
@@ -13,4 +13,22 @@ template <class T> DEVICE T scan(Block block, T mine, T& all) {
         if (t == tile.index()) upto += all;
     block.sync();
     return upto;
+}
+
+// Places in two lists for what the lanes of a block found: how many each has for the first list + how many for the second << 16. One
+// atomic a block and list: they are on one cache line for everybody. False where nobody found any. All lanes of the block call it.
+struct Lengths {
+    i64 *one, *other;
+};
+DEVICE bool take(Block block, u32 mine, Lengths lengths, i64* to) {
+    SHARED(i64, place, 2);
+    u32 all, before = scan(block, mine, all) - mine;
+    if (all == 0) return false;
+    for (int l = block.rank(); l < 2; l += block.size()) {
+        i64 wanted = all >> 16 * l & 0xffff;
+        place[l] = wanted ? atomic_add(l ? lengths.other : lengths.one, wanted) : 0;
+    }
+    block.sync();
+    for (int l = 0; l < 2; ++l) to[l] = place[l] + (i64)(before >> 16 * l & 0xffff);
+    return true;
 }

@@ -55,7 +55,7 @@ class _Work:
     batch: Struct
     leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
-    leaf_windows: tuple[Array, int]
+    leaf_windows: tuple[Array, int]  # their first keys, also of those that wider ones cover
     few_windows: tuple[Array, int]
     block_windows: tuple[Array, int]
     parts: tuple[Array, int]
@@ -99,9 +99,9 @@ class GpmaPlus(Structure):
         weighted: bool,
         *,
         leaf: int = 32,
-        leaf_density: tuple[float, float] = (0.08, 0.92),
-        root_density: tuple[float, float] = (0.30, 0.80),
-        fill: float = 0.62,
+        leaf_density: tuple[float, float] = (0.08, 1.0),
+        root_density: tuple[float, float] = (0.30, 0.775),
+        fill: float = 0.60,
     ) -> None:
         super().__init__(n_rows, n_vertices, device, weighted)
         if leaf not in (8, 16, 32, 64, 128):
@@ -136,8 +136,11 @@ class GpmaPlus(Structure):
         fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
         kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
-        self._merges = [k.bind(**merged) for k in (kernels.MergeLeaves, kernels.MergeFew, kernels.MergeBlocks)]
-        self._move_degrees = kernels.MoveDegrees.bind(degrees=self._degrees)
+        self._merge_leaves = kernels.MergeLeaves.bind(leaves=self._leaves, array=self._array)
+        self._merges = [k.bind(**merged) for k in (kernels.MergeFew, kernels.MergeBlocks)]
+        self._update_rows = kernels.UpdateRows.bind(
+            leaves=self._leaves, start=self.start, degrees=self._degrees, rows=self.n_rows
+        )
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
         """Memory for an array; its slots hold nobody, or are undefined where they need not be `blank`."""
@@ -301,11 +304,14 @@ class GpmaPlus(Structure):
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
-        listed = work.leaf_windows, work.few_windows, work.block_windows
-        for merge, (windows, n) in zip(self._merges, listed, strict=True):
+        first_keys, single = work.leaf_windows
+        listed = {"batch": work.batch, "levels": work.scratch.levels, "first_keys": first_keys}
+        if single:
+            self._merge_leaves(single, **listed, weight=weight, n=single)
+        for merge, (windows, n) in zip(self._merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
-        self._move_degrees(len(run), batch=work.batch)
+        self._update_rows(len(run), **listed, windows=single)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)

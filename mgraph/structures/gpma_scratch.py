@@ -13,12 +13,13 @@ from mgraph.structures.run import Run
 __all__ = ["GROUP", "KEPT", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 
 Array = Any
-STATUS = 11  # words; their order is gpma_prepare.cuh's Status
+STATUS = 12  # words; their order is gpma_locate.cuh's Status
 # As gpma_window.cuh has them.
 TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
+LEAF_KEYS, FEW_KEYS = 64, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 120 bytes each, from batch to batch
-CHUNK = 8  # log2 of the keys whose moves one block sums up, in batches under 2**21
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
+CHUNK, MOST_CHUNK = 8, 15  # log2 of the keys whose moves one block sums up, in batches under 2**21 and in the largest
 
 
 class Scratch:
@@ -39,71 +40,69 @@ class Scratch:
         self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
     ) -> None:
         self.device, self.capacity = device, capacity
-        self.shift = CHUNK + max(0, (capacity >> 21).bit_length())
+        self.shift = min(CHUNK + (capacity >> 21).bit_length(), MOST_CHUNK)
         height = (leaves - 1).bit_length()
-        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more; and those that are taken
+        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more
         sums = (2 << height) // GROUP + 1  # of nodes above groups
+        lists = _most_windows(capacity, leaves, leaf, n_rows)
         (
-            zeroed, self.slot, before, self.moves, chunks, self.outcome, self.level,
-            self.leaf_list, self.few_list, self.block_list, self.wide_list, self.row_list,
+            zeroed, self.located, self.chunks, self.crowded, self.before, self.outcome, self.leaf_list,
+            self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
-            (STATUS + 2 + nodes + sums, np.int64), (capacity, np.int64), (capacity + 1, np.uint64),
-            (capacity + 1, np.uint64), ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint8),
-            (capacity, np.uint8),
-            *((WINDOW * most, np.uint32) for most in _most_windows(capacity, leaves, leaf, n_rows)),
+            (STATUS + 3 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
+            ((capacity >> self.shift) + 1, np.uint64), (min(capacity, leaves), np.uint64), (capacity + 1, np.uint32),
+            (capacity, np.uint8), (min(capacity, leaves), np.uint32), *((WINDOW * most, np.uint32) for most in lists),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[:STATUS], zeroed[STATUS:].view(np.uint64)
-        bits = words[2 : 2 + nodes].view(np.uint32)
-        self.arrived = words[1:2]
+        self.arrived = words[1:3]
         self.mail, self.mailbox = device.mailbox(STATUS)
-        self.summed = Struct(before=before, chunks=chunks, shift=self.shift)
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
             height=height,
-            marked=bits[:nodes],
-            claimed=bits[nodes:],
+            marked=words[3 : 3 + (nodes + 1) // 2].view(np.uint32),
             used=words[:1],
-            sums=zeroed[STATUS + 2 + nodes :],
+            sums=zeroed[STATUS + 3 + (nodes + 1) // 2 :],
         )
 
     def bind(self, kernels: Library, graph: View, leaves: Struct, start: Array, rows: int, vertices: int) -> None:
         """Pack what prepare's kernels take of this memory and of the array, once for many batches."""
-        slot, level, status = self.slot, self.level, self.status
+        status = self.status
         self._locate = kernels.Locate.bind(
-            graph=graph, rows=rows, vertices=vertices, slot=slot, outcome=self.outcome, moves=self.summed,
-            arrived=self.arrived, status=status,
+            graph=graph, rows=rows, vertices=vertices, located=self.located, outcome=self.outcome, before=self.before,
+            chunks=self.chunks, shift=self.shift, arrived=self.arrived[:1], status=status,
         )  # fmt: skip
-        self._climb = kernels.Climb.bind(
-            leaves=leaves, levels=self.levels, moves=self.summed, summed=self.moves, level=level, status=status
-        )
+        self._pick = kernels.PickLeaves.bind(
+            leaves=leaves, levels=self.levels, start=start, rows=rows, leaf_list=self.leaf_list, crowded=self.crowded,
+            status=status,
+        )  # fmt: skip
+        self._climb = kernels.Climb.bind(leaves=leaves, levels=self.levels, crowded=self.crowded, status=status)
         self._select = kernels.Select.bind(
-            leaves=leaves, levels=self.levels, level=level, start=start, rows=rows,
-            leaf_list=self.leaf_list, few_list=self.few_list, block_list=self.block_list, wide_list=self.wide_list,
-            row_list=self.row_list, status=status,
+            leaves=leaves, levels=self.levels, crowded=self.crowded, start=start, rows=rows, few_list=self.few_list,
+            block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
+            arrived=self.arrived[1:], mailbox=self.mailbox,
         )  # fmt: skip
-        self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
     def count(self, run: Run) -> tuple[Struct, list[int]]:
         """Locate a run's keys and choose the windows: the located batch, and the words of the status."""
         n = len(run)
-        batch = Struct(keys=run.keys, slot=self.slot, moves=self.moves, n=n)
+        batch = Struct(
+            keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift, n=n
+        )
         self.device.fill(self.zeroed, 0)
         self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-        self._climb(n, batch=batch)
-        self._select(n, batch=batch)
-        self._report(STATUS)
+        for step in (self._pick, self._climb, self._select):
+            step(n, batch=batch)
         self.device.synchronize()  # the one wait for the device
         return batch, self.mail.tolist()
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
-    """How many windows of one leaf, of a few, of a block, parts of wide ones and tasks of rows there can be."""
+    """How many windows of a few leaves, of a block, parts of wide ones and tasks of rows there can be."""
     wide = leaves * leaf // BLOCK_SLOTS
     return [
-        min(n, leaves),
-        min(n, leaves // 2 + 1),
-        min(n, leaves * leaf // FEW_SLOTS + 1),
+        min(n, leaves // 2 + n_rows // INLINE_ROWS + n // LEAF_KEYS + 1),
+        min(n, leaves * leaf // FEW_SLOTS + n // FEW_KEYS + 1),
         (leaves * leaf + n) // PART_SLOTS + wide + 1,
         n_rows // TASK_ROWS + min(n, n_rows // INLINE_ROWS + wide) + 1,
     ]

@@ -35,6 +35,7 @@ load(Device("cpu"), sys.argv[1]).Divergent(4, n=4)
         ("tile.rank() == 0", "tile.sync()"),
         ("tile.rank() != 3", "tile.ballot(true)"),
         ("block.rank() < 32", "block.sync()"),
+        ("tile.rank() / 4 != 2", "(Tile<4, true>{}.any(true))"),  # a whole tile, where those of the warp are in step
     ],
 )
 def test_divergence_aborts_where_tiles_are_32_lanes(write, condition, wait):

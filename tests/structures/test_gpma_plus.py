@@ -89,7 +89,8 @@ def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
 
     monkeypatch.setattr(GpmaPlus, "prepare", watched)
     rng, n, own = np.random.default_rng(1), 4000, {}
-    s = create("gpma+", n, leaf=8, device=device, weighted=weighted)
+    crowded = {"leaf_density": (0.08, 0.92), "root_density": (0.3, 0.8), "fill": 0.62}
+    s = create("gpma+", n, leaf=8, device=device, weighted=weighted, **crowded)
     model = PmaModel(n, 8, s.leaf_density, s.root_density, s.fill)
     for i in range(8):
         size = 6000 if i else 40_000
@@ -118,6 +119,30 @@ def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
             )
         )
         assert found == own
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_leaves_with_many_rows_or_keys_equal_the_model(device, seed):
+    """Empty rows by the hundred before, between and after the others, and one edge many times in a batch."""
+    print(f"seed {seed}")
+    rng, n = np.random.default_rng(seed), 2000
+    s = create("gpma+", n, leaf=8, device=device)
+    model = PmaModel(n, 8, s.leaf_density, s.root_density, s.fill)
+    used = np.array([0, 3, 66, 67, 500, 501, 900, 1933, 1940, 1999])[: 10 - seed % 3]
+    for i in range(60):
+        size = int(rng.choice([1, 2, 5, 30]))
+        src = rng.choice(used, size)
+        dst = rng.integers(0, np.where(src < 500, 20, 2))  # the last rows are often empty
+        op = np.where(rng.random(size) < (0.7 if i % 20 < 12 else 0.2), 1, -1).astype(np.int8)
+        if i % 5 == 1:
+            again = rng.choice(size, int(rng.choice([70, 1500])))
+            src, dst, op = (np.concatenate([column, column[again]]) for column in (src, dst, op))
+        batch = EdgeBatch(src, dst, op=op)
+        model.apply(operations(s, batch))
+        s.apply(batch)
+        assert_equal(s, model)
+    s.check_invariants()
 
 
 @pytest.mark.parametrize(
