@@ -23,12 +23,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import Aborted, DeviceError, InvalidOption, WorkerLost
+from mgraph.errors import Aborted, DeviceError, WorkerLost
 from mgraph.exchange.contract import Array, Exchange, ExchangeError
 from mgraph.exchange.nccl_api import ID_BYTES, Nccl
 from mgraph.exchange.nccl_host import HostOverNccl
 from mgraph.exchange.nccl_start import Start
-from mgraph.exchange.rules import call_code, check_op, check_parts, said
+from mgraph.exchange.rules import another_call, call_code, check_addresses, check_op, check_parts
 from mgraph.exchange.waiting import POLL, wait_until
 
 __all__ = ["NcclExchange"]
@@ -116,8 +116,7 @@ class NcclExchange(Exchange):
         ExchangeError
             Another rank has another companion.
         """
-        if len(addresses) != self.size:
-            raise InvalidOption(f"{len(addresses)} addresses were given for {self.size} ranks")
+        check_addresses(addresses, self.size)
         for rank, address in enumerate(addresses):
             name = address[ID_BYTES : ID_BYTES + 8].decode().strip()
             if name != self._small.name:
@@ -215,7 +214,7 @@ class NcclExchange(Exchange):
         rows = self._small.allgather(row)
         for rank, theirs in enumerate(rows):
             if theirs[0] != code:
-                raise ExchangeError(f"{self._here()} is in {said(code)} and rank {rank} in {said(int(theirs[0]))}")
+                raise another_call(self._here(), code, rank, int(theirs[0]))
         return [int(theirs[1 + self.rank]) for theirs in rows]
 
     def _others(self) -> list[int]:

@@ -10,7 +10,16 @@ import numpy as np
 from mgraph.errors import InvalidOption
 from mgraph.exchange.contract import Array, ExchangeError
 
-__all__ = ["CODE_BITS", "call_code", "check_op", "check_parts", "reduce_ranks", "said"]
+__all__ = [
+    "CODE_BITS",
+    "another_call",
+    "call_code",
+    "check_addresses",
+    "check_op",
+    "check_parts",
+    "reduce_ranks",
+    "said",
+]
 
 CODE_BITS = 16  #: bits of a call's code
 
@@ -22,6 +31,12 @@ def check_op(op: str) -> None:
     """Raise `InvalidOption` unless `op` is "sum", "min" or "max"."""
     if op not in _OPS:
         raise InvalidOption(f"allreduce op {op!r} is none of {', '.join(_OPS)}")
+
+
+def check_addresses(addresses: Sequence[bytes], size: int) -> None:
+    """Raise `InvalidOption` unless there is one address a rank."""
+    if len(addresses) != size:
+        raise InvalidOption(f"{len(addresses)} addresses were given for {size} ranks")
 
 
 def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
@@ -48,6 +63,11 @@ def said(code: int) -> str:
         return f"{_CALLS[call]} of {np.dtype(f'{kind}{items}')}"
     except (IndexError, TypeError):
         return f"call {code:#x}"
+
+
+def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
+    """What to raise where `rank` is in another call than this rank, which says where it is."""
+    return ExchangeError(f"{here} is in {said(code)} and rank {rank} in {said(theirs)}")
 
 
 def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.hub import Hub, Key
 from mgraph.exchange.messages import Head
-from mgraph.exchange.rules import check_op, check_parts, reduce_ranks
+from mgraph.exchange.rules import check_addresses, check_op, check_parts, reduce_ranks
 from mgraph.exchange.waiting import POLL
 
 __all__ = ["TcpExchange"]
@@ -98,8 +98,7 @@ class TcpExchange(Exchange):
         ExchangeError
             A rank belongs to another attempt, or its worker has no hub.
         """
-        if len(addresses) != self.size:
-            raise InvalidOption(f"{len(addresses)} addresses were given for {self.size} ranks")
+        check_addresses(addresses, self.size)
         self._call(self._connect([address.decode() for address in addresses]))
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:

@@ -21,9 +21,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import Aborted, InvalidOption, WorkerLost
-from mgraph.exchange.contract import Array, Exchange, ExchangeError
-from mgraph.exchange.rules import CODE_BITS, call_code, check_op, check_parts, reduce_ranks, said
+from mgraph.errors import Aborted, WorkerLost
+from mgraph.exchange.contract import Array, Exchange
+from mgraph.exchange.rules import (
+    CODE_BITS,
+    another_call,
+    call_code,
+    check_addresses,
+    check_op,
+    check_parts,
+    reduce_ranks,
+)
 from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucxx_api import Ucxx
 from mgraph.exchange.waiting import wait_until
@@ -122,8 +130,7 @@ class UcxExchange(Exchange):
         WorkerLost
             A rank did not answer in time.
         """
-        if len(addresses) != self.size:
-            raise InvalidOption(f"{len(addresses)} addresses were given for {self.size} ranks")
+        check_addresses(addresses, self.size)
         for rank in self._others:
             self._endpoints[rank] = self._api.endpoint(self._worker, addresses[rank])
         self._keeper.start()
@@ -261,7 +268,7 @@ class UcxExchange(Exchange):
         tag, nbytes = found.sender_tag, found.length
         theirs = tag.value >> _SOURCE_BITS & (1 << CODE_BITS) - 1
         if theirs != code:
-            raise ExchangeError(f"{self._here()} is in {said(code)} and rank {rank} in {said(theirs)}")
+            raise another_call(self._here(), code, rank, theirs)
         if nbytes <= (self._staged if on_gpu else SLOT):
             small.append((rank, nbytes))
             buffer = self._slots[rank]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -209,12 +210,7 @@ class Changes:
         O(n + m log m) in all, divided over the workers: each part is built anew from its sorted edges. Takes memory for
         the new part beside the old, and 16 bytes an arc while it moves.
         """
-        with self._moving:
-            try:
-                self._coordinator.call("rebalance", connect=True)
-            finally:  # after Ctrl-C it may have happened
-                self._door = self._door.moved(self._ranges())
-            return self.balance()
+        return self._move("rebalance", self._follow_ranges)
 
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices: by descending degree, dealt to the workers in turn; the balance.
@@ -237,11 +233,19 @@ class Changes:
         """
         with self._moving:
             self._order_due = False
+            return self._move("reorder", self._follow_order)
+
+    def _move(self, call: str, follow: Callable[[], None]) -> Balance:
+        """Let all workers switch, or none, and follow them here."""
+        with self._moving:
             try:
-                self._coordinator.call("reorder", connect=True)
+                self._coordinator.call(call, connect=True)
             finally:  # after Ctrl-C it may have happened
-                self._follow_order()
+                follow()
             return self.balance()
+
+    def _follow_ranges(self) -> None:
+        self._door = self._door.moved(self._ranges())
 
     def _follow_order(self) -> None:
         generation = self._coordinator.states[0]["generation"]

@@ -1,17 +1,16 @@
-"""BFS against SciPy and NetworkX: every structure and device, 1 to 3 ranks, ranges of any length."""
+"""BFS, with predecessors and without, against SciPy and NetworkX: every structure and device, 1 to 3 ranks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+from bfs_oracle import check, levels
 from graphs import random_graph, real_graph, shapes, slow_build
-from scipy.sparse.csgraph import dijkstra
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import PROGRAMS, bfs
@@ -19,23 +18,6 @@ from mgraph.errors import Aborted, InvalidOption, UnknownVertex
 from mgraph.partition import Partition
 
 CUTS = [(1, True), (2, True), (3, True), (3, False)]
-
-
-def levels(graph: Graph, source: int, direction: str = "out") -> np.ndarray:
-    matrix = graph.matrix() if direction == "out" else graph.matrix().T.tocsr()
-    far = dijkstra(matrix, unweighted=True, indices=source)
-    return np.where(np.isinf(far), -1, far).astype(np.int32)
-
-
-def check(graph: Graph, partition: Partition, source: int, reverse: bool, direction: str = "out", **kind: Any) -> dict:
-    made = shards(graph, partition, reverse=reverse, **kind)
-    got, info = run(made, bfs, source, direction)
-    want = levels(graph, source, direction)
-    assert got.dtype == np.int32
-    np.testing.assert_array_equal(got, want)
-    assert info["levels"] == want.max() + 1
-    assert info["reached"] == (want >= 0).sum()
-    return info
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -56,6 +38,7 @@ def test_random(structure: str, device: str, pieces: str, size: int, even: bool,
         for direction in ("out", "in"):
             info = check(graph, cut(graph.n, size, even), source, True, direction, structure=structure, device=device)
             pulled += info["bottom_up"]
+        check(graph, cut(graph.n, size, even), source, False, structure=structure, device=device)
     assert pulled > 0, "no search was ever bottom-up"
 
 
