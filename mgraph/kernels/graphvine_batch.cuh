@@ -4,7 +4,7 @@
 #include "outcome.cuh"
 #include "search.cuh"
 
-constexpr i64 chunk = 128;  // keys that a tile takes in order: counts by chunk are scanned, not those of rows
+constexpr i64 chunk = 128;  // keys that a tile takes in order: counts by chunk are summed up, not those of rows
 DEVICE i64 chunks_of(i64 n) { return (n + chunk - 1) / chunk; }
 
 struct Batch {  // a row's first key stands for the row: what is of rows is found there, and undefined elsewhere
@@ -68,6 +68,19 @@ struct Holes {
 
 constexpr i64 piece_entries = 1024;  // of a row's blocks, for one tile
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
+
+struct Sums {  // what rows need, by counter: that of each chunk, and that of all before each group of 1 << shift chunks
+    u32* of_chunks;
+    i64* of_groups;
+    i64 shift;
+    DEVICE i64 groups(i64 n) const { return (chunks_of(n) + ((i64)1 << shift) - 1) >> shift; }
+    // That of all chunks before `c`; the lanes of a tile call together.
+    template <class T> DEVICE i64 before(T tile, i64 counter, i64 c, i64 n) const {
+        i64 group = c >> shift, mine = 0;
+        for (i64 i = (group << shift) + tile.rank(); i < c; i += tile.size()) mine += of_chunks[counter * chunks_of(n) + i];
+        return of_groups[counter * groups(n) + group] + tile.sum(mine);
+    }
+};
 
 struct Need {  // what a touched row takes from the queues and gives back
     i64 kept, pops, pushes, directory;

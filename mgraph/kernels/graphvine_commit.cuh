@@ -35,8 +35,8 @@ struct Bury {  // one lane a key: a deleted edge's slot is marked and kept, as i
 
 struct MoveTails {  // one lane a key, a warp in step: key a + i stands for edge i of its row's tail, which moves into a hole
     static constexpr int lanes = 1;
-    VineView graph;
     Batch batch;
+    VineView graph;
     Pool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
@@ -73,10 +73,10 @@ struct Target {  // where the inserts of a touched row go, after the relayout: i
 
 struct Insert {  // one lane a key, a warp in step
     static constexpr int lanes = 1;
-    VineView graph;
     Batch batch;
-    Pool pool;
     const f32* weight;
+    VineView graph;
+    Pool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -94,10 +94,10 @@ struct Insert {  // one lane a key, a warp in step
 
 struct InsertByRow {  // one lane a key; one that leads inserts all edges of its row, one after another, as in the paper
     static constexpr int lanes = 1;
-    VineView graph;
     Batch batch;
-    Pool pool;
     const f32* weight;
+    VineView graph;
+    Pool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         for (i64 a : grid.items(batch.n)) {

@@ -10,9 +10,9 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
     static constexpr int lanes = 1;
     const u64* keys;
     const i8* op;
+    i64 n;
     const u32* position;
     const u32* owner;
-    i64 n;
     u8* outcome;
     u64* moves;
     i64* status;
@@ -41,8 +41,8 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
 
 struct ListHoles {  // one lane a key, a warp in step: where deletions leave holes, and which edges of tails they are of
     static constexpr int lanes = 1;
-    VineView graph;
     Batch batch;
+    VineView graph;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -58,32 +58,63 @@ struct ListHoles {  // one lane a key, a warp in step: where deletions leave hol
     }
 };
 
-struct CountNeeds {  // one tile a chunk of keys; counts[counter * chunks + chunk], to be summed up, and the sums of all
-    static constexpr int lanes = 32;
-    VineView graph;
+struct CountNeeds {  // one block a group, one tile a chunk of it; the block that comes last sums the groups up and tells the host
+    static constexpr int lanes = 256;
     Batch batch;
-    i64* counts;
+    VineView graph;
+    Sums sums;
+    u64* arrived;
     i64* status;
+    i64* mailbox;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 chunks = chunks_of(batch.n), all[counters] = {}, cut[1] = {};
-        for (i64 c : grid.items(tile, chunks)) {
-            u32 sums[counters] = {};
-            for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
-                if (!batch.leads(k) || !batch.moves[k]) continue;
-                Change change(graph, batch, k);
-                Need need(graph, change);
-                for (int i = 0; i < counters; ++i) sums[i] += (u32)need.count(i, change);
-                cut[0] += need.pieces(change);
-            }
-            for (int i = 0; i < counters; ++i) {
-                u32 sum = tile.sum(sums[i]);
-                if (tile.rank() == 0) counts[i * chunks + c] = (i32)sum;
-                all[i] += (i32)sums[i];
-            }
+        SHARED(i64, total, counters + 1);  // what the group needs, and pieces
+        Block block;
+        Tile<32> tile;
+        i64 tiles = block.size() / tile.size(), groups = sums.groups(batch.n);
+        for (i64 g : grid.items(block, groups)) {
+            for (int i = block.rank(); i <= counters; i += block.size()) total[i] = 0;
+            block.sync();
+            for (i64 c = (g << sums.shift) + tile.index(); c < lesser((g + 1) << sums.shift, chunks_of(batch.n)); c += tiles)
+                count(tile, c, total);
+            block.sync();
+            for (int i = block.rank(); i < counters; i += block.size()) store(sums.of_groups + i * groups + g, total[i]);
+            if (block.rank() == 0 && total[counters]) atomic_add(status + row_pieces, total[counters]);
+            close(block, tile, tiles, groups);
         }
-        add_by_block(all, status + first_counter);
-        add_by_block(cut, status + row_pieces);
+    }
+    DEVICE void count(Tile<32> tile, i64 c, i64* total) const {
+        i64 all[counters + 1] = {};
+        for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
+            if (!batch.leads(k) || !batch.moves[k]) continue;
+            Change change(graph, batch, k);
+            Need need(graph, change);
+            for (int i = 0; i < counters; ++i) all[i] += need.count(i, change);
+            all[counters] += need.pieces(change);
+        }
+        for (int i = 0; i <= counters; ++i) {
+            i64 sum = tile.sum(all[i]);
+            if (tile.rank()) continue;
+            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = (u32)sum;
+            if (sum) atomic_add(total + i, sum);
+        }
+    }
+    // A tile a counter: from sums of groups to sums of those before each.
+    DEVICE void close(Block block, Tile<32> tile, i64 tiles, i64 groups) const {
+        SHARED(bool, is_last, 1);
+        block.sync();
+        if (block.rank() == 0) *is_last = arrive(arrived) == (u64)groups - 1;
+        block.sync();
+        for (i64 i = tile.index(); *is_last && i < counters; i += tiles) {
+            i64 before = 0, *of_groups = sums.of_groups + i * groups;
+            for (i64 first = 0; first < groups; first += tile.size()) {
+                i64 g = first + tile.rank(), mine = g < groups ? load(of_groups + g) : 0, upto = tile.scan(mine);
+                if (g < groups) of_groups[g] = before + upto - mine;
+                before += tile.shfl(upto, tile.size() - 1);
+            }
+            if (tile.rank() == 0) mailbox[first_counter + i] = before;
+        }
+        for (int i = block.rank(); *is_last && i < first_counter; i += block.size()) mailbox[i] = load(status + i);
+        block.sync();
     }
 };
 

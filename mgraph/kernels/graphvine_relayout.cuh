@@ -62,12 +62,12 @@ struct Layout {  // what `size` lanes do for a row together
 
 struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together where a row has much to do
     static constexpr int lanes = 32;
-    VineView graph;
     Batch batch;
-    Pool pool;
     Queues queues;
-    const i64* counts;
     i64* pieces;  // may be null
+    VineView graph;
+    Pool pool;
+    Sums sums;
     i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -75,14 +75,10 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
         i64 chunks = chunks_of(batch.n);
         for (i64 c : grid.items(tile, chunks)) {
             i64 at[filled];
-            for (int i = 0; i < filled; ++i) at[i] = count_before(i, c, chunks);
+            for (int i = 0; i < filled; ++i) at[i] = sums.before(tile, i, c, batch.n);
             i64 end = lesser((c + 1) * chunk, batch.n);
             for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, layout, base, at);
         }
-    }
-    DEVICE i64 count_before(i64 counter, i64 c, i64 chunks) const {
-        i64 first = counter * chunks, to = first + c;
-        return (to ? counts[to - 1] : 0) - (first ? counts[first - 1] : 0);
     }
     template <class T> DEVICE void step(const T& tile, const Layout& layout, i64 base, i64* at) const {
         i64 k = base + tile.rank(), work = 0, cut = 0, after = 0;
@@ -97,7 +93,9 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
             cut = pieces ? need.pieces(change) : 0, after = change.after;
         }
         Ranks ranks = {};
-        for (int i = 0; i < (tile.any(work > 0) ? filled : 0); ++i) {
+        bool any = tile.any(work > 0);
+        for (int i = 0; i < filled; ++i) {  // a bound that is known: registers have no index
+            if (!any) continue;
             u32 upto = tile.scan(mine[i]);
             i64 rank = at[i] + (upto - mine[i]);
             if (i == pop0 + to) ranks.pop = rank;
@@ -126,11 +124,11 @@ struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together 
 
 struct RelayoutPieces {  // one tile a piece of a row that has very much to do
     static constexpr int lanes = 32;
-    VineView graph;
     Batch batch;
-    Pool pool;
     Queues queues;
     const i64* pieces;
+    VineView graph;
+    Pool pool;
     const i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;

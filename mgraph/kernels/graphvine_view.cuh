@@ -124,3 +124,14 @@ struct Row {
         return found;
     }
 };
+
+// Four edges from each of these places on, all loads under way at once; those at positions from `ends` on are undefined.
+template <int N>
+DEVICE void read_fours(const VineView& graph, const u32* const (&from)[N], const u32 (&at)[N], const u32 (&ends)[N], Four (&found)[N]) {
+    if (graph.shift >= 4) {
+        for (int j = 0; j < N; ++j) found[j] = *(const Four*)from[j];
+        return;
+    }
+    for (int j = 0; j < N; ++j)
+        for (u32 i = 0; i < 4; ++i) found[j].id[i] = at[j] + i < ends[j] ? from[j][i] : nobody;
+}

@@ -56,7 +56,7 @@ from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.graphvine_check import check_graphvine
-from mgraph.structures.graphvine_look import COUNTERS, STATUS, WORDS_OF_PIECE, Look, join, look
+from mgraph.structures.graphvine_look import KEPT, Look, Rows, Scratch
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
 from mgraph.structures.graphvine_vertices import sever
 from mgraph.structures.run import Run, make_keys, sort_with_places
@@ -98,8 +98,8 @@ class GraphVine(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 8 launches, a scan and one
-    read-back; a second read-back where the pool is made anew, which costs O(n_rows + m) and is amortised. 4 bytes a
+    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 8 to 10 launches and one wait
+    for the device; a second one where the pool is made anew, which costs O(n_rows + m) and is amortised. 4 bytes a
     slot, 8 with weights, 8 a row rounded up to a power of two. Neighbours are not sorted.
     """
 
@@ -137,14 +137,27 @@ class GraphVine(Structure):
         self.extents = None if compact else device.zeros(_power(n_rows), np.uint32)
         self.pool, self.queues = Pool.empty(device, 2, 0, weighted, not directory), Queues()
         self.filled = self.live = 0  # rows with edges; quanta of their blocks
+        self._arrays_changed()
+
+    def _arrays_changed(self) -> None:
+        """Other arrays, or bounds of ids: what kernels take of them is packed once."""
+        pool = self.pool
+        columns = {
+            "sentinels": self.sentinels, "extents": self.extents, "slots": pool.slots, "weights": pool.weights,
+            "children": pool.children,
+        }  # fmt: skip
+        fields = {**columns, "shift": pool.shift, "fine": int(self.fine)}
+        self._view = View("graphvine_view.cuh", "VineView", fields, self._defines)
+        self._pool_struct = Struct(**columns)
+        self._kept: Scratch | None = None
 
     # --- prepare ---
 
     def prepare(self, run: Run) -> Plan:
         """Find out what `run` does and take all memory that doing it needs; changes nothing.
 
-        O(n + degrees of the touched rows) in 5 or 6 launches and a scan; one read-back on a GPU, and a second one where
-        the pool is made anew.
+        O(n + degrees of the touched rows) in 6 or 7 launches; waits once on a GPU, and once more where the pool is made
+        anew.
 
         Raises
         ------
@@ -158,22 +171,38 @@ class GraphVine(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        seen = look(self, run)
+        scratch = self._take_scratch(run)
+        seen = scratch.look(run)
         if seen.unknown:
+            self._keep(scratch)
             self._refuse(run, seen.unknown)
         counts, work = seen.counts, _Work(seen)
-        plan = Plan(run, counts, seen.outcome, work, self._state)
+        plan = Plan(run, counts, scratch.outcome[:n], work, self._state)
         if not (counts.inserted or counts.deleted):
             return plan
         end = self.queues.end(seen.needs)
         if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
             work.larger = self.pool.enlarged(device, end)
         if self._fits(seen.needs, work.larger or self.pool):
-            work.pieces = seen.plan_layout(device)
+            work.pieces = seen.room_for_pieces()
         else:
             shift = self._choose_shift(counts, seen.needs.filled)
             work.rebuild = plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
         return plan
+
+    def _take_scratch(self, run: Run) -> Scratch:
+        """The memory kept from the last batch where it suffices."""
+        n = len(run)
+        if n > KEPT:
+            return Scratch(self, n, run.op is not None)
+        scratch, self._kept = self._kept, None
+        if scratch is not None and scratch.capacity >= n:
+            return scratch
+        return Scratch(self, min(KEPT, max(1 << n.bit_length(), 1024)), deletes=True)
+
+    def _keep(self, scratch: Scratch) -> None:
+        if scratch.capacity <= KEPT:
+            self._kept = scratch
 
     def _fits(self, needs: Needs, pool: Pool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
@@ -207,46 +236,49 @@ class GraphVine(Structure):
         work: _Work | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
-        counts, run, n, kernels = plan.counts, plan.run, len(plan.run), self.kernels["commit"]
-        graph, batch, holes = self.view(), work.look.batch, work.look.holes
+        counts, run, n, batch, scratch = plan.counts, plan.run, len(plan.run), work.look.batch, work.look.scratch
         if self.weighted and counts.updated:
-            kernels.SetWeights(n, graph=graph, batch=batch, weight=run.weight, weights=self.pool.weights)
-        if not (counts.inserted or counts.deleted):
-            return counts
-        if counts.deleted:
-            self._delete(n, graph, work)
-        if work.rebuild:
-            self._rebuild(graph, work.rebuild)
-        else:
-            if work.larger:
-                self.queues, self.pool = work.larger.move(self.pool, self.queues), work.larger
-            self._relayout(self.view(), work)
-        self.filled += work.look.needs.filled
-        self.num_edges += counts.inserted - counts.deleted
-        if counts.inserted:
-            insert = kernels.Insert if self.split else kernels.InsertByRow
-            pool = self.pool_struct()
-            insert(n, graph=self.view(), batch=batch, pool=pool, weight=run.weight, holes=holes)
+            self.kernels["commit"].SetWeights(
+                n, graph=self.view(), batch=batch, weight=run.weight, weights=self.pool.weights
+            )
+        if counts.inserted or counts.deleted:
+            if counts.deleted:
+                self._delete(n, batch, scratch)
+            self._make_room(work)
+            self.filled += work.look.needs.filled
+            self.num_edges += counts.inserted - counts.deleted
+            if counts.inserted:
+                scratch.insert(n, batch=batch, weight=run.weight)
+        if not (work.rebuild or work.larger):
+            self._keep(scratch)
         return counts
 
-    def _delete(self, n: int, graph: View, work: _Work) -> None:
-        kernels, batch, pool = self.kernels["commit"], work.look.batch, self.pool_struct()
-        if not self.compact:
-            kernels.Bury(n, graph=graph, batch=batch, pool=pool)
-            return
-        kernels.MoveTails(n, graph=graph, batch=batch, pool=pool, holes=work.look.holes)
+    def _delete(self, n: int, batch: Struct, scratch: Scratch) -> None:
+        if self.compact:
+            scratch.move_tails(n, batch=batch)
+        else:
+            self.kernels["commit"].Bury(n, graph=self.view(), batch=batch, pool=self.pool_struct())
 
-    def _relayout(self, graph: View, work: _Work) -> None:
-        queues, seen, needs, kernels = self.queues, work.look, work.look.needs, self.kernels["relayout"]
-        both = {
-            "graph": graph, "batch": seen.batch, "pool": self.pool_struct(), "queues": queues.struct(needs, self.pool),
-            "pieces": work.pieces, "n_pieces": seen.pieces_listed,
-        }  # fmt: skip
-        kernels.Relayout(len(seen.sums) // COUNTERS, **both, counts=seen.sums)
-        if work.pieces is not None:
-            kernels.RelayoutPieces(len(work.pieces) // WORDS_OF_PIECE, **both)
-        self.queues = queues.after(needs, self.pool.ring)
-        self.live += needs.quanta
+    def _make_room(self, work: _Work) -> None:
+        """Give every row the blocks that it will use."""
+        seen, needs = work.look, work.look.needs
+        if work.rebuild:
+            self._rebuild(self.view(), work.rebuild)
+        elif work.larger:
+            self.queues, self.pool = work.larger.move(self.pool, self.queues), work.larger
+            self._arrays_changed()
+        if work.rebuild or work.larger:
+            seen.scratch.bind(self)
+        if not work.rebuild:
+            seen.scratch.lay_out(seen.batch, self.queues.struct(needs, self.pool), work.pieces)
+            self.queues = self.queues.after(needs, self.pool.ring)
+            self.live += needs.quanta
+
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        if isinstance(plan.work, _Work) and plan.state is self._state:
+            self._keep(plan.work.look.scratch)
+        super().discard(plan)
 
     def _rebuild(self, graph: View, new: Rebuild) -> None:
         pool = new.pool
@@ -259,14 +291,11 @@ class GraphVine(Structure):
         self.queues = Queues(fresh=new.used)
         if self.extents is not None:
             self.extents = new.grown
+        self._arrays_changed()
 
     def pool_struct(self) -> Struct:
         """What kernels write."""
-        pool = self.pool
-        return Struct(
-            slots=pool.slots, weights=pool.weights, children=pool.children, sentinels=self.sentinels,
-            extents=self.extents,
-        )  # fmt: skip
+        return self._pool_struct
 
     # --- the rest of the contract ---
 
@@ -298,6 +327,7 @@ class GraphVine(Structure):
             self.extents = None if self.extents is None else self._longer(self.extents, _power(n_rows))
             self.sentinels = sentinels
         self.n_rows, self.n_vertices, self._state = n_rows, n_vertices, object()
+        self._arrays_changed()
 
     def _longer(self, array: Array, n: int) -> Array:
         out = self.device.empty(n, array.dtype)
@@ -309,29 +339,25 @@ class GraphVine(Structure):
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
         n, device, kernels = len(src), self.device, self.kernels["join"]
         found, rest = device.carve((n, np.uint8), (n, np.uint32))
-        status = device.zeros(STATUS, np.int64)
-        kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=status)
-        long = rest[: int(status[0])]
+        n_rest = device.zeros(1, np.int64)
+        kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
+        long = rest[: int(n_rest[0])]
         if len(long):
             keys, places = sort_with_places(device, make_keys(device, src[long], dst[long]))
-            position = join(self, keys, status).position
+            rows = Rows(self, len(long))
+            rows.join(keys)
             hits = device.empty(len(long), np.uint8)
-            kernels.Answer(len(long), keys=keys, position=position, n=len(long), found=hits)
+            kernels.Answer(len(long), keys=keys, position=rows.position, n=len(long), found=hits)
             found[long[places]] = hits
         return found.view(bool)
 
     def view(self) -> View:
         """What algorithms' kernels read; valid until the next commit or add_vertices."""
-        pool = self.pool
-        fields = {
-            "sentinels": self.sentinels, "extents": self.extents, "slots": pool.slots, "weights": pool.weights,
-            "children": pool.children, "shift": pool.shift, "fine": int(self.fine),
-        }  # fmt: skip
-        return View("graphvine_view.cuh", "VineView", fields, self._defines)
+        return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds."""
+        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
         return sum(int(a.nbytes) for a in (self.sentinels, self.extents) if a is not None) + self.pool.nbytes
 
     def check_invariants(self) -> None:

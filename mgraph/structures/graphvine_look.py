@@ -1,9 +1,11 @@
-"""graphvine: a look at a batch before it is written: its rows, where its edges are in them, and what it will need."""
+"""graphvine: a look at a batch before it is written: its rows, where its edges are in them, and what it will need.
+
+What it takes memory for, and the views of it that kernels take, may serve many batches.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,98 +17,145 @@ from mgraph.structures.run import Run
 if TYPE_CHECKING:
     from mgraph.structures.graphvine import GraphVine
 
-__all__ = ["COUNTERS", "STATUS", "WORDS_OF_PIECE", "Look", "join", "look"]
+__all__ = ["KEPT", "Look", "Rows", "Scratch"]
 
 Array = Any
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 50 bytes each, from batch to batch
 CHUNK, COUNTERS = 128, 8  # as graphvine_batch.cuh has them
-HUB_EXTENT = 512  # as graphvine_join.cuh has it
+TILES = 3  # log2 of the chunks whose needs one block adds up, in batches under 2**21
+HUB_EXTENT, LONG_RUN, WORDS_OF_STRETCH = 512, 512, 4  # as graphvine_join.cuh has them
 WORDS_OF_PIECE = 6  # of graphvine_relayout.cuh's Piece
-# words of status, as graphvine_prepare.cuh has them; the counters come behind them
-ALL_MOVES, UPDATES, MISSES, HUB_PIECES, UNKNOWN, ROW_PIECES, PIECES_LISTED, FIRST_COUNTER = range(8)
-STATUS = FIRST_COUNTER + COUNTERS
+# words of status, as graphvine_prepare.cuh has them; in the mailbox the counters come behind them
+ALL_MOVES, UPDATES, MISSES, STRETCHES, UNKNOWN, ROW_PIECES, PIECES_LISTED, STATUS = range(8)
 
 
-class Rows(NamedTuple):
-    """The rows of sorted keys, and where the keys are in them; see Batch in graphvine_batch.cuh."""
+class Rows:
+    """Memory for up to `capacity` sorted keys and their rows (see Batch in graphvine_batch.cuh), and what joins them.
 
-    owner: Array
-    end: Array
-    position: Array
-    held: Array
+    Attributes
+    ----------
+    owner, end, position : uint32[capacity] on the device
+        `position` is each key's in its row, 2**32 - 1 where it is not there.
+    held : uint64[capacity]
+    status, arrived : int64[STATUS], uint64[1]
+    """
+
+    def __init__(self, s: GraphVine, capacity: int, **zeros: Array) -> None:
+        self.device, kernels, graph = s.device, s.kernels["join"], s.view()
+        most = len(s.pool.slots) // HUB_EXTENT + capacity // LONG_RUN  # a long row has more slots, a long run more keys
+        self.words, self.held, stretches, self.owner, self.end, self.position = s.device.carve(
+            (STATUS + 1, np.int64), (capacity, np.uint64), (WORDS_OF_STRETCH * most, np.uint64),
+            *[(capacity, np.uint32)] * 3,
+        )  # fmt: skip
+        self.status, self.arrived = self.words[:STATUS], self.words[STATUS:].view(np.uint64)
+        columns = {"owner": self.owner, "end": self.end, "position": self.position}
+        self._list = kernels.ListRows.bind(
+            rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[UNKNOWN:],
+            **columns, **{**dict.fromkeys(("moves", "used", "listed", "gone")), **zeros},
+        )  # fmt: skip
+        listed = {"stretches": stretches, "n_stretches": self.status[STRETCHES:]}
+        self._join = kernels.Join.bind(graph=graph, **columns, held=self.held, **listed)
+        self._join_hubs = kernels.JoinHubs.bind(graph=graph, end=self.end, position=self.position, **listed)
+        self._stretches = most
+
+    def join(self, keys: Array) -> None:
+        """Find the rows of sorted keys, and each key's position in its row. Four launches."""
+        n = len(keys)
+        self.device.fill(self.words, 0)
+        self._list(n, keys=keys, n=n)
+        self._join(n, keys=keys, n=n)
+        self._join_hubs(self._stretches, keys=keys)
 
 
-@dataclass
 class Look:
-    """What `look` found."""
+    """What a look at a batch found.
 
-    batch: Struct
-    holes: Struct
-    sums: Array  # what the rows of each chunk of keys need
-    outcome: Array
-    status: Array
-    words: list[int]
+    Attributes
+    ----------
+    counts : Counts
+        What it does.
+    needs : Needs
+        What it takes from the queues and gives back.
+    unknown : int
+        How many keys have an id that is not there.
+    """
 
-    @property
-    def counts(self) -> Counts:
-        """What the batch does."""
-        moves = self.words[ALL_MOVES]
-        return Counts(moves >> 32, self.words[UPDATES], moves & 0xFFFFFFFF, self.words[MISSES])
+    def __init__(self, scratch: Scratch, batch: Struct, words: list[int]) -> None:
+        self.scratch, self.batch, moves = scratch, batch, words[ALL_MOVES]
+        self.counts = Counts(moves >> 32, words[UPDATES], moves & 0xFFFFFFFF, words[MISSES])
+        self.needs, self.unknown = Needs.read(words[STATUS:]), words[UNKNOWN]
+        self._row_pieces = words[ROW_PIECES]
 
-    @property
-    def needs(self) -> Needs:
-        """What it takes from the queues and gives back."""
-        return Needs.read(self.words[FIRST_COUNTER:])
-
-    @property
-    def unknown(self) -> int:
-        """How many keys have an id that is not there."""
-        return self.words[UNKNOWN]
-
-    @property
-    def pieces_listed(self) -> Array:
-        """Where the layout counts pieces of rows."""
-        return self.status[PIECES_LISTED:]
-
-    def plan_layout(self, device: Any) -> Array:
-        """Sum the needs up, and take room for the pieces of rows that have very much to do; None where none has."""
-        device.xp.cumsum(self.sums, out=self.sums)
-        n = self.words[ROW_PIECES]
-        return device.empty(WORDS_OF_PIECE * n, np.int64) if n else None
+    def room_for_pieces(self) -> Array:
+        """Room for the pieces of rows that have very much to do; None where none has."""
+        n = self._row_pieces
+        return self.scratch.device.empty(WORDS_OF_PIECE * n, np.int64) if n else None
 
 
-def join(s: GraphVine, keys: Array, status: Array, **zeros: Array) -> Rows:
-    """The rows of sorted keys, and each key's position in its row, 2**32 - 1 where it is not there."""
-    n, device, kernels, graph = len(keys), s.device, s.kernels["join"], s.view()
-    held, owner, end, position = device.carve((n, np.uint64), *[(n, np.uint32)] * 3)
-    cleared = {**dict.fromkeys(("moves", "used", "listed", "gone")), **zeros}
-    kernels.ListRows(
-        n, keys=keys, n=n, rows=s.n_rows, vertices=s.n_vertices, unknown=status[UNKNOWN:], owner=owner, end=end,
-        position=position, **cleared,
-    )  # fmt: skip
-    pieces = device.empty(len(s.pool.slots) // HUB_EXTENT, np.uint64)  # a long row has more slots
-    found = {"graph": graph, "keys": keys, "end": end, "position": position, "pieces": pieces}
-    kernels.Join(n, **found, owner=owner, n=n, held=held, n_pieces=status[HUB_PIECES:])
-    kernels.JoinHubs(len(pieces), **found, n_pieces=status[HUB_PIECES:])
-    return Rows(owner, end, position, held)
+class Scratch:
+    """Memory for a batch of up to `capacity` operations, and the kernels that prepare and commit one in it.
 
+    Parameters
+    ----------
+    s : GraphVine
+        The kernels are bound to its pool of now: see `bind`.
+    capacity : int
+    deletes : bool
+        Whether there may be deletions.
+    """
 
-def look(s: GraphVine, run: Run) -> Look:
-    """Find out what becomes of each key of a run, and what its rows need. Changes nothing; one read-back."""
-    n, device, kernels = len(run), s.device, s.kernels["prepare"]
-    chunks = -(-n // CHUNK)
-    status, outcome = device.zeros(STATUS, np.int64), device.empty(n, np.uint8)
-    moves, sums, used = device.carve((n, np.uint64), (chunks * COUNTERS, np.int64), (n, np.uint32))
-    at = listed = gone = None
-    if run.op is not None and s.compact:
-        at, listed, gone = device.carve((n, np.uint32), (n, np.uint32), (n, np.uint8))
-    rows = join(s, run.keys, status, moves=moves, used=used, listed=listed, gone=gone)
-    kernels.Outcomes(
-        n, keys=run.keys, op=run.op, position=rows.position, owner=rows.owner, n=n, outcome=outcome, moves=moves,
-        status=status,
-    )  # fmt: skip
-    batch = Struct(keys=run.keys, **rows._asdict(), moves=moves, outcome=outcome, n=n)
-    holes, graph = Struct(at=at, listed=listed, used=used, gone=gone), s.view()
-    if at is not None:
-        kernels.ListHoles(n, graph=graph, batch=batch, holes=holes)
-    kernels.CountNeeds(chunks, graph=graph, batch=batch, counts=sums, status=status)
-    return Look(batch, holes, sums, outcome, status, device.to_host(status).tolist())
+    def __init__(self, s: GraphVine, capacity: int, deletes: bool) -> None:
+        device = self.device = s.device
+        self.capacity, self.deletes = capacity, deletes
+        chunks = -(-capacity // CHUNK)
+        shift = TILES + max(0, (capacity >> 21).bit_length())
+        holes = capacity if deletes and s.compact else 0
+        self.moves, groups, chunks_need, used, at, listed, gone, self.outcome = device.carve(
+            (capacity, np.uint64), (COUNTERS * ((chunks >> shift) + 1), np.int64), (COUNTERS * chunks, np.uint32),
+            (capacity, np.uint32), *[(holes, np.uint32)] * 2, (holes, np.uint8), (capacity, np.uint8),
+        )  # fmt: skip
+        self.holes = Struct(at=at, listed=listed, used=used, gone=gone)
+        self.sums = Struct(of_chunks=chunks_need, of_groups=groups, shift=shift)
+        cleared = {"listed": listed, "gone": gone} if holes else {}
+        self.rows = rows = Rows(s, capacity, moves=self.moves, used=used, **cleared)
+        self.mail, mailbox = device.mailbox(STATUS + COUNTERS)
+        kernels, graph, self._shift = s.kernels["prepare"], s.view(), shift
+        self._outcomes = kernels.Outcomes.bind(
+            position=rows.position, owner=rows.owner, outcome=self.outcome, moves=self.moves, status=rows.status
+        )
+        self._list_holes = kernels.ListHoles.bind(graph=graph, holes=self.holes) if holes else None
+        self._count_needs = kernels.CountNeeds.bind(
+            graph=graph, sums=self.sums, arrived=rows.arrived, status=rows.status, mailbox=mailbox
+        )
+        self.bind(s)
+
+    def bind(self, s: GraphVine) -> None:
+        """Pack what commit's kernels take of the scratch and of the pool, once for many batches."""
+        kernels, both = s.kernels["commit"], {"graph": s.view(), "pool": s.pool_struct()}
+        self.move_tails = kernels.MoveTails.bind(**both, holes=self.holes)
+        self.insert = (kernels.Insert if s.split else kernels.InsertByRow).bind(**both, holes=self.holes)
+        kernels, listed = s.kernels["relayout"], self.rows.status[PIECES_LISTED:]
+        self.relayout = kernels.Relayout.bind(**both, sums=self.sums, n_pieces=listed)
+        self.relayout_pieces = kernels.RelayoutPieces.bind(**both, n_pieces=listed)
+
+    def look(self, run: Run) -> Look:
+        """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
+        n, rows = len(run), self.rows
+        rows.join(run.keys)
+        self._outcomes(n, keys=run.keys, op=run.op, n=n)
+        batch = Struct(
+            keys=run.keys, owner=rows.owner, end=rows.end, held=rows.held, moves=self.moves, position=rows.position,
+            outcome=self.outcome, n=n,
+        )  # fmt: skip
+        if self._list_holes and run.op is not None:
+            self._list_holes(n, batch=batch)
+        self._count_needs(-(-n // (CHUNK << self._shift)), batch=batch)
+        self.device.synchronize()  # the one wait for the device
+        return Look(self, batch, self.mail.tolist())
+
+    def lay_out(self, batch: Struct, queues: Struct, pieces: Array) -> None:
+        """Give every touched row the blocks that it will use."""
+        taken = {"batch": batch, "queues": queues, "pieces": pieces}
+        self.relayout(-(-batch.values["n"] // CHUNK), **taken)
+        if pieces is not None:
+            self.relayout_pieces(len(pieces) // WORDS_OF_PIECE, **taken)

@@ -142,11 +142,12 @@ class Queues:
 
     def struct(self, needs: Needs, pool: Pool) -> Struct:
         """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
-        missing = self.missing(needs)
-        fresh = [self.fresh + quanta_of(missing[:c]) for c in range(CLASSES + 1)]
-        by_class = {"head": self.head, "waiting": self.waiting, "fresh": fresh}
-        words = {f"{name}{c}": values[c] for name, values in by_class.items() for c in range(CLASSES)}
-        return Struct(rings=pool.rings, length=pool.ring, **words, fresh_directories=fresh[-1])
+        (h0, h1, h2), (w0, w1, w2), (m0, m1, _) = self.head, self.waiting, self.missing(needs)
+        first, second = self.fresh + m0, self.fresh + m0 + 2 * m1
+        return Struct(
+            rings=pool.rings, length=pool.ring, head0=h0, head1=h1, head2=h2, waiting0=w0, waiting1=w1, waiting2=w2,
+            fresh0=self.fresh, fresh1=first, fresh2=second, fresh_directories=self.end(needs) - needs.directories,
+        )  # fmt: skip
 
 
 @dataclass
