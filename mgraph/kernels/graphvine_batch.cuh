@@ -75,10 +75,11 @@ struct Sums {  // what rows need, by counter: that of each chunk, and that of al
     i64 shift;
     DEVICE i64 groups(i64 n) const { return (chunks_of(n) + ((i64)1 << shift) - 1) >> shift; }
     // That of all chunks before `c`; the lanes of a tile call together.
-    template <class T> DEVICE i64 before(T tile, i64 counter, i64 c, i64 n) const {
-        i64 group = c >> shift, mine = 0;
+    DEVICE u32 before(Tile<32> tile, i64 counter, i64 c, i64 n) const {
+        i64 group = c >> shift;
+        u32 mine = 0;
         for (i64 i = (group << shift) + tile.rank(); i < c; i += tile.size()) mine += of_chunks[counter * chunks_of(n) + i];
-        return of_groups[counter * groups(n) + group] + tile.sum(mine);
+        return (u32)of_groups[counter * groups(n) + group] + tile.sum(mine);
     }
 };
 

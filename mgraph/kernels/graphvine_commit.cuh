@@ -60,10 +60,11 @@ struct MoveTails {  // one lane a key, a warp in step: key a + i stands for edge
 struct Target {  // where the inserts of a touched row go, after the relayout: into holes, or behind what the row had
     i64 a, before, after, holes;
     u32 root;
-    DEVICE Target(const VineView& graph, const Batch& batch, i64 first) {
+    DEVICE Target(const VineView& graph, const Batch& batch, const u32* roots, i64 first) {
         a = first;
-        i64 row = batch.row(a), inserts = high(batch.moves[a]);
-        root = (u32)graph.sentinels[row], after = graph.extent(row), holes = LAZY ? 0 : low(batch.moves[a]);
+        i64 inserts = high(batch.moves[a]), deletes = low(batch.moves[a]);
+        after = LAZY ? graph.extent(batch.row(a)) : high(batch.held[a]) + inserts - deletes;
+        root = roots ? roots[a] : (u32)graph.sentinels[batch.row(a)], holes = LAZY ? 0 : deletes;
         before = after - inserts + holes;
     }
     DEVICE i64 slot(const VineView& graph, const u32* at, i64 place) const {
@@ -75,6 +76,7 @@ struct Insert {  // one lane a key, a warp in step
     static constexpr int lanes = 1;
     Batch batch;
     const f32* weight;
+    const u32* roots;  // of rows, after a relayout; null where the pool was made anew
     VineView graph;
     Pool pool;
     Holes holes;
@@ -84,9 +86,9 @@ struct Insert {  // one lane a key, a warp in step
             i64 k = t * warp.size() + warp.rank();
             u32 own = k < batch.n ? batch.owner[k] : nobody;
             bool comes = k < batch.n && batch.outcome[k] == inserted;
+            Target target(graph, batch, roots, comes ? own : 0);  // its loads under way before the atomic
             i64 place = Peers(warp, own).places(warp, comes, holes.used + own);
             if (!comes) continue;
-            Target target(graph, batch, own);
             pool.put(target.slot(graph, holes.at, place), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
         }
     }
@@ -96,13 +98,14 @@ struct InsertByRow {  // one lane a key; one that leads inserts all edges of its
     static constexpr int lanes = 1;
     Batch batch;
     const f32* weight;
+    const u32* roots;  // of rows, after a relayout; null where the pool was made anew
     VineView graph;
     Pool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         for (i64 a : grid.items(batch.n)) {
             if (!batch.leads(a) || !batch.moves[a]) continue;
-            Target target(graph, batch, a);
+            Target target(graph, batch, roots, a);
             i64 place = holes.used[a];
             for (i64 k = a; k < batch.end[a]; ++k)
                 if (batch.outcome[k] == inserted)

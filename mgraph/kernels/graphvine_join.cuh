@@ -1,51 +1,40 @@
 // Membership: each touched row is read once, and its edges are sought among its run of the batch.
 // position[k] gets one write at most, because a row holds an edge once; of equal keys the last one's is always written.
 #pragma once
+#include "deal.cuh"
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
 constexpr i64 hub_extent = 512, stretch_slots = 1024;  // rows of more positions are joined in such stretches
-constexpr i64 long_run = 512;                          // keys of a row: more have a filter in memory, 32 bits a key
-DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * (n - 1), (i64)0xffffffff); }
+constexpr i64 long_run = 512;                          // keys of a row: more have a filter in memory
+DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * n, (i64)0xffffffff); }
 DEVICE u32 bit_for(u32 id, u32 bits, u32 row = 0) { return (u32)((u64)(id * 0x9E3779B1u + row * 0x85EBCA6Bu) * bits >> 32); }
 
-struct ListRows {  // one lane a key, a warp in step: what a batch needs of rows, and no edge found so far
-    static constexpr int lanes = 1;
-    const u64* keys;
-    i64 n;
-    i64 rows;
-    i64 vertices;
-    i64* unknown;  // how many keys have an id that is not there
-    u32* owner;    // nobody, where a row is not there
-    u32* end;      // of rows; at the places of their other keys zeros, for filters
-    u32* position;
-    u64* moves;    // this and the rest: zeros; may be null
-    u32* listed;
-    u32* used;
-    u8* gone;
-    DEVICE void operator()(Grid grid) const {
-        Tile<32> warp;
-        i64 first = 0, strange = 0;
-        for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
-            i64 k = t * warp.size() + warp.rank();
-            u64 row = k < n ? keys[k] >> 32 : ~(u64)0;
-            bool leads = k < n && (k == 0 || keys[k - 1] >> 32 != row);
-            u32 upto = warp.ballot(leads) & ((2u << warp.rank()) - 1);
-            if (leads) first = k;
-            else if (!upto && k < n && keys[first] >> 32 != row) first = lower_bound_near(keys, n, k, row << 32);
-            if (upto) first = k - warp.rank() + bit_width(upto) - 1;
-            if (k >= n) continue;
-            owner[k] = (i64)row < rows ? (u32)first : nobody, position[k] = nobody;
-            strange += (i64)row >= rows || (i64)(u32)keys[k] >= vertices;
-            if (gone) gone[k] = 0;
-            if (k + 1 == n || keys[k + 1] >> 32 != row) end[first] = (u32)k + 1;
-            if (!leads) end[k] = 0;
-            if (leads && moves) moves[k] = 0, used[k] = 0;
-            if (leads && listed) listed[k] = 0;
-        }
-        strange = warp.sum(strange);
-        if (strange && warp.rank() == 0) atomic_add(unknown, strange);
+// A tile's keys, one a lane, and the rows that they are of. A row may begin before them and end behind.
+struct Share {
+    Tile<32> tile;
+    i32 first, k, n;  // the tile's first key, the lane's, how many there are: less than 2^31
+    u64 key = 0;
+    i32 own = 0, end = 0;  // the keys of the lane's row; none past n
+    DEVICE Share(const u64* keys, i64 its_first, i64 all) : first((i32)its_first), k(first + tile.rank()), n((i32)all) {
+        const i32 size = tile.size(), back = k - size;
+        const bool on = k < n - size;
+        if (k < n) key = keys[k];
+        u64 row = key >> 32, top = tile.shfl(row, 0), bottom = tile.shfl(row, size - 1);
+        bool begins = k < n && (k == 0 || keys[k - 1] >> 32 != row);
+        u32 leaders = tile.ballot(begins), upto = leaders & ((2u << tile.rank()) - 1), above = leaders >> tile.rank() >> 1;
+        u32 others = tile.ballot(back < 0 || keys[back] >> 32 != top);  // among as many keys before
+        i32 came = first - size + bit_width(others);
+        if (!(leaders & 1) && !others) came = (i32)lower_bound_near(keys, n, first - size, top << 32);
+        others = tile.ballot(!on || keys[k + size] >> 32 != bottom);  // and behind
+        i32 goes = first + lesser(n - first, size + lowest_bit(others));
+        if (!others) goes = (i32)lower_bound_near(keys, n, first + 2 * size, (bottom + 1) << 32);
+        if (k >= n) return;
+        own = upto ? first + bit_width(upto) - 1 : came;
+        end = above ? k + 1 + lowest_bit(above) : goes;
     }
+    DEVICE bool leads() const { return k < n && own == k; }
+    DEVICE i32 run() const { return end - own; }
 };
 
 template <class T, int N> DEVICE T pick(const T (&from)[N], int i) {  // registers have no index
@@ -105,49 +94,82 @@ struct alignas(16) Stretch {  // positions [from, end) of a row of so many, and 
     u32 first, run, root, all, from, end, unused[2];
 };
 
-struct Join {  // a warp 32 keys, its lanes the edges of the rows that begin there, by fours; long rows are left to JoinHubs
+struct Fresh {  // what later kernels need of rows, at their first keys, and of keys: zeros; may be null
+    u64* moves;
+    u32* used;
+    u32* listed;
+    u8* gone;
+};
+
+// A warp 32 keys: it finds their rows, and its lanes join by fours the edges of those that begin there. Long rows are left
+// to JoinHubs, and long runs, which have a filter in memory.
+struct Join {
     static constexpr int lanes = 1;
     static constexpr int fours = 4;
     const u64* keys;
     i64 n;
     VineView graph;
-    const u32* owner;
+    i64 rows;
+    i64 vertices;
+    i64* unknown;  // how many keys have an id that is not there
+    u32* owner;    // nobody, where a row is not there
     u32* end;
     u64* held;
     u32* position;
+    u32* filters;  // zeros, where a long run has 32 bits a key
+    Fresh fresh;
     u64* stretches;
     i64* n_stretches;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
+        i64 strange = 0;
         for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
-            i64 k = t * warp.size() + warp.rank();
-            fetch_ahead(k);
-            u32 own = k < n ? owner[k] : nobody, run = own != nobody ? end[own] - own : 0, all = 0;
-            u64 key = k < n ? keys[k] : 0, sentinel = 0;
-            if (own == k) {
-                held[k] = sentinel = graph.sentinels[key >> 32];
-                all = LAZY ? graph.extents[key >> 32] : (u32)(sentinel >> 32);
+            fetch_ahead(t * warp.size());
+            Share share(keys, t * warp.size(), n);
+            i64 k = share.k, row = (i64)(share.key >> 32);
+            bool known = k < n && row < rows, long_one = share.run() > long_run;
+            strange += k < n && !(known && (i64)(u32)share.key < vertices);
+            begin(share, known, long_one);
+            u32 all = 0;
+            u64 sentinel = 0;
+            if (share.leads() && known) {
+                held[k] = sentinel = graph.sentinels[row];
+                all = LAZY ? graph.extents[row] : (u32)(sentinel >> 32);
             }
-            if (run > long_run) enter(own, run, (u32)key);
-            bool is_long = all > hub_extent || (all && run > long_run);
-            emit(warp, is_long, {(u32)k, run, (u32)sentinel, all});
-            join(warp, (u32)(t * warp.size()), own, run, (u32)key, (u32)sentinel, is_long ? 0 : all);
+            bool left = all > hub_extent || (all && long_one);
+            emit(warp, left, {(u32)k, (u32)share.run(), (u32)sentinel, all});
+            join(share, long_one, (u32)sentinel, left ? 0 : all);
         }
+        strange = warp.sum(strange);
+        if (strange && warp.rank() == 0) atomic_add(unknown, strange);
     }
-    DEVICE void enter(u32 a, u32 run, u32 id) const {  // into the filter of a long run
-        u32 bit = bit_for(id, bits_of_run(run));
-        atomic_or(end + a + 1 + bit / 32, 1u << bit % 32);
+    // No edge is found so far: who begins a row says so for all keys of a run that is not long.
+    DEVICE void begin(const Share& share, bool known, bool long_one) const {
+        i64 k = share.k;
+        if (k >= n) return;
+        owner[k] = known ? (u32)share.own : nobody;
+        if (fresh.gone) fresh.gone[k] = 0;
+        if (share.own >= share.first || long_one) position[k] = nobody;
+        if (long_one) enter(share);
+        if (!share.leads()) return;
+        end[k] = (u32)share.end;
+        if (fresh.moves) fresh.moves[k] = 0, fresh.used[k] = 0;
+        if (fresh.listed) fresh.listed[k] = 0;
+    }
+    DEVICE void enter(const Share& share) const {
+        u32 bit = bit_for((u32)share.key, bits_of_run(share.run()));
+        atomic_or(filters + share.own + bit / 32, 1u << bit % 32);
     }
     DEVICE void fetch_ahead(i64 k) const {
-        if (k + 16 < n) prefetch(graph.sentinels + (keys[k + 16] >> 32));
-        if (k + 8 < n && owner[k + 8] != nobody)
+        if (k + 16 < n) prefetch(graph.sentinels + lesser(keys[k + 16] >> 32, (u64)rows));
+        if (k + 8 < n && (i64)(keys[k + 8] >> 32) < rows)
             prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
     }
-    DEVICE void emit(Tile<32> warp, bool is_long, Stretch its) const {
-        i64 many = is_long ? ((i64)its.all + stretch_slots - 1) / stretch_slots : 0, sum = warp.sum(many);
+    DEVICE void emit(Tile<32> warp, bool left, Stretch its) const {
+        i64 many = left ? ((i64)its.all + stretch_slots - 1) / stretch_slots : 0, sum = warp.sum(many);
         if (sum == 0) return;
         i64 to = warp.shfl(warp.rank() == 0 ? atomic_add(n_stretches, sum) : (i64)0, 0);
-        for (u32 rest = warp.ballot(is_long); rest; rest &= rest - 1) {
+        for (u32 rest = warp.ballot(left); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
             i64 count = warp.shfl(many, lane);
             Stretch s = {warp.shfl(its.first, lane), warp.shfl(its.run, lane), warp.shfl(its.root, lane), warp.shfl(its.all, lane)};
@@ -158,26 +180,24 @@ struct Join {  // a warp 32 keys, its lanes the edges of the rows that begin the
             to += count;
         }
     }
-    // What each lane brings: its key, of the row of first key `own`, and where the row begins here its root and positions.
-    DEVICE void join(Tile<32> warp, u32 first, u32 own, u32 run, u32 id, u32 root, u32 all) const {
-        u32 mine = (all + 3) / 4, upto = warp.scan(mine), total = warp.shfl(upto, warp.size() - 1);
-        if (total == 0) return;
+    // The edges of the rows that begin here; a lane that begins one brings its root and how many positions are to be joined.
+    DEVICE void join(const Share& share, bool long_one, u32 root, u32 all) const {
+        Tile<32> warp;
+        const u32 first = (u32)share.first;
         Filter filter;
-        if (own != nobody && own >= first) filter.add(id, own);
-        u32 last = warp.shfl(own, warp.size() - 1), last_run = warp.shfl(run, warp.size() - 1);
-        if (last != nobody && last >= first && last_run <= long_run)
-            for (u32 i = first + (u32)(warp.size() + warp.rank()); i < last + last_run; i += (u32)warp.size())
-                filter.add((u32)keys[i], last);
+        if (share.k < n && share.own >= share.first) filter.add((u32)share.key, (u32)share.own);
+        finish_last(share, long_one, filter);
         warp.sync();
-        for (u32 base = 0; base < total; base += fours * (u32)warp.size()) {
+        Dealt dealt((all + 3) / 4);
+        for (u32 base = 0; base < dealt.total; base += fours * (u32)warp.size()) {
             u32 row[fours], at[fours], ends[fours];
             const u32* from[fours];
             Four found[fours];
             for (int j = 0; j < fours; ++j) {
-                u32 four = base + (u32)(j * warp.size() + warp.rank()), some = lesser(four, total - 1);
-                int lane = bearer(warp, upto, some);
+                u32 four = base + (u32)(j * warp.size() + warp.rank()), some = lesser(four, dealt.total - 1);
+                int lane = dealt.bearer(some);
                 u32 its = warp.shfl(all, lane);
-                row[j] = first + (u32)lane, at[j] = 4 * (some - warp.shfl(upto - mine, lane)), ends[j] = four == some ? its : 0;
+                row[j] = first + (u32)lane, at[j] = 4 * dealt.number(some, lane), ends[j] = four == some ? its : 0;
                 from[j] = Row(graph, warp.shfl(root, lane), its).at(at[j]);
             }
             read_fours(graph, from, at, ends, found);
@@ -195,10 +215,15 @@ struct Join {  // a warp 32 keys, its lanes the edges of the rows that begin the
             }
         }
     }
-    DEVICE static int bearer(Tile<32> warp, u32 upto, u32 four) {  // the lane whose row has it
-        int lane = 0;
-        for (int step = warp.size() / 2; step; step /= 2) lane += warp.shfl(upto, lane + step - 1) <= four ? step : 0;
-        return lane;
+    // The keys behind the tile's of a row that begins in it.
+    DEVICE void finish_last(const Share& share, bool long_one, const Filter& filter) const {
+        int lane = share.tile.size() - 1;
+        i32 own = share.tile.shfl(share.own, lane), upto = share.tile.shfl(share.end, lane);
+        if (own < share.first || share.tile.shfl((u32)long_one, lane)) return;
+        for (i32 i = share.k + share.tile.size(); i < upto; i += share.tile.size()) {
+            filter.add((u32)keys[i], (u32)own);
+            position[i] = nobody;
+        }
     }
 };
 
@@ -207,14 +232,18 @@ struct JoinHubs {  // one tile a stretch of a long row: its edges by fours, all 
     static constexpr int fours = stretch_slots / 4 / lanes, few = 4;
     const u64* keys;
     VineView graph;
-    const u32* end;
     u32* position;
+    const u32* filters;
     const u64* stretches;
     const i64* n_stretches;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_stretches)) {
-            Stretch s = ((const Stretch*)stretches)[i];
+        Items items = grid.items(tile, *n_stretches);
+        const Stretch* all = (const Stretch*)stretches;
+        Stretch next = all[items.first < items.last ? items.first : 0];
+        for (i64 i : items) {
+            Stretch s = next;
+            if (i + items.step < items.last) next = all[i + items.step];  // under way while this one is joined
             Row row(graph, s.root, s.all);
             Four found[fours];
             read(row, s, s.from, found);
@@ -222,15 +251,14 @@ struct JoinHubs {  // one tile a stretch of a long row: its edges by fours, all 
                 u32 ids[few];
                 for (u32 j = 0; j < few; ++j) ids[j] = (u32)keys[s.first + lesser(j, s.run - 1)];
                 join(row, s, found, [&](u32 id) { return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3]; });
-            } else if (s.run > long_run) {  // which has a filter in memory, behind its end
-                u32 bits = bits_of_run(s.run);
-                const u32* filter = end + s.first + 1;
-                join(row, s, found, [&](u32 id) { return filter[bit_for(id, bits) / 32] >> bit_for(id, bits) % 32 & 1; });
+            } else if (s.run > long_run) {
+                const u32 bits = bits_of_run(s.run), *its = filters + s.first;
+                join(row, s, found, [&](u32 id) { return its[bit_for(id, bits) / 32] >> bit_for(id, bits) % 32 & 1; });
             } else {
-                Filter filter;
-                for (u32 k = (u32)tile.rank(); k < s.run; k += (u32)tile.size()) filter.add((u32)keys[s.first + k], 0);
+                Filter own;
+                for (u32 k = (u32)tile.rank(); k < s.run; k += (u32)tile.size()) own.add((u32)keys[s.first + k], 0);
                 tile.sync();
-                join(row, s, found, [&](u32 id) { return filter.has(id, 0); });
+                join(row, s, found, [&](u32 id) { return own.has(id, 0); });
             }
         }
     }

@@ -15,6 +15,7 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
     const u32* owner;
     u8* outcome;
     u64* moves;
+    u32* filters;  // left as they were found, zeros
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -24,6 +25,7 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
             u32 own = k < n ? owner[k] : nobody;
             u8 is = own != nobody ? outcome_of(k) : overridden;
             if (k < n) outcome[k] = is;
+            if (k < n && filters[k]) filters[k] = 0;
             Peers peers(warp, own);
             u64 inserts = warp.ballot(is == inserted) & peers.all, deletes = warp.ballot(is == deleted) & peers.all;
             u64 both = (u64)popcount((u32)inserts) << 32 | (u64)popcount((u32)deletes);
@@ -83,19 +85,19 @@ struct CountNeeds {  // one block a group, one tile a chunk of it; the block tha
         }
     }
     DEVICE void count(Tile<32> tile, i64 c, i64* total) const {
-        i64 all[counters + 1] = {};
+        u32 all[counters + 1] = {};
         for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
             if (!batch.leads(k) || !batch.moves[k]) continue;
             Change change(graph, batch, k);
             Need need(graph, change);
-            for (int i = 0; i < counters; ++i) all[i] += need.count(i, change);
-            all[counters] += need.pieces(change);
+            for (int i = 0; i < counters; ++i) all[i] += (u32)need.count(i, change);
+            all[counters] += (u32)need.pieces(change);
         }
         for (int i = 0; i <= counters; ++i) {
-            i64 sum = tile.sum(all[i]);
+            u32 sum = tile.sum(all[i]);
             if (tile.rank()) continue;
-            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = (u32)sum;
-            if (sum) atomic_add(total + i, sum);
+            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = sum;
+            if (sum) atomic_add(total + i, (i64)(i32)sum);  // of `filled` it may be negative
         }
     }
     // A tile a counter: from sums of groups to sums of those before each.
@@ -105,16 +107,24 @@ struct CountNeeds {  // one block a group, one tile a chunk of it; the block tha
         if (block.rank() == 0) *is_last = arrive(arrived) == (u64)groups - 1;
         block.sync();
         for (i64 i = tile.index(); *is_last && i < counters; i += tiles) {
-            i64 before = 0, *of_groups = sums.of_groups + i * groups;
-            for (i64 first = 0; first < groups; first += tile.size()) {
-                i64 g = first + tile.rank(), mine = g < groups ? load(of_groups + g) : 0, upto = tile.scan(mine);
-                if (g < groups) of_groups[g] = before + upto - mine;
-                before += tile.shfl(upto, tile.size() - 1);
-            }
-            if (tile.rank() == 0) mailbox[first_counter + i] = before;
+            i64 sum = add_up(tile, sums.of_groups + i * groups, groups);
+            if (tile.rank() == 0) mailbox[first_counter + i] = sum;
         }
         for (int i = block.rank(); *is_last && i < first_counter; i += block.size()) mailbox[i] = load(status + i);
         block.sync();
+    }
+    DEVICE static i64 add_up(Tile<32> tile, i64* of_groups, i64 groups) {
+        constexpr int some = 8;  // loads that a lane has under way: nobody else is at work any more
+        i64 before = 0;
+        for (i64 first = 0; first < groups; first += some * tile.size()) {
+            i64 its[some], mine = 0, at = first + some * tile.rank();
+            for (int j = 0; j < some; ++j) its[j] = at + j < groups ? load(of_groups + at + j) : 0;
+            for (int j = 0; j < some; ++j) mine += its[j];
+            i64 upto = tile.scan(mine), sum = before + upto - mine;
+            for (int j = 0; j < some && at + j < groups; sum += its[j++]) of_groups[at + j] = sum;
+            before += tile.shfl(upto, tile.size() - 1);
+        }
+        return before;
     }
 };
 

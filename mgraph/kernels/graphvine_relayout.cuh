@@ -1,123 +1,136 @@
 // GraphVine: every touched row gets the blocks that it will use, before edges are inserted (the tree fixed first).
 // Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take or write one.
 #pragma once
+#include "deal.cuh"
 #include "graphvine_batch.cuh"
 #include "graphvine_queues.cuh"
 
 // Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
 struct Ranks {
-    i64 pop, directory, push;
+    u32 pop, directory, push;
 };
-struct Piece {  // `number` of `of` of the row of first key a
-    i64 a, number, of;
+struct Piece {  // entries number * 32 .. of those that are to be written for the row of first key a, then every of * 32
+    u32 a, number, of;
     Ranks ranks;
 };
 
-struct Layout {  // what `size` lanes do for a row together
-    VineView graph;
-    Batch batch;
-    Pool pool;
-    Queues queues;
-    // Gives the row of first key `a` its blocks.
-    DEVICE void lay(i64 a, Ranks ranks, i64 size, i64 rank) const {
-        Change change(graph, batch, a);
-        Need need(graph, change);
-        u32 root = change.root, root_out = 0;
-        i64 had = graph.blocks(change.before), has = graph.blocks(change.after);
-        if (need.kept == 0) carry(size, rank, change, root, queues.pop(need.to, ranks.pop));
-        for (i64 i = need.kept + rank; i < had; i += size)
-            queues.push(need.from, ranks.push + i - need.kept, graph.block_of(root, change.before, i));
-        if (has == 1 || (has && TREE))
-            root_out = need.kept ? graph.block_of(root, change.before, 0) : queues.pop(need.to, ranks.pop);
-        else if (has)
-            root_out = need.directory ? (u32)(queues.fresh_directories + ranks.directory) : root;
-        if (has > 1 && TREE) hang(size, rank, need, root, change.before, has, ranks.pop);
-        else if (has > 1) list(size, rank, need, root, root_out, change.before, has, ranks.pop);
-        if (rank) return;
-        pool.sentinels[change.row] = (u64)(high(batch.held[a]) + change.inserts - change.deletes) << 32 | root_out;
-    }
-    // A small row to a piece of another class.
-    DEVICE void carry(i64 size, i64 rank, const Change& change, u32 root, u32 first) const {
-        for (i64 p = rank; p < lesser(change.before, change.after); p += size)
-            pool.move(graph.slot_of(first) + p, graph.place(root, change.before, p));
-    }
-    // The blocks into the directory, the old ones too where it is a new one.
-    DEVICE void list(i64 size, i64 rank, const Need& need, u32 root, u32 root_out, i64 before, i64 has, i64 pop) const {
-        u32* out = pool.slots + graph.slot_of(root_out);
-        if (need.directory && rank == 0) out[0] = (u32)(graph.slot_of((u32)need.directory) - 1);
-        if (need.directory)
-            for (i64 i = rank; i < need.kept; i += size) out[1 + i] = graph.block_of(root, before, i);
-        for (i64 i = need.kept + rank; i < has; i += size) out[1 + i] = queues.pop(need.to, pop + i - need.kept);
-    }
-    // The new blocks into the tree.
-    DEVICE void hang(i64 size, i64 rank, const Need& need, u32 root, i64 before, i64 has, i64 pop) const {
-        for (i64 i = greater(need.kept, (i64)1) + rank; i < has; i += size) {
-            i64 above = (i - 1) / 2;
-            bool old = above < need.kept;
-            u32 parent = old ? graph.block_of(root, before, above) : queues.pop(need.to, pop + above - need.kept);
-            pool.hang(parent, i, queues.pop(need.to, pop + i - need.kept));
-        }
+// What is to be written for a row: new blocks, blocks given back, and for a new directory the blocks that were kept, or
+// where none was the edges of a small row, which goes to a piece of another class.
+struct Entries {
+    u32 root, root_out, before, kept, pops, pushes, directory, pop, push;
+    u32 classes;  // before, and << 2 after
+    DEVICE Entries() {}
+    DEVICE Entries(const Change& change, const Need& need)
+        : root(change.root), root_out(change.root), before((u32)change.before), kept((u32)need.kept), pops((u32)need.pops),
+          pushes((u32)need.pushes), directory((u32)need.directory), pop(0), push(0), classes((u32)(need.from | need.to << 2)) {}
+    DEVICE int from() const { return (int)(classes & 3); }
+    DEVICE int to() const { return (int)(classes >> 2); }
+    DEVICE Entries shfl(Tile<32> tile, int lane) const {
+        Entries its;
+        its.root = tile.shfl(root, lane), its.root_out = tile.shfl(root_out, lane), its.before = tile.shfl(before, lane);
+        its.kept = tile.shfl(kept, lane), its.pops = tile.shfl(pops, lane), its.pushes = tile.shfl(pushes, lane);
+        its.pop = tile.shfl(pop, lane), its.push = tile.shfl(push, lane), its.classes = tile.shfl(classes, lane);
+        return its;
     }
 };
 
-struct Relayout {  // one tile a chunk of keys, a lane a row; the tile together where a row has much to do
+struct Layout {
+    VineView graph;
+    Batch batch;
+    Pool pool;
+    Queues queues;
+    u32* roots;
+    // Gives the row of first key `a` its root; one lane of those that write its entries says so.
+    DEVICE void begin(Entries& row, i64 a, const Ranks& ranks, bool says) const {
+        u32 has = row.kept + row.pops;
+        row.pop = ranks.pop, row.push = ranks.push;
+        if (has == 0) row.root_out = 0;
+        else if (has == 1 || TREE) row.root_out = row.kept ? graph.block_of(row.root, row.before, 0) : queues.pop(row.to(), row.pop);
+        else if (row.directory) row.root_out = (u32)queues.fresh_directories + ranks.directory;
+        if (!says) return;
+        if (row.directory) pool.slots[graph.slot_of(row.root_out)] = (u32)(graph.slot_of(row.directory) - 1);
+        i64 degree = high(batch.held[a]) + high(batch.moves[a]) - low(batch.moves[a]);
+        pool.sentinels[batch.row(a)] = (u64)degree << 32 | row.root_out;
+        roots[a] = row.root_out;
+    }
+    DEVICE void write(const Entries& row, u32 i) const {
+        if (i < row.pops) return place(row, row.kept + i, queues.pop(row.to(), row.pop + i));
+        i -= row.pops;
+        if (i < row.pushes) return queues.push(row.from(), row.push + i, graph.block_of(row.root, row.before, row.kept + i));
+        i -= row.pushes;
+        if (row.kept) return place(row, i, graph.block_of(row.root, row.before, i));
+        pool.move(graph.slot_of(queues.pop(row.to(), row.pop)) + i, graph.place(row.root, row.before, i));
+    }
+    DEVICE void place(const Entries& row, u32 i, u32 block) const {  // block i of the row
+        if (row.kept + row.pops == 1) return;  // which is the root
+        if (!TREE) pool.slots[graph.slot_of(row.root_out) + 1 + i] = block;
+        if (!TREE || i == 0) return;
+        u32 above = (i - 1) / 2;
+        pool.hang(above < row.kept ? graph.block_of(row.root, row.before, above) : queues.pop(row.to(), row.pop + above - row.kept), i, block);
+    }
+};
+
+struct Relayout {  // one tile a chunk of keys, a lane a row, then a lane an entry
     static constexpr int lanes = 32;
     Batch batch;
     Queues queues;
-    i64* pieces;  // may be null
+    u32* pieces;  // may be null
     VineView graph;
     Pool pool;
     Sums sums;
+    u32* roots;
     i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        Layout layout = {graph, batch, pool, queues};
-        i64 chunks = chunks_of(batch.n);
-        for (i64 c : grid.items(tile, chunks)) {
-            i64 at[filled];
+        Layout layout = {graph, batch, pool, queues, roots};
+        for (i64 c : grid.items(tile, chunks_of(batch.n))) {
+            u32 at[filled];
             for (int i = 0; i < filled; ++i) at[i] = sums.before(tile, i, c, batch.n);
             i64 end = lesser((c + 1) * chunk, batch.n);
             for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, layout, base, at);
         }
     }
-    template <class T> DEVICE void step(const T& tile, const Layout& layout, i64 base, i64* at) const {
-        i64 k = base + tile.rank(), work = 0, cut = 0, after = 0;
+    DEVICE void step(Tile<lanes> tile, const Layout& layout, i64 base, u32 (&at)[filled]) const {
+        i64 k = base + tile.rank();
+        u32 work = 0, cut = 0, after = 0, counts[filled] = {};
+        Entries mine;
         bool moves = batch.leads(k) && batch.moves[k];
-        u32 mine[filled] = {};
-        int from = 0, to = 0;
         if (moves) {
             Change change(graph, batch, k);
             Need need(graph, change);
-            for (int i = 0; i < filled; ++i) mine[i] = (u32)need.count(i, change);
-            from = need.from, to = need.to, work = need.work(change);
-            cut = pieces ? need.pieces(change) : 0, after = change.after;
+            mine = Entries(change, need), after = (u32)change.after;
+            for (int i = 0; i < filled; ++i) counts[i] = (u32)need.count(i, change);
+            cut = pieces ? (u32)need.pieces(change) : 0, work = cut ? 0 : (u32)need.work(change);
         }
         Ranks ranks = {};
-        bool any = tile.any(work > 0);
-        for (int i = 0; i < filled; ++i) {  // a bound that is known: registers have no index
-            if (!any) continue;
-            u32 upto = tile.scan(mine[i]);
-            i64 rank = at[i] + (upto - mine[i]);
-            if (i == pop0 + to) ranks.pop = rank;
+        for (int i = 0; i < filled; ++i) {
+            if (!tile.any(counts[i])) continue;
+            u32 upto = tile.scan(counts[i]), rank = at[i] + upto - counts[i];
+            if (moves && i == pop0 + mine.to()) ranks.pop = rank;
             if (i == directories) ranks.directory = rank;
-            if (i == push0 + from) ranks.push = rank;
+            if (moves && i == push0 + mine.from()) ranks.push = rank;
             at[i] += tile.shfl(upto, tile.size() - 1);
         }
-        bool heavy = work > 8;
-        if (moves && !heavy) layout.lay(k, ranks, 1, 0);
-        for (u32 rest = tile.ballot(heavy); rest; rest &= rest - 1) {
+        if (moves && !cut) layout.begin(mine, k, ranks, true);
+        if (LAZY) tile.sync();  // all lanes have read the rows' extents
+        if (LAZY && moves) pool.extents[batch.row(k)] = after;
+        Dealt dealt(work);
+        for (u32 first = 0; first < dealt.total; first += (u32)tile.size()) {
+            u32 entry = first + (u32)tile.rank();
+            int lane = dealt.bearer(lesser(entry, dealt.total - 1));
+            u32 number = dealt.number(entry, lane);
+            Entries its = mine.shfl(tile, lane);
+            if (entry < dealt.total) layout.write(its, number);
+        }
+        for (u32 rest = tile.ballot(cut > 0); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
             Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
-            i64 of = tile.shfl(cut, lane);
-            if (of) emit(tile, {base + lane, 0, of, its});
-            else layout.lay(base + lane, its, tile.size(), tile.rank());
+            emit(tile, {(u32)base + (u32)lane, 0, tile.shfl(cut, lane), its});
         }
-        if (LAZY) tile.sync();  // all lanes have read the rows' extents
-        if (LAZY && moves) pool.extents[batch.row(k)] = (u32)after;
     }
-    template <class T> DEVICE void emit(const T& tile, Piece piece) const {
-        i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, piece.of) : (i64)0, 0);
-        for (piece.number = tile.rank(); piece.number < piece.of; piece.number += tile.size())
+    DEVICE void emit(Tile<lanes> tile, Piece piece) const {
+        i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, (i64)piece.of) : (i64)0, 0);
+        for (piece.number = (u32)tile.rank(); piece.number < piece.of; piece.number += (u32)tile.size())
             ((Piece*)pieces)[to + piece.number] = piece;
     }
 };
@@ -126,16 +139,22 @@ struct RelayoutPieces {  // one tile a piece of a row that has very much to do
     static constexpr int lanes = 32;
     Batch batch;
     Queues queues;
-    const i64* pieces;
+    const u32* pieces;
     VineView graph;
     Pool pool;
+    u32* roots;
     const i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        Layout layout = {graph, batch, pool, queues};
+        Layout layout = {graph, batch, pool, queues, roots};
         for (i64 i : grid.items(tile, *n_pieces)) {
             Piece piece = ((const Piece*)pieces)[i];
-            layout.lay(piece.a, piece.ranks, piece.of * tile.size(), piece.number * tile.size() + tile.rank());
+            Change change(graph, batch, piece.a);
+            Need need(graph, change);
+            Entries row(change, need);
+            u32 rank = piece.number * (u32)tile.size() + (u32)tile.rank(), work = (u32)need.work(change);
+            layout.begin(row, piece.a, piece.ranks, rank == 0);
+            for (u32 entry = rank; entry < work; entry += piece.of * (u32)tile.size()) layout.write(row, entry);
         }
     }
 };

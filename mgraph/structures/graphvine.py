@@ -248,7 +248,7 @@ class GraphVine(Structure):
             self.filled += work.look.needs.filled
             self.num_edges += counts.inserted - counts.deleted
             if counts.inserted:
-                scratch.insert(n, batch=batch, weight=run.weight)
+                scratch.insert(batch, run.weight, moved=work.rebuild is not None)
         if not (work.rebuild or work.larger):
             self._keep(scratch)
         return counts

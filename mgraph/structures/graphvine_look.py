@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "Look", "Rows", "Scratch"]
 
 Array = Any
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 50 bytes each, from batch to batch
+KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 55 bytes each, from batch to batch
 CHUNK, COUNTERS = 128, 8  # as graphvine_batch.cuh has them
 TILES = 3  # log2 of the chunks whose needs one block adds up, in batches under 2**21
 HUB_EXTENT, LONG_RUN, WORDS_OF_STRETCH = 512, 512, 4  # as graphvine_join.cuh has them
@@ -40,29 +40,28 @@ class Rows:
     status, arrived : int64[STATUS], uint64[1]
     """
 
-    def __init__(self, s: GraphVine, capacity: int, **zeros: Array) -> None:
+    def __init__(self, s: GraphVine, capacity: int, **fresh: Array) -> None:
         self.device, kernels, graph = s.device, s.kernels["join"], s.view()
         most = len(s.pool.slots) // HUB_EXTENT + capacity // LONG_RUN  # a long row has more slots, a long run more keys
-        self.words, self.held, stretches, self.owner, self.end, self.position = s.device.carve(
+        self.words, self.held, stretches, self.owner, self.end, self.position, self.filters = s.device.carve(
             (STATUS + 1, np.int64), (capacity, np.uint64), (WORDS_OF_STRETCH * most, np.uint64),
-            *[(capacity, np.uint32)] * 3,
+            *[(capacity, np.uint32)] * 4,
         )  # fmt: skip
+        self.device.fill(self.filters, 0)  # whoever writes there leaves zeros
         self.status, self.arrived = self.words[:STATUS], self.words[STATUS:].view(np.uint64)
-        columns = {"owner": self.owner, "end": self.end, "position": self.position}
-        self._list = kernels.ListRows.bind(
-            rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[UNKNOWN:],
-            **columns, **{**dict.fromkeys(("moves", "used", "listed", "gone")), **zeros},
-        )  # fmt: skip
         listed = {"stretches": stretches, "n_stretches": self.status[STRETCHES:]}
-        self._join = kernels.Join.bind(graph=graph, **columns, held=self.held, **listed)
-        self._join_hubs = kernels.JoinHubs.bind(graph=graph, end=self.end, position=self.position, **listed)
+        found = {"graph": graph, "position": self.position, "filters": self.filters, **listed}
+        self._join = kernels.Join.bind(
+            rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[UNKNOWN:], owner=self.owner, end=self.end,
+            held=self.held, fresh=Struct(**{**dict.fromkeys(("moves", "used", "listed", "gone")), **fresh}), **found,
+        )  # fmt: skip
+        self._join_hubs = kernels.JoinHubs.bind(**found)
         self._stretches = most
 
     def join(self, keys: Array) -> None:
-        """Find the rows of sorted keys, and each key's position in its row. Four launches."""
+        """Find the rows of sorted keys, and each key's position in its row. Three launches."""
         n = len(keys)
         self.device.fill(self.words, 0)
-        self._list(n, keys=keys, n=n)
         self._join(n, keys=keys, n=n)
         self._join_hubs(self._stretches, keys=keys)
 
@@ -89,7 +88,7 @@ class Look:
     def room_for_pieces(self) -> Array:
         """Room for the pieces of rows that have very much to do; None where none has."""
         n = self._row_pieces
-        return self.scratch.device.empty(WORDS_OF_PIECE * n, np.int64) if n else None
+        return self.scratch.device.empty(WORDS_OF_PIECE * n, np.uint32) if n else None
 
 
 class Scratch:
@@ -106,13 +105,14 @@ class Scratch:
 
     def __init__(self, s: GraphVine, capacity: int, deletes: bool) -> None:
         device = self.device = s.device
-        self.capacity, self.deletes = capacity, deletes
+        self.capacity = capacity
         chunks = -(-capacity // CHUNK)
         shift = TILES + max(0, (capacity >> 21).bit_length())
         holes = capacity if deletes and s.compact else 0
-        self.moves, groups, chunks_need, used, at, listed, gone, self.outcome = device.carve(
+        self.moves, groups, chunks_need, used, at, listed, gone, self.outcome, self.roots = device.carve(
             (capacity, np.uint64), (COUNTERS * ((chunks >> shift) + 1), np.int64), (COUNTERS * chunks, np.uint32),
             (capacity, np.uint32), *[(holes, np.uint32)] * 2, (holes, np.uint8), (capacity, np.uint8),
+            (capacity, np.uint32),
         )  # fmt: skip
         self.holes = Struct(at=at, listed=listed, used=used, gone=gone)
         self.sums = Struct(of_chunks=chunks_need, of_groups=groups, shift=shift)
@@ -121,8 +121,9 @@ class Scratch:
         self.mail, mailbox = device.mailbox(STATUS + COUNTERS)
         kernels, graph, self._shift = s.kernels["prepare"], s.view(), shift
         self._outcomes = kernels.Outcomes.bind(
-            position=rows.position, owner=rows.owner, outcome=self.outcome, moves=self.moves, status=rows.status
-        )
+            position=rows.position, owner=rows.owner, outcome=self.outcome, moves=self.moves, filters=rows.filters,
+            status=rows.status,
+        )  # fmt: skip
         self._list_holes = kernels.ListHoles.bind(graph=graph, holes=self.holes) if holes else None
         self._count_needs = kernels.CountNeeds.bind(
             graph=graph, sums=self.sums, arrived=rows.arrived, status=rows.status, mailbox=mailbox
@@ -133,10 +134,10 @@ class Scratch:
         """Pack what commit's kernels take of the scratch and of the pool, once for many batches."""
         kernels, both = s.kernels["commit"], {"graph": s.view(), "pool": s.pool_struct()}
         self.move_tails = kernels.MoveTails.bind(**both, holes=self.holes)
-        self.insert = (kernels.Insert if s.split else kernels.InsertByRow).bind(**both, holes=self.holes)
+        self._insert = (kernels.Insert if s.split else kernels.InsertByRow).bind(**both, holes=self.holes)
         kernels, listed = s.kernels["relayout"], self.rows.status[PIECES_LISTED:]
-        self.relayout = kernels.Relayout.bind(**both, sums=self.sums, n_pieces=listed)
-        self.relayout_pieces = kernels.RelayoutPieces.bind(**both, n_pieces=listed)
+        self.relayout = kernels.Relayout.bind(**both, sums=self.sums, roots=self.roots, n_pieces=listed)
+        self.relayout_pieces = kernels.RelayoutPieces.bind(**both, roots=self.roots, n_pieces=listed)
 
     def look(self, run: Run) -> Look:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
@@ -159,3 +160,7 @@ class Scratch:
         self.relayout(-(-batch.values["n"] // CHUNK), **taken)
         if pieces is not None:
             self.relayout_pieces(len(pieces) // WORDS_OF_PIECE, **taken)
+
+    def insert(self, batch: Struct, weight: Array, moved: bool) -> None:
+        """Put every new edge in its place; `moved` where the pool was made anew, with no layout of the rows."""
+        self._insert(batch.values["n"], batch=batch, weight=weight, roots=None if moved else self.roots)
