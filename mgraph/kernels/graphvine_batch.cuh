@@ -4,7 +4,7 @@
 #include "outcome.cuh"
 #include "search.cuh"
 
-constexpr i64 chunk = 128;  // keys that a tile takes in order: counts by chunk are summed up, not those of rows
+constexpr i64 chunk = 256;  // keys that a block takes in order: counts by chunk are summed up, not those of rows
 DEVICE i64 chunks_of(i64 n) { return (n + chunk - 1) / chunk; }
 
 struct Batch {  // a row's first key stands for the row: what is of rows is found there, and undefined elsewhere

@@ -5,7 +5,7 @@
 #include "graphvine_view.cuh"
 #include "search.cuh"
 
-constexpr i64 hub_extent = 512, stretch_slots = 1024;  // rows of more positions are joined in such stretches
+constexpr i64 hub_extent = 256, stretch_slots = 1024;  // rows of more positions are joined in such stretches
 constexpr i64 long_run = 512;                          // keys of a row: more have a filter in memory
 DEVICE u32 bits_of_run(i64 n) { return (u32)lesser(32 * n, (i64)0xffffffff); }
 DEVICE u32 bit_for(u32 id, u32 bits, u32 row = 0) { return (u32)((u64)(id * 0x9E3779B1u + row * 0x85EBCA6Bu) * bits >> 32); }
@@ -14,19 +14,23 @@ DEVICE u32 bit_for(u32 id, u32 bits, u32 row = 0) { return (u32)((u64)(id * 0x9E
 struct Share {
     Tile<32> tile;
     i32 first, k, n;  // the tile's first key, the lane's, how many there are: less than 2^31
-    u64 key = 0;
+    u64 key, last, back, on;    // the lane's key, the one before, and those a tile's length before and behind
     i32 own = 0, end = 0;  // the keys of the lane's row; none past n
     DEVICE Share(const u64* keys, i64 its_first, i64 all) : first((i32)its_first), k(first + tile.rank()), n((i32)all) {
-        const i32 size = tile.size(), back = k - size;
-        const bool on = k < n - size;
-        if (k < n) key = keys[k];
+        const u64 none = ~(u64)0;  // of no row
+        const i32 size = tile.size();
+        key = k < n ? keys[k] : none, last = k > 0 && k < n ? keys[k - 1] : none;
+        back = k >= size ? keys[k - size] : none, on = k < n - size ? keys[k + size] : none;
+    }
+    DEVICE void find_rows(const u64* keys) {
+        const i32 size = tile.size();
         u64 row = key >> 32, top = tile.shfl(row, 0), bottom = tile.shfl(row, size - 1);
-        bool begins = k < n && (k == 0 || keys[k - 1] >> 32 != row);
-        u32 leaders = tile.ballot(begins), upto = leaders & ((2u << tile.rank()) - 1), above = leaders >> tile.rank() >> 1;
-        u32 others = tile.ballot(back < 0 || keys[back] >> 32 != top);  // among as many keys before
+        u32 leaders = tile.ballot(k < n && (k == 0 || last >> 32 != row));
+        u32 upto = leaders & ((2u << tile.rank()) - 1), above = leaders >> tile.rank() >> 1;
+        u32 others = tile.ballot(k < size || back >> 32 != top);  // among as many keys before
         i32 came = first - size + bit_width(others);
         if (!(leaders & 1) && !others) came = (i32)lower_bound_near(keys, n, first - size, top << 32);
-        others = tile.ballot(!on || keys[k + size] >> 32 != bottom);  // and behind
+        others = tile.ballot(k >= n - size || on >> 32 != bottom);  // and behind
         i32 goes = first + lesser(n - first, size + lowest_bit(others));
         if (!others) goes = (i32)lower_bound_near(keys, n, first + 2 * size, (bottom + 1) << 32);
         if (k >= n) return;
@@ -105,7 +109,6 @@ struct Fresh {  // what later kernels need of rows, at their first keys, and of 
 // to JoinHubs, and long runs, which have a filter in memory.
 struct Join {
     static constexpr int lanes = 1;
-    static constexpr int fours = 4;
     const u64* keys;
     i64 n;
     VineView graph;
@@ -127,18 +130,20 @@ struct Join {
             fetch_ahead(t * warp.size());
             Share share(keys, t * warp.size(), n);
             i64 k = share.k, row = (i64)(share.key >> 32);
-            bool known = k < n && row < rows, long_one = share.run() > long_run;
+            bool known = k < n && row < rows;
+            u64 sentinel = known ? graph.sentinels[row] : 0;
+            u32 all = LAZY && known ? graph.extents[row] : (u32)(sentinel >> 32);
+            share.find_rows(keys);
+            bool long_one = share.run() > long_run;
             strange += k < n && !(known && (i64)(u32)share.key < vertices);
             begin(share, known, long_one);
-            u32 all = 0;
-            u64 sentinel = 0;
-            if (share.leads() && known) {
-                held[k] = sentinel = graph.sentinels[row];
-                all = LAZY ? graph.extents[row] : (u32)(sentinel >> 32);
-            }
+            if (!share.leads()) all = 0;
+            else if (known) held[k] = sentinel;
             bool left = all > hub_extent || (all && long_one);
-            emit(warp, left, {(u32)k, (u32)share.run(), (u32)sentinel, all});
+            u32 sum = warp.sum(left ? stretches_of(all) : 0), to = 0;
+            if (sum && warp.rank() == 0) to = (u32)atomic_add(n_stretches, (i64)sum);  // under way while others are joined
             join(share, long_one, (u32)sentinel, left ? 0 : all);
+            if (sum) emit(warp, left, {(u32)k, (u32)share.run(), (u32)sentinel, all}, to);
         }
         strange = warp.sum(strange);
         if (strange && warp.rank() == 0) atomic_add(unknown, strange);
@@ -165,19 +170,17 @@ struct Join {
         if (k + 8 < n && (i64)(keys[k + 8] >> 32) < rows)
             prefetch(graph.slots + graph.slot_of((u32)graph.sentinels[keys[k + 8] >> 32]));
     }
-    DEVICE void emit(Tile<32> warp, bool left, Stretch its) const {
-        i64 many = left ? ((i64)its.all + stretch_slots - 1) / stretch_slots : 0, sum = warp.sum(many);
-        if (sum == 0) return;
-        i64 to = warp.shfl(warp.rank() == 0 ? atomic_add(n_stretches, sum) : (i64)0, 0);
+    DEVICE static u32 stretches_of(u32 all) { return (u32)(((i64)all + stretch_slots - 1) / stretch_slots); }
+    DEVICE void emit(Tile<32> warp, bool left, Stretch its, u32 to) const {
+        to = warp.shfl(to, 0);
         for (u32 rest = warp.ballot(left); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
-            i64 count = warp.shfl(many, lane);
             Stretch s = {warp.shfl(its.first, lane), warp.shfl(its.run, lane), warp.shfl(its.root, lane), warp.shfl(its.all, lane)};
-            for (i64 i = warp.rank(); i < count; i += warp.size()) {
-                s.from = (u32)(i * stretch_slots), s.end = (u32)lesser((i + 1) * stretch_slots, (i64)s.all);
+            for (u32 i = (u32)warp.rank(); i < stretches_of(s.all); i += (u32)warp.size()) {
+                s.from = i * (u32)stretch_slots, s.end = (u32)lesser((i64)(i + 1) * stretch_slots, (i64)s.all);
                 ((Stretch*)stretches)[to + i] = s;
             }
-            to += count;
+            to += stretches_of(s.all);
         }
     }
     // The edges of the rows that begin here; a lane that begins one brings its root and how many positions are to be joined.
@@ -189,31 +192,38 @@ struct Join {
         finish_last(share, long_one, filter);
         warp.sync();
         Dealt dealt((all + 3) / 4);
-        for (u32 base = 0; base < dealt.total; base += fours * (u32)warp.size()) {
-            u32 row[fours], at[fours], ends[fours];
-            const u32* from[fours];
-            Four found[fours];
-            for (int j = 0; j < fours; ++j) {
-                u32 four = base + (u32)(j * warp.size() + warp.rank()), some = lesser(four, dealt.total - 1);
-                int lane = dealt.bearer(some);
-                u32 its = warp.shfl(all, lane);
-                row[j] = first + (u32)lane, at[j] = 4 * dealt.number(some, lane), ends[j] = four == some ? its : 0;
-                from[j] = Row(graph, warp.shfl(root, lane), its).at(at[j]);
-            }
-            read_fours(graph, from, at, ends, found);
-            u32 hits = 0;  // those with an edge that may be sought, lanes' one after another: searches of all lanes in step
-            for (int j = 0; j < fours; ++j) {
-                bool any = false;
-                for (int i = 0; i < 4; ++i) any |= filter.has(found[j].id[i], row[j]);
-                hits |= (u32)any << j;
-            }
-            for (; hits; hits &= hits - 1) {
-                int j = lowest_bit(hits);
-                u32 a = pick(row, j);
-                Sought run = {keys, position, a, end[a] - a};
-                run.meet(found, j, pick(at, j), pick(ends, j), [&](u32 there) { return filter.has(there, a); });
-            }
+        for (u32 base = 0; base < dealt.total;) {
+            if (dealt.total - base > 2 * (u32)warp.size()) base += deal<4>(filter, dealt, base, first, root, all);
+            else base += deal<2>(filter, dealt, base, first, root, all);
         }
+    }
+    // N fours a lane, all under way at once; returns how many fours that are.
+    template <int N> DEVICE u32 deal(const Filter& filter, const Dealt& dealt, u32 base, u32 first, u32 root, u32 all) const {
+        Tile<32> warp;
+        u32 row[N], at[N], ends[N];
+        const u32* from[N];
+        Four found[N];
+        for (int j = 0; j < N; ++j) {
+            u32 four = base + (u32)(j * warp.size() + warp.rank()), some = lesser(four, dealt.total - 1);
+            int lane = dealt.bearer(some);
+            u32 its = warp.shfl(all, lane);
+            row[j] = first + (u32)lane, at[j] = 4 * dealt.number(some, lane), ends[j] = four == some ? its : 0;
+            from[j] = Row(graph, warp.shfl(root, lane), its).at(at[j]);
+        }
+        read_fours(graph, from, at, ends, found);
+        u32 hits = 0;  // those with an edge that may be sought: lanes take theirs one after another, all lanes in step
+        for (int j = 0; j < N; ++j) {
+            bool any = false;
+            for (int i = 0; i < 4; ++i) any |= filter.has(found[j].id[i], row[j]);
+            hits |= (u32)any << j;
+        }
+        for (; hits; hits &= hits - 1) {
+            int j = lowest_bit(hits);
+            u32 a = pick(row, j);
+            Sought run = {keys, position, a, end[a] - a};
+            run.meet(found, j, pick(at, j), pick(ends, j), [&](u32 there) { return filter.has(there, a); });
+        }
+        return N * (u32)warp.size();
     }
     // The keys behind the tile's of a row that begins in it.
     DEVICE void finish_last(const Share& share, bool long_one, const Filter& filter) const {
@@ -229,7 +239,7 @@ struct Join {
 
 struct JoinHubs {  // one tile a stretch of a long row: its edges by fours, all under way at once
     static constexpr int lanes = 32;
-    static constexpr int fours = stretch_slots / 4 / lanes, few = 4;
+    static constexpr u32 few = 4;
     const u64* keys;
     VineView graph;
     u32* position;
@@ -237,54 +247,56 @@ struct JoinHubs {  // one tile a stretch of a long row: its edges by fours, all 
     const u64* stretches;
     const i64* n_stretches;
     DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(Tile<lanes>{}, *n_stretches)) {
+            Stretch s = ((const Stretch*)stretches)[i];
+            u32 edges = s.end - s.from;
+            if (edges > stretch_slots / 2) join<stretch_slots / 4 / lanes>(s);
+            else if (edges > stretch_slots / 4) join<stretch_slots / 8 / lanes>(s);
+            else join<stretch_slots / 16 / lanes>(s);
+        }
+    }
+    template <int N> DEVICE void join(const Stretch& s) const {
         Tile<lanes> tile;
-        Items items = grid.items(tile, *n_stretches);
-        const Stretch* all = (const Stretch*)stretches;
-        Stretch next = all[items.first < items.last ? items.first : 0];
-        for (i64 i : items) {
-            Stretch s = next;
-            if (i + items.step < items.last) next = all[i + items.step];  // under way while this one is joined
-            Row row(graph, s.root, s.all);
-            Four found[fours];
-            read(row, s, s.from, found);
-            if (s.run <= few) {
-                u32 ids[few];
-                for (u32 j = 0; j < few; ++j) ids[j] = (u32)keys[s.first + lesser(j, s.run - 1)];
-                join(row, s, found, [&](u32 id) { return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3]; });
-            } else if (s.run > long_run) {
-                const u32 bits = bits_of_run(s.run), *its = filters + s.first;
-                join(row, s, found, [&](u32 id) { return its[bit_for(id, bits) / 32] >> bit_for(id, bits) % 32 & 1; });
-            } else {
-                Filter own;
-                for (u32 k = (u32)tile.rank(); k < s.run; k += (u32)tile.size()) own.add((u32)keys[s.first + k], 0);
-                tile.sync();
-                join(row, s, found, [&](u32 id) { return own.has(id, 0); });
-            }
+        Four found[N];
+        read(s, s.from, found);
+        if (s.run <= few) {
+            u32 ids[few];
+            for (u32 j = 0; j < few; ++j) ids[j] = (u32)keys[s.first + lesser(j, s.run - 1)];
+            meet(s, found, [&](u32 id) { return id == ids[0] || id == ids[1] || id == ids[2] || id == ids[3]; });
+        } else if (s.run > long_run) {
+            const u32 bits = bits_of_run(s.run), *its = filters + s.first;
+            meet(s, found, [&](u32 id) { return its[bit_for(id, bits) / 32] >> bit_for(id, bits) % 32 & 1; });
+        } else {
+            Filter own;
+            for (u32 k = (u32)tile.rank(); k < s.run; k += (u32)tile.size()) own.add((u32)keys[s.first + k], 0);
+            tile.sync();
+            meet(s, found, [&](u32 id) { return own.has(id, 0); });
         }
     }
     DEVICE static u32 at(u32 base, int j) { return base + 4 * (u32)(j * Tile<lanes>::size() + Tile<lanes>{}.rank()); }
-    DEVICE void read(const Row& row, const Stretch& s, u32 base, Four (&found)[fours]) const {
-        const u32* from[fours];
-        u32 ats[fours], ends[fours];
-        for (int j = 0; j < fours; ++j) {
+    template <int N> DEVICE void read(const Stretch& s, u32 base, Four (&found)[N]) const {
+        Row row(graph, s.root, s.all);
+        const u32* from[N];
+        u32 ats[N], ends[N];
+        for (int j = 0; j < N; ++j) {
             ats[j] = lesser(at(base, j), (s.end - 1) & ~3u), ends[j] = s.end;
             from[j] = row.at(ats[j]);
         }
         read_fours(graph, from, ats, ends, found);
     }
-    template <class F> DEVICE void join(const Row& row, const Stretch& s, Four (&found)[fours], F may_meet) const {
+    template <int N, class F> DEVICE void meet(const Stretch& s, Four (&found)[N], F may_meet) const {
         Sought run = {keys, position, s.first, s.run};
         for (u32 base = s.from;;) {
             u32 hits = 0;
-            for (int j = 0; j < fours; ++j) {
+            for (int j = 0; j < N; ++j) {
                 bool any = false;
                 for (int i = 0; i < 4; ++i) any |= may_meet(found[j].id[i]);
                 hits |= (u32)any << j;
             }
             for (; hits; hits &= hits - 1) run.meet(found, lowest_bit(hits), at(base, lowest_bit(hits)), s.end, may_meet);
-            base += 4 * fours * (u32)Tile<lanes>::size();  // on a GPU that is all of it
+            base += 4 * N * (u32)Tile<lanes>::size();  // on a GPU that is all of it
             if (base >= s.end) return;
-            read(row, s, base, found);
+            read(s, base, found);
         }
     }
 };

@@ -60,7 +60,7 @@ struct ListHoles {  // one lane a key, a warp in step: where deletions leave hol
     }
 };
 
-struct CountNeeds {  // one block a group, one tile a chunk of it; the block that comes last sums the groups up and tells the host
+struct CountNeeds {  // one block a group of chunks; the one that comes last sums the groups up and tells the host
     static constexpr int lanes = 256;
     Batch batch;
     VineView graph;
@@ -71,38 +71,44 @@ struct CountNeeds {  // one block a group, one tile a chunk of it; the block tha
     DEVICE void operator()(Grid grid) const {
         SHARED(i64, total, counters + 1);  // what the group needs, and pieces
         Block block;
-        Tile<32> tile;
-        i64 tiles = block.size() / tile.size(), groups = sums.groups(batch.n);
+        i64 groups = sums.groups(batch.n);
         for (i64 g : grid.items(block, groups)) {
             for (int i = block.rank(); i <= counters; i += block.size()) total[i] = 0;
-            block.sync();
-            for (i64 c = (g << sums.shift) + tile.index(); c < lesser((g + 1) << sums.shift, chunks_of(batch.n)); c += tiles)
-                count(tile, c, total);
-            block.sync();
+            for (i64 c = g << sums.shift; c < lesser((g + 1) << sums.shift, chunks_of(batch.n)); ++c) count(block, c, total);
             for (int i = block.rank(); i < counters; i += block.size()) store(sums.of_groups + i * groups + g, total[i]);
+            block.sync();
             if (block.rank() == 0 && total[counters]) atomic_add(status + row_pieces, total[counters]);
-            close(block, tile, tiles, groups);
+            close(block, groups);
         }
     }
-    DEVICE void count(Tile<32> tile, i64 c, i64* total) const {
+    DEVICE void count(Block block, i64 c, i64* total) const {
+        SHARED(u32, its, counters + 1);
+        Tile<32> tile;
         u32 all[counters + 1] = {};
-        for (i64 k = c * chunk + tile.rank(); k < lesser((c + 1) * chunk, batch.n); k += tile.size()) {
+        for (int i = block.rank(); i <= counters; i += block.size()) its[i] = 0;
+        for (i64 k = c * chunk + block.rank(); k < lesser((c + 1) * chunk, batch.n); k += block.size()) {
             if (!batch.leads(k) || !batch.moves[k]) continue;
             Change change(graph, batch, k);
             Need need(graph, change);
             for (int i = 0; i < counters; ++i) all[i] += (u32)need.count(i, change);
             all[counters] += (u32)need.pieces(change);
         }
+        block.sync();
         for (int i = 0; i <= counters; ++i) {
-            u32 sum = tile.sum(all[i]);
-            if (tile.rank()) continue;
-            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = sum;
-            if (sum) atomic_add(total + i, (i64)(i32)sum);  // of `filled` it may be negative
+            u32 sum = tile.any(all[i]) ? tile.sum(all[i]) : 0;
+            if (sum && tile.rank() == 0) atomic_add(its + i, sum);
+        }
+        block.sync();
+        for (int i = block.rank(); i <= counters; i += block.size()) {
+            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = its[i];
+            total[i] += (i32)its[i];  // of `filled` it may be negative
         }
     }
     // A tile a counter: from sums of groups to sums of those before each.
-    DEVICE void close(Block block, Tile<32> tile, i64 tiles, i64 groups) const {
+    DEVICE void close(Block block, i64 groups) const {
         SHARED(bool, is_last, 1);
+        Tile<32> tile;
+        const int tiles = block.size() / tile.size();
         block.sync();
         if (block.rank() == 0) *is_last = arrive(arrived) == (u64)groups - 1;
         block.sync();

@@ -70,8 +70,8 @@ struct Layout {
     }
 };
 
-struct Relayout {  // one tile a chunk of keys, a lane a row, then a lane an entry
-    static constexpr int lanes = 32;
+struct Relayout {  // one block a chunk of keys, a lane a row, then a lane an entry
+    static constexpr int lanes = 256;
     Batch batch;
     Queues queues;
     u32* pieces;  // may be null
@@ -81,39 +81,41 @@ struct Relayout {  // one tile a chunk of keys, a lane a row, then a lane an ent
     u32* roots;
     i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
+        SHARED(u32, next, filled);  // by counter: the rank of what the next row takes
+        Block block;
+        Tile<32> tile;
+        const int tiles = block.size() / tile.size();
         Layout layout = {graph, batch, pool, queues, roots};
-        for (i64 c : grid.items(tile, chunks_of(batch.n))) {
-            u32 at[filled];
-            for (int i = 0; i < filled; ++i) at[i] = sums.before(tile, i, c, batch.n);
+        for (i64 c : grid.items(block, chunks_of(batch.n))) {
+            for (int i = tile.index(); i < filled; i += tiles) {
+                u32 before = sums.before(tile, i, c, batch.n);
+                if (tile.rank() == 0) next[i] = before;
+            }
             i64 end = lesser((c + 1) * chunk, batch.n);
-            for (i64 base = c * chunk; base < end; base += tile.size()) step(tile, layout, base, at);
+            for (i64 first = c * chunk; first < end; first += block.size()) step(block, tile, layout, first, next);
         }
     }
-    DEVICE void step(Tile<lanes> tile, const Layout& layout, i64 base, u32 (&at)[filled]) const {
-        i64 k = base + tile.rank();
-        u32 work = 0, cut = 0, after = 0, counts[filled] = {};
+    DEVICE void step(Block block, Tile<32> tile, const Layout& layout, i64 first, u32* next) const {
+        i64 k = first + block.rank();
+        u32 work = 0, cut = 0, counts[filled] = {};
         Entries mine;
         bool moves = batch.leads(k) && batch.moves[k];
         if (moves) {
             Change change(graph, batch, k);
             Need need(graph, change);
-            mine = Entries(change, need), after = (u32)change.after;
+            mine = Entries(change, need);
             for (int i = 0; i < filled; ++i) counts[i] = (u32)need.count(i, change);
             cut = pieces ? (u32)need.pieces(change) : 0, work = cut ? 0 : (u32)need.work(change);
+            if (LAZY) pool.extents[change.row] = (u32)change.after;
         }
+        take_ranks(block, tile, next, counts);
         Ranks ranks = {};
         for (int i = 0; i < filled; ++i) {
-            if (!tile.any(counts[i])) continue;
-            u32 upto = tile.scan(counts[i]), rank = at[i] + upto - counts[i];
-            if (moves && i == pop0 + mine.to()) ranks.pop = rank;
-            if (i == directories) ranks.directory = rank;
-            if (moves && i == push0 + mine.from()) ranks.push = rank;
-            at[i] += tile.shfl(upto, tile.size() - 1);
+            if (moves && i == pop0 + mine.to()) ranks.pop = counts[i];
+            if (i == directories) ranks.directory = counts[i];
+            if (moves && i == push0 + mine.from()) ranks.push = counts[i];
         }
         if (moves && !cut) layout.begin(mine, k, ranks, true);
-        if (LAZY) tile.sync();  // all lanes have read the rows' extents
-        if (LAZY && moves) pool.extents[batch.row(k)] = after;
         Dealt dealt(work);
         for (u32 first = 0; first < dealt.total; first += (u32)tile.size()) {
             u32 entry = first + (u32)tile.rank();
@@ -125,10 +127,31 @@ struct Relayout {  // one tile a chunk of keys, a lane a row, then a lane an ent
         for (u32 rest = tile.ballot(cut > 0); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
             Ranks its = {tile.shfl(ranks.pop, lane), tile.shfl(ranks.directory, lane), tile.shfl(ranks.push, lane)};
-            emit(tile, {(u32)base + (u32)lane, 0, tile.shfl(cut, lane), its});
+            emit(tile, {tile.shfl((u32)k, lane), 0, tile.shfl(cut, lane), its});
         }
     }
-    DEVICE void emit(Tile<lanes> tile, Piece piece) const {
+    // From how much each lane wants of each counter to its first rank there, by the order of the lanes.
+    DEVICE void take_ranks(Block block, Tile<32> tile, u32* next, u32 (&counts)[filled]) const {
+        SHARED(u32, places, filled * 8);  // by counter and tile
+        const int tiles = block.size() / tile.size();
+        u32 before[filled];
+        for (int i = 0; i < filled; ++i) {
+            u32 upto = tile.any(counts[i]) ? tile.scan(counts[i]) : 0;
+            if (tile.rank() == tile.size() - 1) places[i * 8 + tile.index()] = upto;
+            before[i] = upto - counts[i];
+        }
+        block.sync();
+        for (int i = tile.index(); i < filled; i += tiles) {
+            u32 mine = tile.rank() < tiles ? places[i * 8 + tile.rank()] : 0, upto = tile.scan(mine), from = next[i];
+            tile.sync();
+            if (tile.rank() < tiles) places[i * 8 + tile.rank()] = from + upto - mine;
+            if (tile.rank() == tile.size() - 1) next[i] = from + upto;
+        }
+        block.sync();
+        for (int i = 0; i < filled; ++i) counts[i] = places[i * 8 + tile.index()] + before[i];
+        block.sync();
+    }
+    DEVICE void emit(Tile<32> tile, Piece piece) const {
         i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(n_pieces, (i64)piece.of) : (i64)0, 0);
         for (piece.number = (u32)tile.rank(); piece.number < piece.of; piece.number += (u32)tile.size())
             ((Piece*)pieces)[to + piece.number] = piece;

@@ -21,9 +21,10 @@ __all__ = ["KEPT", "Look", "Rows", "Scratch"]
 
 Array = Any
 KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 55 bytes each, from batch to batch
-CHUNK, COUNTERS = 128, 8  # as graphvine_batch.cuh has them
-TILES = 3  # log2 of the chunks whose needs one block adds up, in batches under 2**21
-HUB_EXTENT, LONG_RUN, WORDS_OF_STRETCH = 512, 512, 4  # as graphvine_join.cuh has them
+CHUNK, COUNTERS = 256, 8  # as graphvine_batch.cuh has them
+GROUP = 2  # log2 of the chunks whose needs one block adds up, in batches under 2**21
+HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 256, 1024, 512, 4  # as graphvine_join.cuh has them
+TILES = 1 << 13  # of a GPU, about, that stretches are for at least, whatever the batch: one key's row may have many
 WORDS_OF_PIECE = 6  # of graphvine_relayout.cuh's Piece
 # words of status, as graphvine_prepare.cuh has them; in the mailbox the counters come behind them
 ALL_MOVES, UPDATES, MISSES, STRETCHES, UNKNOWN, ROW_PIECES, PIECES_LISTED, STATUS = range(8)
@@ -42,7 +43,8 @@ class Rows:
 
     def __init__(self, s: GraphVine, capacity: int, **fresh: Array) -> None:
         self.device, kernels, graph = s.device, s.kernels["join"], s.view()
-        most = len(s.pool.slots) // HUB_EXTENT + capacity // LONG_RUN  # a long row has more slots, a long run more keys
+        slots = len(s.pool.slots)  # a long row has more than HUB_EXTENT, a long run more than LONG_RUN keys
+        most = min(slots // HUB_EXTENT, slots // STRETCH_SLOTS + capacity) + capacity // LONG_RUN
         self.words, self.held, stretches, self.owner, self.end, self.position, self.filters = s.device.carve(
             (STATUS + 1, np.int64), (capacity, np.uint64), (WORDS_OF_STRETCH * most, np.uint64),
             *[(capacity, np.uint32)] * 4,
@@ -63,7 +65,7 @@ class Rows:
         n = len(keys)
         self.device.fill(self.words, 0)
         self._join(n, keys=keys, n=n)
-        self._join_hubs(self._stretches, keys=keys)
+        self._join_hubs(min(self._stretches, max(4 * n, TILES)), keys=keys)  # which stride over all that there are
 
 
 class Look:
@@ -107,7 +109,7 @@ class Scratch:
         device = self.device = s.device
         self.capacity = capacity
         chunks = -(-capacity // CHUNK)
-        shift = TILES + max(0, (capacity >> 21).bit_length())
+        shift = GROUP + max(0, (capacity >> 21).bit_length())
         holes = capacity if deletes and s.compact else 0
         self.moves, groups, chunks_need, used, at, listed, gone, self.outcome, self.roots = device.carve(
             (capacity, np.uint64), (COUNTERS * ((chunks >> shift) + 1), np.int64), (COUNTERS * chunks, np.uint32),
