@@ -23,7 +23,7 @@ Array = Any
 KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 55 bytes each, from batch to batch
 CHUNK, COUNTERS = 256, 8  # as graphvine_batch.cuh has them
 GROUP = 2  # log2 of the chunks whose needs one block adds up, in batches under 2**21
-HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 256, 1024, 512, 4  # as graphvine_join.cuh has them
+HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 256, 1024, 512, 4  # as graphvine_join.cuh and _run.cuh have them
 TILES = 1 << 13  # of a GPU, about, that stretches are for at least, whatever the batch: one key's row may have many
 WORDS_OF_PIECE = 6  # of graphvine_relayout.cuh's Piece
 # words of status, as graphvine_prepare.cuh has them; in the mailbox the counters come behind them
