@@ -14,7 +14,8 @@ from mgraph.kernels.source import KernelSource, Program
 
 __all__ = ["compile_cuda"]
 
-BLOCK = 256  # threads a block
+BLOCK = 256  # threads a block, unless an item takes more
+THREADS = 1024  # that a multiprocessor holds at least of blocks larger than that: 64 registers each
 WAVES = 32  # blocks a multiprocessor at most: kernels stride over their items; many, so that the last ones even out
 
 
@@ -22,8 +23,9 @@ def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
+        bounds = f"{BLOCK}" if kernel.lanes <= BLOCK else f"{kernel.lanes}, {THREADS // kernel.lanes}"
         lines.append(
-            f'extern "C" __global__ void __launch_bounds__({BLOCK}) mgraph_{kernel.name}(const {kind} kernel) '
+            f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes}); kernel(Grid{{}}); }}\n"
         )
     return "".join(lines)
@@ -40,15 +42,23 @@ class _Parameters(threading.local):
         self.address = ctypes.addressof(self.extra)
 
 
+def _function(module: Any, kernel: KernelSource) -> Any:
+    found = module.get_function(f"mgraph_{kernel.name}")
+    if kernel.shared:
+        found.max_dynamic_shared_size_bytes = kernel.shared
+    return found.kernel
+
+
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
     """Straight to the driver: CuPy's own call of a RawKernel takes 7 us of the host, this 3."""
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
+    size, shared = max(BLOCK, lanes), kernel.shared
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
-        blocks = min(-(-items * lanes // BLOCK), most)
-        launch_kernel(address, blocks, 1, 1, BLOCK, 1, 1, 0, current_stream().ptr, 0, parameters.address)
+        blocks = min(-(-items * lanes // size), most)
+        launch_kernel(address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, 0, parameters.address)
 
     launch.module = function  # type: ignore[attr-defined]  # whose end would unload the kernel
     return launch
@@ -65,5 +75,5 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
         except xp.cuda.compiler.CompileException as error:
             raise DeviceError(f"NVRTC failed on {program.name}:\n{str(error)[-4000:]}") from None
         most = gpu.attributes["MultiProcessorCount"] * WAVES
-        functions = {k: module.get_function(f"mgraph_{k.name}").kernel for k in program.kernels}
+        functions = {k: _function(module, k) for k in program.kernels}
     return {k.name: _launcher(device, function, k, most) for k, function in functions.items()}

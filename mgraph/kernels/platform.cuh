@@ -1,5 +1,6 @@
 // What a kernel may ask of the machine, with one meaning on a GPU and on a CPU (DESIGN: one source, two machines).
-// A kernel is a struct of 8-byte fields with `operator()(Grid)`: guard, stride loop, step. `lanes` lanes share one item.
+// A kernel is a struct of 8-byte fields with `operator()(Grid)`: guard, stride loop, step. `lanes` lanes share one item;
+// more than 256 are one block. `shared` bytes are a block's SHARED_LARGE array, where SHARED ones with their 48 KB do not do.
 #pragma once
 
 using i8 = signed char;

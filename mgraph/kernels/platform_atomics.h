@@ -15,7 +15,7 @@ template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns w
     return old;
 }
 template <class T> DEVICE T atomic_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-template <class T> DEVICE T arrive(T* p) { return __atomic_fetch_add(p, 1, __ATOMIC_ACQ_REL); }  // the last sees what all wrote
+template <class T> DEVICE T arrive(T* p, T v = 1) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }  // the last sees what all wrote
 DEVICE f32 atomic_add(f32* p, f32 v) { return atomic_update(p, [=](f32 old) { return old + v; }); }
 DEVICE f64 atomic_add(f64* p, f64 v) { return atomic_update(p, [=](f64 old) { return old + v; }); }
 template <class T> DEVICE T atomic_or(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }

@@ -2,6 +2,7 @@
 #pragma once
 #define DEVICE __device__ __forceinline__
 #define SHARED(type, name, n) __shared__ type name[n]
+#define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
 #include "platform.cuh"
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
@@ -10,9 +11,9 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
-DEVICE u64 arrive(u64* p) {  // the last to arrive sees what the others wrote before
+DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the others wrote before
     __threadfence();
-    u64 before = atomicAdd(p, (u64)1);
+    u64 before = atomicAdd(p, v);
     __threadfence();
     return before;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 #define DEVICE inline
 #define SHARED(type, name, n) static thread_local type name[n]
+#define SHARED_LARGE(type, name, n) SHARED(type, name, n)
 #include "platform.cuh"
 #include "platform_atomics.h"
 

@@ -32,6 +32,7 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
 _LANES = re.compile(r"static constexpr int lanes = (\w+);")
+_SHARED = re.compile(r"static constexpr int shared = (\d+);")
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,13 @@ class Field:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One kernel's name, its fields in order, and its lanes an item."""
+    """One kernel's name, its fields in order, its lanes an item, and the bytes of its block's large shared array."""
 
     name: str
     fields: tuple[Field, ...]
     lanes: int
     template: bool
+    shared: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -123,5 +125,7 @@ def read_program(
         if lanes is None:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         count = int(lanes[1]) if lanes[1].isdigit() else dict(defines)[lanes[1]]
-        kernels.append(KernelSource(name, _fields(found[3], views, view and view[1]), count, bool(found[1])))
+        shared = _SHARED.search(found[3])
+        fields = _fields(found[3], views, view and view[1])
+        kernels.append(KernelSource(name, fields, count, bool(found[1]), int(shared[1]) if shared else 0))
     return Program(file, text + views_text + body, tuple(kernels), view and view[1])

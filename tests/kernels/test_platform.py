@@ -93,6 +93,38 @@ def test_block_shares_memory_between_barriers(machine):
     np.testing.assert_array_equal(device.to_host(sums), values.sum(axis=1))
 
 
+LARGE = """
+struct Reverse {  // one block an item, of more lanes than most kernels have, and with more shared memory
+    static constexpr int lanes = LANES;
+    static constexpr int shared = 120000;
+    i64 n;
+    i64* values;
+    i64* sizes;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(i64, copy, 15000);
+        Block block;
+        for (i64 i : grid.items(block, n)) {
+            for (int j = block.rank(); j < 15000; j += block.size()) copy[j] = values[i * 15000 + j];
+            block.sync();
+            for (int j = block.rank(); j < 15000; j += block.size()) values[i * 15000 + j] = copy[14999 - j];
+            block.sync();
+            if (block.rank() == 0) sizes[i] = block.size();
+        }
+    }
+};
+"""
+
+
+@pytest.mark.parametrize("lanes", [256, 512, 1024])
+def test_blocks_may_be_large(machine, lanes):
+    device, kernels = machine(LARGE, LANES=lanes)
+    values = np.random.default_rng(0).integers(0, 1000, (5, 15000))
+    given, sizes = device.asarray(values.ravel().copy()), device.zeros(5, np.int64)
+    kernels.Reverse(5, n=5, values=given, sizes=sizes)
+    np.testing.assert_array_equal(device.to_host(given).reshape(5, -1), values[:, ::-1])
+    assert device.kind == "cpu" or (device.to_host(sizes) == lanes).all()
+
+
 COVER = """
 struct Lanes {
     static constexpr int lanes = 1;

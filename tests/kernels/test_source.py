@@ -72,6 +72,13 @@ def test_unknown_and_narrow_fields_are_named(write):
             read_program(write(text.replace("KIND", kind), kind), "platform_host.h", (), None)
 
 
+def test_large_shared_memory_is_said_or_none(write):
+    text = "struct K {\n    static constexpr int lanes = 1;\n    SHARED\n    void operator()(Grid) const {}\n};\n"
+    assert read(text.replace("    SHARED\n", ""), write).kernels[0].shared == 0
+    large = write(text.replace("SHARED", "static constexpr int shared = 65536;"), "large")
+    assert read_program(large, "platform_host.h", (), None).kernels[0].shared == 65536
+
+
 def test_lanes_must_be_said(write):
     with pytest.raises(ValueError, match="kernel K in .* lanes"):
         read("struct K {\n    i64 n;\n    DEVICE void operator()(Grid grid) const {}\n};\n", write)
