@@ -1,0 +1,328 @@
+// A sort of keys, alone or with their places, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a few
+// thousand, blocks deal tiles of keys into the buckets' slots, and a block a bucket sorts it to its place. Keys are read and written twice.
+#pragma once
+#include "scan.cuh"
+#include "tile_sort.cuh"
+
+struct Sorting {  // what the kernels share; offsets are in `scratch`
+    const u32* src;
+    const u32* dst;
+    const u64* keys;  // where there is no src
+    i64 n;
+    u64* scratch;  // first a word: tiles that are done; then, of 32 bits, keys of each bucket and its first place in the result
+    i64 sample;    // ascending; `every` of them a bucket
+    i64 sample_places;
+    i64 slots;
+    i64 slot_places;
+    i64 every;
+    i64 tile;     // keys of the sample that a block sorts
+    i64 buckets;  // at least 2
+    i64 room;     // keys that a slot holds
+    DEVICE u64 at(i64 i) const {  // without a branch, so that a lane's loads are under way at once: keys are columns with gaps
+        const u32 *high = src ? src : (const u32*)keys + 1, *low = src ? dst : (const u32*)keys;
+        i64 k = src ? i : 2 * i;
+        return (u64)load_once(high + k) << 32 | load_once(low + k);
+    }
+    DEVICE u32* counts() const { return (u32*)(scratch + 1); }
+    DEVICE u32* starts() const { return counts() + buckets; }
+};
+
+template <bool placed> struct Buckets : Sorting {
+    using One = Item<placed>;
+    DEVICE Buckets(const Sorting& sort) : Sorting(sort) {}
+    DEVICE One item(i64 i) const {
+        if constexpr (placed) return {at(i), (u32)i}; else return {at(i)};
+    }
+    // Bucket b holds the items above splitter b - 1 and up to splitter b, of which there are buckets - 1. Where splitters are equal, the
+    // second one's bucket would have none: it takes the keys that equal it, which may be very many and need no slot.
+    DEVICE One splitter(i64 b) const { return array(sample, sample_places).get((b + 1) * every); }
+    DEVICE bool of_equals(i64 b) const {
+        return !placed && b > 0 && b < buckets - 1 && splitter(b - 1).key == splitter(b).key;
+    }
+    DEVICE bool holds(i64 b, const One& item) const {
+        return (b == 0 || splitter(b - 1) < item) && (b == buckets - 1 || !(splitter(b) < item)) &&
+               !(of_equals(b + 1) && item.key == splitter(b).key);
+    }
+    DEVICE ItemArray<placed> slot(i64 b) const { return array(slots, slot_places).from(b * room); }
+    DEVICE ItemArray<placed> array(i64 keys_at, i64 places_at) const { return {scratch + keys_at, (u32*)(scratch + places_at)}; }
+};
+
+// A block a tile of the sample, of one key of each share of the keys; counts begin at 0.
+template <bool placed>
+DEVICE void sort_sample(const Buckets<placed>& sort, Grid grid, const TileSort<placed>& tile, i64 keys_to, i64 places_to) {
+    ItemArray<placed> to = sort.array(keys_to, places_to);
+    i64 all = sort.every * sort.buckets, most = sort.tile;
+    u64 share = ((u64)sort.n << 32) / (u64)all;  // the last 32 bits are a fraction
+    for (i64 i : grid.items(sort.buckets)) sort.counts()[i] = 0;
+    for ([[maybe_unused]] i64 i : grid.items(1)) *sort.scratch = 0;
+    for (i64 t : grid.items(tile.block, (all + most - 1) / most)) {
+        i64 first = t * most;
+        auto pick = [=](i64 i) {  // somewhere in its share
+            u32 x = (u32)(first + i) * 0x9e3779b1u;
+            x = (x ^ x >> 15) * 0x85ebca77u;
+            return sort.item((i64)(((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32));
+        };
+        tile.sort(lesser(all - first, most), pick, to.from(first));
+    }
+}
+
+struct SortSample {
+    static constexpr int lanes = 512;
+    static constexpr int shared = 69632;
+    Sorting sort;
+    i64 to;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        static_assert(TileSort<false>::bytes <= shared && TileSort<false>::lanes == lanes, "a tile fits");
+        sort_sample<false>(sort, grid, TileSort<false>::in(room), to, 0);
+    }
+};
+
+struct SortPlacedSample {
+    static constexpr int lanes = 512;
+    static constexpr int shared = 55296;
+    Sorting sort;
+    i64 to;
+    i64 places_to;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        static_assert(TileSort<true>::bytes <= shared && TileSort<true>::lanes == lanes, "a tile fits");
+        sort_sample<true>(sort, grid, TileSort<true>::in(room), to, places_to);
+    }
+};
+
+// A block deals tiles of keys into slots. A table says between which splitters the keys of a cell are, all cells being equally wide, so
+// that few steps of a search are left where keys are spread.
+template <bool placed, int most> struct Dealer {
+    static constexpr int some = 8;     // keys that a lane takes
+    static constexpr int at_once = 8;  // loads or atomics that a lane has under way
+    static constexpr int most_cells = 4096;
+    static constexpr int bytes = most * (placed ? 16 : 12) + 16 + 4 * most_cells;
+    using One = Item<placed>;
+    Buckets<placed> sort;
+    Block block;
+    ItemArray<placed> splitters;  // [most]
+    u32* counts;                  // [most + 1]: of the tile, by bucket, then the first place in the slot; at the end of no keys
+    int cells;                    // a power of two
+    u32* table;                   // [cells]: the splitters in cells before it, and with its own << 16
+    DEVICE Dealer(const Sorting& given, u64* shared)
+        : sort(given), splitters{shared, (u32*)(shared + most)}, counts((u32*)(shared + most) + (placed ? most : 0)),
+          cells(lesser(1 << bit_width((u64)given.buckets), +most_cells)), table(counts + most + 4) {}
+
+    DEVICE bool prepare() const {  // whether splitters repeat
+        SHARED(u32, repeat, 1);
+        int last = (int)sort.buckets - 2, size = block.size();
+        if (block.rank() == 0) *repeat = 0;
+        for (int first = block.rank(); first <= last; first += at_once * size) {
+            One one[at_once];
+#pragma unroll
+            for (int j = 0; j < at_once; ++j) one[j] = sort.splitter(lesser(first + j * size, last));
+#pragma unroll
+            for (int j = 0; j < at_once; ++j)
+                if (first + j * size <= last) splitters.set(first + j * size, one[j]);
+        }
+        for (int b = block.rank(); b <= last + 1; b += size) counts[b] = 0;
+        block.sync();
+        for (int b = block.rank(); b < last; b += size)
+            if (!placed && splitters.keys[b] == splitters.keys[b + 1]) store(repeat, 1u);
+        for (int c = block.rank(); c < cells; c += size) table[c] = before(c) | before(c + 1) << 16;
+        block.sync();
+        return load(repeat);
+    }
+    DEVICE int cell(u64 key) const {
+        u64 first = splitters.keys[0], range = splitters.keys[sort.buckets - 2] - first;
+        return key <= first ? 0 : (int)lesser((key - first) >> greater(0, bit_width(range) - bit_width((u64)cells - 1)), (u64)cells - 1);
+    }
+    DEVICE u32 before(int c) const {  // splitters in cells before c
+        u32 low = 0, high = (u32)sort.buckets - 1;
+        while (low < high) {
+            u32 middle = (low + high) >> 1;
+            if (c == cells || cell(splitters.keys[middle]) < c) low = middle + 1; else high = middle;
+        }
+        return low;
+    }
+    DEVICE void find(const u64* mine, u32 place, u32* to) const {
+        bool more = true;
+#pragma unroll
+        for (int j = 0; j < some; ++j) to[j] = table[cell(mine[j])];
+        while (more) {
+            more = false;
+#pragma unroll
+            for (int j = 0; j < some; ++j) {
+                u32 low = to[j] & 0xffff, high = to[j] >> 16, middle = (low + high) >> 1;
+                if (low == high) continue;
+                if (above(middle, mine[j], place + j * block.size())) low = middle + 1; else high = middle;
+                to[j] = low | high << 16;
+                more |= low < high;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < some; ++j) to[j] &= 0xffff;
+    }
+    DEVICE bool above(u32 b, u64 key, u32 place) const {
+        u64 splitter = splitters.keys[b];
+        if constexpr (placed) return splitter < key || (splitter == key && splitters.places[b] < place);
+        return splitter < key;
+    }
+    DEVICE void deal(i64 first, bool repeat, bool ids, u32* largest) const {
+        u64 mine[some];
+        u32 to[some];
+        int rank = block.rank(), step = block.size(), left = (int)lesser(sort.n - first, (i64)step * some);
+#pragma unroll
+        for (int j = 0; j < some; ++j) mine[j] = sort.at(first + lesser(rank + j * step, left - 1));
+        find(mine, (u32)first + rank, to);
+        if (repeat)
+#pragma unroll
+            for (int j = 0; j < some; ++j) to[j] += sort.of_equals(to[j] + 1) && sort.splitter(to[j]).key == mine[j];
+        if (ids)
+#pragma unroll
+            for (int j = 0; j < some; ++j)
+                largest[0] = greater(largest[0], (u32)(mine[j] >> 32)), largest[1] = greater(largest[1], (u32)mine[j]);
+#pragma unroll
+        for (int j = 0; j < some; ++j) {
+            u32 bucket = rank + j * step < left ? to[j] : (u32)sort.buckets;
+            to[j] = bucket | atomic_add(counts + bucket, 1u) << 16;
+        }
+        block.sync();
+        reserve();
+        block.sync();
+#pragma unroll
+        for (int j = 0; j < some; ++j) {
+            u32 bucket = to[j] & 0xffff, place = counts[bucket] + (to[j] >> 16);
+            if (rank + j * step >= left || place >= sort.room || (repeat && sort.of_equals(bucket))) continue;
+            if constexpr (placed) sort.slot(bucket).set(place, {mine[j], (u32)first + rank + j * step});
+            else sort.slot(bucket).set(place, {mine[j]});
+        }
+        block.sync();
+        for (i64 b = rank; b < sort.buckets; b += step) counts[b] = 0;
+        block.sync();
+    }
+    DEVICE void reserve() const {  // places in the slots
+        for (i64 first = block.rank(); first < sort.buckets; first += at_once * block.size()) {
+            u32 got[at_once];
+#pragma unroll
+            for (int j = 0; j < at_once; ++j) {
+                i64 b = first + j * block.size();
+                got[j] = b < sort.buckets ? atomic_add(sort.counts() + b, counts[b]) : 0;
+            }
+#pragma unroll
+            for (int j = 0; j < at_once; ++j)
+                if (first + j * block.size() < sort.buckets) counts[first + j * block.size()] = got[j];
+        }
+    }
+    // The block that comes last turns the counts into places.
+    DEVICE void close(u64 mine, u64 tiles) const {
+        SHARED(bool, is_last, 1);
+        if (block.rank() == 0) *is_last = mine && arrive(sort.scratch, mine) + mine == tiles;
+        block.sync();
+        u32 before = 0;
+        for (i64 first = 0; *is_last && first < sort.buckets; first += block.size()) {
+            i64 b = first + block.rank();
+            u32 all, mine = b < sort.buckets ? load(sort.counts() + b) : 0, upto = scan(block, mine, all);
+            if (b < sort.buckets) sort.starts()[b] = before + upto - mine;
+            before += all;
+        }
+        block.sync();
+    }
+    DEVICE void run(Grid grid, u64* largest) const {
+        bool repeat = prepare();
+        u32 mine[2] = {};
+        i64 keys = (i64)block.size() * some, tiles = (sort.n + keys - 1) / keys;
+        u64 dealt = 0;
+        for (i64 t : grid.items(block, tiles)) deal(t * keys, repeat, largest, mine), ++dealt;
+        close(dealt, tiles);
+        if (!largest) return;
+        Tile<32> tile;
+        for (int c = 0; c < 2; ++c) {
+            u64 all = tile.most(mine[c]);
+            if (tile.rank() == 0 && all > load(largest + c)) atomic_max(largest + c, all);
+        }
+    }
+};
+
+struct DealKeys {  // into up to 4096 buckets; the largest ids are found on the way
+    static constexpr int lanes = 512;
+    static constexpr int shared = 65552;
+    Sorting sort;
+    u64* largest;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        static_assert(Dealer<false, 4096>::bytes <= shared, "the splitters fit");
+        Dealer<false, 4096>(sort, room).run(grid, largest);
+    }
+};
+
+struct DealToMany {  // up to 16384
+    static constexpr int lanes = 1024;
+    static constexpr int shared = 213008;
+    Sorting sort;
+    u64* largest;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        static_assert(Dealer<false, 16384>::bytes <= shared, "the splitters fit");
+        Dealer<false, 16384>(sort, room).run(grid, largest);
+    }
+};
+
+struct DealPlaced {  // with their places, into up to 8192
+    static constexpr int lanes = 1024;
+    static constexpr int shared = 147472;
+    Sorting sort;
+    u64* largest;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        static_assert(Dealer<true, 8192>::bytes <= shared, "the splitters fit");
+        Dealer<true, 8192>(sort, room).run(grid, largest);
+    }
+};
+
+template <bool placed>
+DEVICE void sort_buckets(const Buckets<placed>& sort, Grid grid, const TileSort<placed>& tile, ItemArray<placed> out) {
+    SHARED(u32, found, 1);
+    for (i64 b : grid.items(tile.block, sort.buckets)) {
+        i64 m = sort.counts()[b];
+        ItemArray<placed> to = out.from(sort.starts()[b]), from = sort.slot(b);
+        if (sort.of_equals(b)) {
+            for (i64 i = tile.block.rank(); i < m; i += tile.block.size()) to.set(i, sort.splitter(b));
+            continue;
+        }
+        if (m > sort.room) {  // which a sample may fail to tell: all keys are read again
+            if (tile.block.rank() == 0) *found = 0;
+            tile.block.sync();
+            for (i64 i = tile.block.rank(); i < sort.n; i += 8 * tile.block.size()) {
+                Item<placed> some[8];
+#pragma unroll
+                for (int j = 0; j < 8; ++j) some[j] = sort.item(lesser(i + j * tile.block.size(), sort.n - 1));
+#pragma unroll
+                for (int j = 0; j < 8; ++j)
+                    if (i + j * tile.block.size() < sort.n && sort.holds(b, some[j])) to.set(atomic_add(found, 1u), some[j]);
+            }
+            tile.block.sync();
+            from = to;
+        }
+        tile.sort(m, [=](i64 i) { return from.get(i); }, to);
+    }
+}
+
+struct SortBuckets {  // one block a bucket
+    static constexpr int lanes = 512;
+    static constexpr int shared = 69632;
+    Sorting sort;
+    u64* out;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        sort_buckets<false>(sort, grid, TileSort<false>::in(room), {out, nullptr});
+    }
+};
+
+struct SortPlacedBuckets {
+    static constexpr int lanes = 512;
+    static constexpr int shared = 55296;
+    Sorting sort;
+    u64* out;
+    u32* places;
+    DEVICE void operator()(Grid grid) const {
+        SHARED_LARGE(u64, room, shared / sizeof(u64));
+        sort_buckets<true>(sort, grid, TileSort<true>::in(room), {out, places});
+    }
+};
