@@ -31,7 +31,6 @@ def sort_sampled(
     largest: Array = None,
     with_places: bool = False,
     bucket: int | None = None,
-    every: int | None = None,
     room: int | None = None,
 ) -> tuple[Array, Array]:
     """Keys, or those of two uint32 columns, ascending, as a new array; and where each stood, uint32, or None.
@@ -43,7 +42,7 @@ def sort_sampled(
     """
     tile = PLACED_TILE if with_places else TILE
     bucket, room = bucket or min(max(n >> 8, 512), tile // 2), room or tile
-    buckets, every = max(2, -(-n // bucket)), every or max(8, 64 * bucket // tile)
+    buckets, every = max(2, -(-n // bucket)), max(8, 64 * bucket // tile)
     samples = buckets * every
     part = next((t for t in (1024, 2048, 4096) if t * FAN >= samples), tile)
     rounds = next(r for r in range(9) if part * FAN**r >= samples)
