@@ -38,7 +38,7 @@ template <bool placed> struct TileSort {
     Block block;
     Many shared;  // [room]
     static DEVICE TileSort in(u64* shared) { return {Block(), {shared, (u32*)(shared + room)}}; }
-    static DEVICE int place(int i) { return i + i / run; }
+    static DEVICE int place(int i) { return i + (int)((u32)i / run); }
     DEVICE One item(int i) const { return shared.get(place(i)); }
     DEVICE int tile() const { return block.size() * run; }  // a power of two
 
