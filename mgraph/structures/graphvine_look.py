@@ -63,7 +63,7 @@ class Rows:
         self._stretches = most
 
     def join(self, keys: Array) -> None:
-        """Find the rows of sorted keys, and each key's position in its row. Three launches."""
+        """Find the rows of sorted keys, and each key's position in its row. Two launches."""
         n = len(keys)
         self.device.fill(self.words, 0)
         self._join(n, keys=keys, n=n)
