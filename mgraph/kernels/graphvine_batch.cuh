@@ -5,6 +5,7 @@
 #include "search.cuh"
 
 constexpr i64 chunk = 256;  // keys that a block takes in order: counts by chunk are summed up, not those of rows
+constexpr i64 group = 32;   // chunks
 DEVICE i64 chunks_of(i64 n) { return (n + chunk - 1) / chunk; }
 
 struct Batch {  // a row's first key stands for the row: what is of rows is found there, and undefined elsewhere
@@ -69,17 +70,15 @@ struct Holes {
 constexpr i64 piece_entries = 1024;  // of a row's blocks, for one tile
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
 
-struct Sums {  // what rows need, by counter: that of each chunk, and that of all before each group of 1 << shift chunks
+struct Sums {  // what rows need, by counter: that of each chunk, and that of all before each group
     u32* of_chunks;
-    i64* of_groups;
-    i64 shift;
-    DEVICE i64 groups(i64 n) const { return (chunks_of(n) + ((i64)1 << shift) - 1) >> shift; }
+    i64* of_groups;  // zeros at first
+    DEVICE static i64 groups(i64 n) { return (chunks_of(n) + group - 1) / group; }
     // That of all chunks before `c`; the lanes of a tile call together.
     DEVICE u32 before(Tile<32> tile, i64 counter, i64 c, i64 n) const {
-        i64 group = c >> shift;
         u32 mine = 0;
-        for (i64 i = (group << shift) + tile.rank(); i < c; i += tile.size()) mine += of_chunks[counter * chunks_of(n) + i];
-        return (u32)of_groups[counter * groups(n) + group] + tile.sum(mine);
+        for (i64 i = c / group * group + tile.rank(); i < c; i += tile.size()) mine += of_chunks[counter * chunks_of(n) + i];
+        return (u32)of_groups[counter * groups(n) + c / group] + tile.sum(mine);
     }
 };
 

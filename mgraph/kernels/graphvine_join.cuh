@@ -4,7 +4,7 @@
 #include "deal.cuh"
 #include "graphvine_run.cuh"
 
-constexpr i64 hub_extent = 256, stretch_slots = 1024;  // rows of more positions are joined in such stretches
+constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows of more positions are joined in such stretches
 
 struct alignas(16) Stretch {  // positions [from, end) of a row of so many, and the row's keys: `run` of them from `first` on
     u32 first, run, root, all, from, end, unused[2];
@@ -26,7 +26,8 @@ struct Join {
     VineView graph;
     i64 rows;
     i64 vertices;
-    i64* unknown;  // how many keys have an id that is not there
+    i64* unknown;    // how many keys have an id that is not there
+    i64* long_runs;  // not 0 if there are any
     u32* owner;    // nobody, where a row is not there
     u32* end;
     u64* held;
@@ -74,6 +75,7 @@ struct Join {
         if (fresh.listed) fresh.listed[k] = 0;
     }
     DEVICE void enter(const Share& share) const {
+        if (share.leads()) store(long_runs, (i64)1);
         u32 bit = bit_for((u32)share.key, bits_of_run(share.run()));
         atomic_or(filters + share.own + bit / 32, 1u << bit % 32);
     }
@@ -99,11 +101,13 @@ struct Join {
     DEVICE void join(const Share& share, bool long_one, u32 root, u32 all) const {
         Tile<32> warp;
         const u32 first = (u32)share.first;
+        finish_last(share, long_one, [&](i32 i, i32) { position[i] = nobody; });
+        Dealt dealt((all + 3) / 4);
+        if (dealt.total == 0) return;
         Filter filter;
         if (share.k < n && share.own >= share.first) filter.add((u32)share.key, (u32)share.own);
-        finish_last(share, long_one, filter);
+        finish_last(share, long_one, [&](i32 i, i32 own) { filter.add((u32)keys[i], (u32)own); });
         warp.sync();
-        Dealt dealt((all + 3) / 4);
         for (u32 base = 0; base < dealt.total;) {
             if (dealt.total - base > 2 * (u32)warp.size()) base += deal<4>(filter, dealt, base, first, root, all);
             else base += deal<2>(filter, dealt, base, first, root, all);
@@ -137,15 +141,12 @@ struct Join {
         }
         return N * (u32)warp.size();
     }
-    // The keys behind the tile's of a row that begins in it.
-    DEVICE void finish_last(const Share& share, bool long_one, const Filter& filter) const {
+    // finish(key, its row's first key) for those behind the tile's of a row that begins in it.
+    template <class F> DEVICE void finish_last(const Share& share, bool long_one, F finish) const {
         int lane = share.tile.size() - 1;
         i32 own = share.tile.shfl(share.own, lane), upto = share.tile.shfl(share.end, lane);
         if (own < share.first || share.tile.shfl((u32)long_one, lane)) return;
-        for (i32 i = share.k + share.tile.size(); i < upto; i += share.tile.size()) {
-            filter.add((u32)keys[i], (u32)own);
-            position[i] = nobody;
-        }
+        for (i32 i = share.k + share.tile.size(); i < upto; i += share.tile.size()) finish(i, own);
     }
 };
 

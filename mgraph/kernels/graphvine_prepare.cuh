@@ -4,7 +4,7 @@
 #include "count.cuh"
 #include "graphvine_batch.cuh"
 
-enum Status { all_moves, updates, misses, hub_pieces, unknown, row_pieces, pieces_listed, first_counter };
+enum Status { all_moves, updates, misses, stretches, unknown, long_runs, row_pieces, pieces_listed, first_counter };
 
 struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
     static constexpr int lanes = 1;
@@ -15,7 +15,7 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
     const u32* owner;
     u8* outcome;
     u64* moves;
-    u32* filters;  // left as they were found, zeros
+    u32* filters;  // left as they were found, zeros; only long runs have any
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -25,7 +25,7 @@ struct Outcomes {  // one lane a key, a warp in step: what becomes of it, and wh
             u32 own = k < n ? owner[k] : nobody;
             u8 is = own != nobody ? outcome_of(k) : overridden;
             if (k < n) outcome[k] = is;
-            if (k < n && filters[k]) filters[k] = 0;
+            if (k < n && status[long_runs] && filters[k]) filters[k] = 0;
             Peers peers(warp, own);
             u64 inserts = warp.ballot(is == inserted) & peers.all, deletes = warp.ballot(is == deleted) & peers.all;
             u64 both = (u64)popcount((u32)inserts) << 32 | (u64)popcount((u32)deletes);
@@ -60,7 +60,7 @@ struct ListHoles {  // one lane a key, a warp in step: where deletions leave hol
     }
 };
 
-struct CountNeeds {  // one block a group of chunks; the one that comes last sums the groups up and tells the host
+struct CountNeeds {  // one block a chunk; the one that comes last sums the groups up and tells the host
     static constexpr int lanes = 256;
     Batch batch;
     VineView graph;
@@ -69,23 +69,17 @@ struct CountNeeds {  // one block a group of chunks; the one that comes last sum
     i64* status;
     i64* mailbox;
     DEVICE void operator()(Grid grid) const {
-        SHARED(i64, total, counters + 1);  // what the group needs, and pieces
-        Block block;
-        i64 groups = sums.groups(batch.n);
-        for (i64 g : grid.items(block, groups)) {
-            for (int i = block.rank(); i <= counters; i += block.size()) total[i] = 0;
-            for (i64 c = g << sums.shift; c < lesser((g + 1) << sums.shift, chunks_of(batch.n)); ++c) count(block, c, total);
-            for (int i = block.rank(); i < counters; i += block.size()) store(sums.of_groups + i * groups + g, total[i]);
-            block.sync();
-            if (block.rank() == 0 && total[counters]) atomic_add(status + row_pieces, total[counters]);
-            close(block, groups);
+        for (i64 c : grid.items(Block{}, chunks_of(batch.n))) {
+            count(c);
+            close();
         }
     }
-    DEVICE void count(Block block, i64 c, i64* total) const {
-        SHARED(u32, its, counters + 1);
+    DEVICE void count(i64 c) const {
+        SHARED(u32, total, counters + 1);  // what the chunk needs, and pieces
+        Block block;
         Tile<32> tile;
         u32 all[counters + 1] = {};
-        for (int i = block.rank(); i <= counters; i += block.size()) its[i] = 0;
+        for (int i = block.rank(); i <= counters; i += block.size()) total[i] = 0;
         for (i64 k = c * chunk + block.rank(); k < lesser((c + 1) * chunk, batch.n); k += block.size()) {
             if (!batch.leads(k) || !batch.moves[k]) continue;
             Change change(graph, batch, k);
@@ -96,21 +90,24 @@ struct CountNeeds {  // one block a group of chunks; the one that comes last sum
         block.sync();
         for (int i = 0; i <= counters; ++i) {
             u32 sum = tile.any(all[i]) ? tile.sum(all[i]) : 0;
-            if (sum && tile.rank() == 0) atomic_add(its + i, sum);
+            if (sum && tile.rank() == 0) atomic_add(total + i, sum);
         }
         block.sync();
         for (int i = block.rank(); i <= counters; i += block.size()) {
-            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = its[i];
-            total[i] += (i32)its[i];  // of `filled` it may be negative
+            i64 sum = (i32)total[i];  // of `filled` it may be negative
+            if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = total[i];
+            if (sum) atomic_add(i < counters ? sums.of_groups + i * sums.groups(batch.n) + c / group : status + row_pieces, sum);
         }
     }
     // A tile a counter: from sums of groups to sums of those before each.
-    DEVICE void close(Block block, i64 groups) const {
+    DEVICE void close() const {
         SHARED(bool, is_last, 1);
+        Block block;
         Tile<32> tile;
         const int tiles = block.size() / tile.size();
+        const i64 groups = sums.groups(batch.n);
         block.sync();
-        if (block.rank() == 0) *is_last = arrive(arrived) == (u64)groups - 1;
+        if (block.rank() == 0) *is_last = arrive(arrived) == (u64)chunks_of(batch.n) - 1;
         block.sync();
         for (i64 i = tile.index(); *is_last && i < counters; i += tiles) {
             i64 sum = add_up(tile, sums.of_groups + i * groups, groups);

@@ -98,7 +98,7 @@ class GraphVine(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 8 to 10 launches and one wait
+    A batch of b operations costs O(b log b) and the degrees of the rows that it touches; 6 to 9 launches and one wait
     for the device; a second one where the pool is made anew, which costs O(n_rows + m) and is amortised. 4 bytes a
     slot, 8 with weights, 8 a row rounded up to a power of two. Neighbours are not sorted.
     """
@@ -156,7 +156,7 @@ class GraphVine(Structure):
     def prepare(self, run: Run) -> Plan:
         """Find out what `run` does and take all memory that doing it needs; changes nothing.
 
-        O(n + degrees of the touched rows) in 6 or 7 launches; waits once on a GPU, and once more where the pool is made
+        O(n + degrees of the touched rows) in 4 or 5 launches; waits once on a GPU, and once more where the pool is made
         anew.
 
         Raises

@@ -21,13 +21,12 @@ __all__ = ["KEPT", "Look", "Rows", "Scratch"]
 
 Array = Any
 KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 55 bytes each, from batch to batch
-CHUNK, COUNTERS = 256, 8  # as graphvine_batch.cuh has them
-GROUP = 2  # log2 of the chunks whose needs one block adds up, in batches under 2**21
-HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 256, 1024, 512, 4  # as graphvine_join.cuh and _run.cuh have them
+CHUNK, GROUP, COUNTERS = 256, 32, 8  # as graphvine_batch.cuh has them
+HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 128, 512, 512, 4  # as graphvine_join.cuh and _run.cuh have them
 TILES = 1 << 13  # of a GPU, about, that stretches are for at least, whatever the batch: one key's row may have many
 WORDS_OF_PIECE = 6  # of graphvine_relayout.cuh's Piece
 # words of status, as graphvine_prepare.cuh has them; in the mailbox the counters come behind them
-ALL_MOVES, UPDATES, MISSES, STRETCHES, UNKNOWN, ROW_PIECES, PIECES_LISTED, STATUS = range(8)
+ALL_MOVES, UPDATES, MISSES, STRETCHES, UNKNOWN, LONG_RUNS, ROW_PIECES, PIECES_LISTED, STATUS = range(9)
 
 
 class Rows:
@@ -38,7 +37,8 @@ class Rows:
     owner, end, position : uint32[capacity] on the device
         `position` is each key's in its row, 2**32 - 1 where it is not there.
     held : uint64[capacity]
-    status, arrived : int64[STATUS], uint64[1]
+    status, arrived, sums : int64[STATUS], uint64[1], int64[...]
+        Zeros before a batch. `sums` is of what its rows need, by groups of chunks.
     """
 
     def __init__(self, s: GraphVine, capacity: int, **fresh: Array) -> None:
@@ -46,22 +46,24 @@ class Rows:
         slots = len(s.pool.slots)  # a long row has more than HUB_EXTENT, a long run more than LONG_RUN keys
         most = min(slots // HUB_EXTENT, slots // STRETCH_SLOTS + capacity) + capacity // LONG_RUN
         self.words, self.held, stretches, self.owner, self.end, self.position, self.filters = s.device.carve(
-            (STATUS + 1, np.int64), (capacity, np.uint64), (WORDS_OF_STRETCH * most, np.uint64),
-            *[(capacity, np.uint32)] * 4,
+            (STATUS + 1 + COUNTERS * (capacity // (CHUNK * GROUP) + 1), np.int64), (capacity, np.uint64),
+            (WORDS_OF_STRETCH * most, np.uint64), *[(capacity, np.uint32)] * 4,
         )  # fmt: skip
         self.device.fill(self.filters, 0)  # whoever writes there leaves zeros
         self.status, self.arrived = self.words[:STATUS], self.words[STATUS:].view(np.uint64)
+        self.sums = self.words[STATUS + 1 :]
         listed = {"stretches": stretches, "n_stretches": self.status[STRETCHES:]}
         found = {"graph": graph, "position": self.position, "filters": self.filters, **listed}
         self._join = kernels.Join.bind(
-            rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[UNKNOWN:], owner=self.owner, end=self.end,
-            held=self.held, fresh=Struct(**{**dict.fromkeys(("moves", "used", "listed", "gone")), **fresh}), **found,
+            rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[UNKNOWN:], long_runs=self.status[LONG_RUNS:],
+            owner=self.owner, end=self.end, held=self.held,
+            fresh=Struct(**{**dict.fromkeys(("moves", "used", "listed", "gone")), **fresh}), **found,
         )  # fmt: skip
         self._join_hubs = kernels.JoinHubs.bind(**found)
         self._stretches = most
 
     def join(self, keys: Array) -> None:
-        """Find the rows of sorted keys, and each key's position in its row. Three launches."""
+        """Find the rows of sorted keys, and each key's position in its row. Two launches."""
         n = len(keys)
         self.device.fill(self.words, 0)
         self._join(n, keys=keys, n=n)
@@ -109,19 +111,17 @@ class Scratch:
         device = self.device = s.device
         self.capacity = capacity
         chunks = -(-capacity // CHUNK)
-        shift = GROUP + max(0, (capacity >> 21).bit_length())
         holes = capacity if deletes and s.compact else 0
-        self.moves, groups, chunks_need, used, at, listed, gone, self.outcome, self.roots = device.carve(
-            (capacity, np.uint64), (COUNTERS * ((chunks >> shift) + 1), np.int64), (COUNTERS * chunks, np.uint32),
-            (capacity, np.uint32), *[(holes, np.uint32)] * 2, (holes, np.uint8), (capacity, np.uint8),
-            (capacity, np.uint32),
+        self.moves, of_chunks, used, at, listed, gone, self.outcome, self.roots = device.carve(
+            (capacity, np.uint64), (COUNTERS * chunks, np.uint32), (capacity, np.uint32), *[(holes, np.uint32)] * 2,
+            (holes, np.uint8), (capacity, np.uint8), (capacity, np.uint32),
         )  # fmt: skip
         self.holes = Struct(at=at, listed=listed, used=used, gone=gone)
-        self.sums = Struct(of_chunks=chunks_need, of_groups=groups, shift=shift)
         cleared = {"listed": listed, "gone": gone} if holes else {}
         self.rows = rows = Rows(s, capacity, moves=self.moves, used=used, **cleared)
         self.mail, mailbox = device.mailbox(STATUS + COUNTERS)
-        kernels, graph, self._shift = s.kernels["prepare"], s.view(), shift
+        self.sums = Struct(of_chunks=of_chunks, of_groups=rows.sums)
+        kernels, graph = s.kernels["prepare"], s.view()
         self._outcomes = kernels.Outcomes.bind(
             position=rows.position, owner=rows.owner, outcome=self.outcome, moves=self.moves, filters=rows.filters,
             status=rows.status,
@@ -152,7 +152,7 @@ class Scratch:
         )  # fmt: skip
         if self._list_holes and run.op is not None:
             self._list_holes(n, batch=batch)
-        self._count_needs(-(-n // (CHUNK << self._shift)), batch=batch)
+        self._count_needs(-(-n // CHUNK), batch=batch)
         self.device.synchronize()  # the one wait for the device
         return Look(self, batch, self.mail.tolist())
 
