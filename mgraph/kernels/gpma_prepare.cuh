@@ -53,11 +53,11 @@ struct PickLeaves {  // one lane a key, or four, a block in step: leaves that th
         return is && last - k <= leaf_keys && !has_many_rows(k, last, slot_after) ? own : other;
     }
     static constexpr i64 no_slot = (i64)1 << 40, few = 4;  // few: keys that are looked at one by one
-    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than one lane should move.
+    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than one warp should move.
     // The rows of the keys around are at its sides: mostly they tell.
     DEVICE bool has_many_rows(i64 first, i64 last, i64 slot_after) const {
-        if (in_flight > 1) return false;  // on a CPU it may as well move them all
-        i64 row = lesser(batch.row(first), rows), low = row - inline_rows, high = row + inline_rows;
+        if (in_flight > 1) return false;  // a CPU's lane may as well move them all
+        i64 row = lesser(batch.row(first), rows), low = row - leaf_rows, high = row + leaf_rows;
         if (batch.row(last - 1) >= high) return true;
         if (high < (last < batch.n ? lesser(batch.row(last), rows) : rows) && start[high] < slot_after) return true;
         return low > (first > 0 ? batch.row(first - 1) : -1) && start[low] == batch.slot(first);

@@ -311,7 +311,7 @@ class GpmaPlus(Structure):
         for merge, (windows, n) in zip(self._merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
-        self._update_rows(len(run), **listed, windows=single)
+        self._update_rows(single + len(run), **listed, windows=single)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)
