@@ -78,7 +78,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
             read(array.weights + first, weights);
             move(array.weights + first, item_weights, weights, gone, come, from, until, 0.0f);
         }
-        fetch_line(array.slots + then * LEAF);
+        fetch_line(array.slots + then * LEAF + four_at(0) * each);
         if (!live) return 0;
         if (tile.rank() == 0) array.counts[leaf] = (u8)(old + net);
         if (tile.rank() == 0 && change == 0) array.heads[leaf] = head;
