@@ -4,10 +4,11 @@
 
 struct LeafRows {  // the rows that begin in a leaf behind its first key's own; few numbers, as lanes hand them to each other
     u32 leaf, first_key, many;  // many keys
-    u32 counts;                 // items before the batch | after it << 8
+    u32 counts;                 // items before the batch | after it << 8 | what the first key moves + 1 << 16
     DEVICE i64 first() const { return (i64)leaf * LEAF; }
     DEVICE int old() const { return counts & 255; }
-    DEVICE i64 place(int rank) const { return first() + (rank < (int)(counts >> 8) ? rank : LEAF); }
+    DEVICE int moved() const { return (int)(counts >> 16) - 1; }  // by the first key, that is for all of the rows
+    DEVICE i64 place(int rank) const { return first() + (rank < (int)(counts >> 8 & 255) ? rank : LEAF); }
 };
 
 struct UpdateRows {  // one warp 32 leaves that were merged: where their rows begin; or 32 keys: the degrees of rows, by their first keys
@@ -43,7 +44,8 @@ struct UpdateRows {  // one warp 32 leaves that were merged: where their rows be
         int net = 0, after = leaves.counts[leaf];
         for (i64 behind = batch.behind_leaf(leaf, leaves.leaves); last < batch.n && batch.located[last] < behind; ++last)
             net += batch.by_key(last);
-        LeafRows mine{(u32)leaf, (u32)k, (u32)(last - k), (u32)(after - net) | (u32)after << 8};
+        LeafRows mine{(u32)leaf, (u32)k, (u32)(last - k),
+                      (u32)(after - net) | (u32)after << 8 | (u32)(batch.by_key(k) + 1) << 16};
         bool more = i < windows && !levels.covered(Tile<1>{}, 0, leaf);
         if (more) move_first(mine);
         i64 row = batch.row(k) + 1, end = last < batch.n ? batch.row(last) + 1 : rows;  // the rows that may begin there
@@ -62,7 +64,8 @@ struct UpdateRows {  // one warp 32 leaves that were merged: where their rows be
             for (int step = warp.size() / 2; step; step /= 2)
                 if (warp.shfl(upto, owner + step - 1) <= t) owner += step;
             i64 row = (u32)(warp.shfl(base, owner) + (u32)t);
-            LeafRows its{warp.shfl(mine.leaf, owner), warp.shfl(mine.first_key, owner), warp.shfl(mine.many, owner), warp.shfl(mine.counts, owner)};
+            LeafRows its{warp.shfl(mine.leaf, owner), warp.shfl(mine.first_key, owner), warp.shfl(mine.many, owner),
+                         warp.shfl(mine.counts, owner)};
             i64 was = t < all ? glance(start + row) : 0;
             if (t < all && is_row_of(its, row, was)) move(its, row, was);
         }
@@ -72,8 +75,8 @@ struct UpdateRows {  // one warp 32 leaves that were merged: where their rows be
         return at < leaf.first() + LEAF || ((i64)leaf.leaf + 1 == leaves.leaves && row <= batch.row((i64)leaf.first_key + leaf.many - 1));
     }
     DEVICE void move(const LeafRows& leaf, i64 row, i64 was) const {
-        int rank = (int)lesser(was - leaf.first(), (i64)leaf.old());
-        for (i64 k = leaf.first_key; k < (i64)leaf.first_key + leaf.many && batch.row(k) < row; ++k) rank += batch.by_key(k);
+        int rank = (int)lesser(was - leaf.first(), (i64)leaf.old()) + leaf.moved();
+        for (i64 k = leaf.first_key + 1; k < (i64)leaf.first_key + leaf.many && batch.row(k) < row; ++k) rank += batch.by_key(k);
         store(start + row, leaf.place(rank));
     }
     // Rows up to the first key's own begin before all that changes, unless no item is left where the key was located, or there was
