@@ -89,7 +89,7 @@ class GpmaPlus(Structure):
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
-    _tile: ClassVar[int] = 4  # lanes that merge one leaf
+    _tile: ClassVar[int] = 4  # lanes that merge one leaf, more where it is wider: shared memory has room for so many tiles
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class GpmaPlus(Structure):
                 f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
             )
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
-        defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": min(leaf, self._tile)}
+        defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": max(self._tile, leaf // 8)}
         self._defines = tuple(defines.items())
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
