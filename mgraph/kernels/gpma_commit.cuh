@@ -3,6 +3,7 @@
 #pragma once
 #include "gpma_leaf.cuh"
 #include "gpma_merge.cuh"
+#include "gpma_rows.cuh"
 #include "gpma_wide.cuh"
 #include "outcome.cuh"
 

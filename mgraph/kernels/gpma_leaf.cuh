@@ -50,7 +50,8 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
             if (four_at(i) < LEAF) four[i] = *(const Fours<T>*)(column + four_at(i));
     }
     // Merges a leaf, from its first key on, where it is live and no wider window covers it; returns by how many items it grew.
-    DEVICE int merge(u32 first_key, i64 leaf, bool live) const {
+    // Meanwhile the leaf of the key `next` is fetched, which is to be merged next.
+    DEVICE int merge(u32 first_key, i64 leaf, bool live, u32 next) const {
         i64 first = leaf * LEAF;
         Fours<u32> four[each];
         read(array.slots + first, four);
@@ -69,6 +70,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
             }
         });
         gone.join(tile), come.join(tile);
+        i64 then = leaves.leaf(batch.slot(next));
         int from = live ? change : LEAF, until = greater(old, old + net);
         u32 head = move(array.slots + first, items, four, gone, come, from, until, nobody);
         if (WEIGHTED) {
@@ -76,6 +78,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
             read(array.weights + first, weights);
             move(array.weights + first, item_weights, weights, gone, come, from, until, 0.0f);
         }
+        fetch_line(array.slots + then * LEAF + four_at(0) * each);
         if (!live) return 0;
         if (tile.rank() == 0) array.counts[leaf] = (u8)(old + net);
         if (tile.rank() == 0 && change == 0) array.heads[leaf] = head;
@@ -119,37 +122,6 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
     }
 };
 
-// The rows that begin in one leaf, after it was merged: one lane moves them, key by key.
-struct LeafRows {
-    static constexpr i64 none = (i64)1 << 62;  // located behind all keys
-    const Batch& batch;
-    i64* start;
-    i64 rows, leaf, first_key, last_key, old, n;
-    bool is_last;  // of the array: keys and empty rows may stand behind it
-    DEVICE LeafRows(const Batch& b, const Leaves& leaves, i64* start, i64 rows, i64 leaf, i64 first_key)
-        : batch(b), start(start), rows(rows), leaf(leaf), first_key(first_key), last_key(first_key), old(0),
-          n(leaves.counts[leaf]), is_last(leaf + 1 == leaves.leaves) {
-        i64 after = is_last ? none : Batch::at_slot((leaf + 1) * LEAF), net = 0;
-        for (; last_key < batch.n && batch.located[last_key] < after; ++last_key) net += batch.by_key(last_key);
-        old = n - net;
-    }
-    DEVICE i64 first() const { return leaf * LEAF; }
-    DEVICE bool is(i64 r, i64 at) const { return at < first() + LEAF || (is_last && r <= batch.row(last_key - 1)); }
-    DEVICE void put(i64 r, i64 rank) const { store(start + r, first() + (rank < n ? rank : LEAF)); }
-    DEVICE void move() const {
-        i64 k = first_key, row = batch.row(k), at, by = 0;
-        for (i64 r = row + 1; r < rows && is(r, at = glance(start + r)); ++r) {
-            for (; k < last_key && batch.row(k) < r; ++k) by += batch.by_key(k);
-            put(r, lesser(at - first(), old) + by);
-        }
-        // Rows up to the first key's own begin before all that changes, unless no item is left where the key was located, or there
-        // was none, at the end of the array.
-        i64 was = batch.slot(first_key), rank = lesser(was - first(), old);
-        if ((rank < n ? first() + rank : first() + LEAF) == was) return;
-        for (; row >= 0 && glance(start + row) == was; --row) put(row, rank);
-    }
-};
-
 struct MergeLeaves {  // one tile a window of one leaf, unless a wider one covers it
     static constexpr int lanes = TILE;
     Batch batch;
@@ -169,10 +141,14 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
         i64 side = warp.size() / tile.size(), at = tile.index() * Merger::stride;
         Merger merger{batch, leaves, levels, array, weight, (u32*)items + at, (f32*)weights + (WEIGHTED ? at : 0), tile};
         int last = -1, grown = 0;
-        for (i64 t : grid.items(warp, (n + side - 1) / side)) {
-            i64 i = t * side + tile.index() % side, k = first_keys[lesser(i, n - 1)], leaf = leaves.leaf(batch.slot(k));
+        Items turns = grid.items(warp, (n + side - 1) / side);
+        u32 k = 0, next = first_key(turns.first * side + tile.index() % side);
+        for (i64 t : turns) {
+            i64 i = t * side + tile.index() % side;
+            k = next, next = first_key(i + turns.step * side);
+            i64 leaf = leaves.leaf(batch.slot(k));
             if (i + 8 * side < n) fetch(first_keys[i + 8 * side]);
-            int by = tile.size() == 1 ? alone(merger, k, leaf) : merger.merge((u32)k, leaf, i < n);
+            int by = tile.size() == 1 ? alone(merger, k, leaf) : merger.merge(k, leaf, i < n, next);
             int group = (int)(leaf / group_leaves);
             if (warp.size() == 1) {  // an atomic waits until all that was stored before is: one for windows of one group
                 if (group != last) recount(warp, last, grown), last = group, grown = 0;
@@ -182,6 +158,7 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
         }
         if (warp.size() == 1) recount(warp, last, grown);
     }
+    DEVICE u32 first_key(i64 i) const { return first_keys[lesser(i, n - 1)]; }
     // Neighbouring windows are mostly of one group: one atomic for all of them, else the few addresses in use hold everybody up.
     DEVICE void recount(const Tile<32>& warp, int group, int by) const {
         int common = warp.shfl(group, 0);
@@ -197,10 +174,10 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
     static constexpr int few = 8;  // keys
     // One lane alone, as on a CPU.
     DEVICE int alone(const LeafMerge<TILE>& merger, i64 first_key, i64 leaf) const {
-        i64 slot = leaf * LEAF, after = leaf + 1 == leaves.leaves ? LeafRows::none : Batch::at_slot(slot + LEAF), last_key = first_key;
+        i64 slot = leaf * LEAF, after = batch.behind_leaf(leaf, leaves.leaves), last_key = first_key;
         int net = 0, count = array.counts[leaf];
         for (; last_key < batch.n && batch.located[last_key] < after; ++last_key) net += batch.by_key(last_key);
-        if (last_key - first_key > few) return merger.merge((u32)first_key, leaf, true);
+        if (last_key - first_key > few) return merger.merge((u32)first_key, leaf, true, (u32)first_key);
         if (levels.covered(Tile<1>{}, 0, leaf)) return 0;
         edit(first_key, last_key, slot, count, array.slots, nobody, [&](i64 k) { return (u32)batch.keys[k]; });
         if (WEIGHTED) edit(first_key, last_key, slot, count, array.weights, 0.0f, [&](i64 k) { return weight ? weight[k] : 1.0f; });
@@ -228,33 +205,5 @@ struct MergeLeaves {  // one tile a window of one leaf, unless a wider one cover
             now = 1 - now;
         }
         for (int j = 0; j < LEAF; ++j) column[slot + j] = some[now][j + 1];
-    }
-};
-
-struct UpdateRows {  // one lane a key: its row's degree, by the row's first key; and the rows of one leaf that was merged
-    static constexpr int lanes = 1;
-    Batch batch;
-    Levels levels;
-    const u32* first_keys;
-    i64 windows;
-    Leaves leaves;
-    i64* start;
-    u32* degrees;
-    i64 rows;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 k : grid.items(batch.n)) {
-            if (k + 16 < batch.n) prefetch_to_write(degrees + batch.row(k + 16));
-            if (k + 8 < windows) prefetch_to_write(start + batch.row(first_keys[k + 8]) + 1);
-            i64 row = batch.row(k);
-            if (k == 0 || batch.row(k - 1) != row) {
-                i64 end = lower_bound_near(batch.keys, batch.n, k, (u64)(row + 1) << 32);
-                degrees[row] += (u32)(batch.net(end) - batch.net(k));
-            }
-            if (k < windows) move_starts(first_keys[k]);
-        }
-    }
-    DEVICE void move_starts(i64 first_key) const {
-        i64 leaf = leaves.leaf(batch.slot(first_key));
-        if (!levels.covered(Tile<1>{}, 0, leaf)) LeafRows(batch, leaves, start, rows, leaf, first_key).move();
     }
 };

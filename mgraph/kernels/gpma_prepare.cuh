@@ -18,49 +18,49 @@ struct PickLeaves {  // one lane a key, or four, a block in step: leaves that th
         Block block;
         i64 each = in_flight > 1 ? in_flight : batch.n >> 20 ? 4 : 1, step = block.size() * each;
         for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
-            i64 first = b * step + block.rank();
+            i64 first = b * step + block.rank() * each;
             u64 kinds = 0;
             u32 mine = 0;
             for (i64 j = 0; j < each; ++j) {
-                i64 k = first + j * block.size();
-                Kind kind = k < batch.n ? look(k) : none;
+                Kind kind = first + j < batch.n ? look(first + j) : none;
                 kinds |= (u64)kind << 2 * j;
                 mine += kind == none ? 0 : kind == own ? 1 : 1 << 16;
             }
             i64 to[2];
             if (!take(block, mine, {status + leaf_windows, status + crowded_leaves}, to)) continue;
-            for (u64 k = (u64)first; kinds; k += block.size(), kinds >>= 2) {
+            for (u64 k = (u64)first; kinds; ++k, kinds >>= 2) {
                 if ((kinds & 3) == own) leaf_list[to[0]++] = (u32)k;
                 if ((kinds & 3) == other) crowded[to[1]++] = k << 8;
             }
         }
     }
     DEVICE Kind look(i64 k) const {
-        i64 leaf = leaves.leaf(batch.slot(k));
-        if (k > 0 && leaves.leaf(batch.slot(k - 1)) == leaf) return none;
-        i64 slot_after = leaf + 1 == leaves.leaves ? no_slot : (leaf + 1) * LEAF, last = k;
-        int by = 0;
-        bool acts = false;
-        for (; last < batch.n && last < k + few && batch.located[last] < Batch::at_slot(slot_after); ++last)
+        i64 here = batch.located[k], leaf = leaves.leaf(here >> 2), behind = batch.behind_leaf(leaf, leaves.leaves), last = k + 1;
+        if (k > 0 && batch.located[k - 1] >= Batch::at_slot(leaf * LEAF)) return none;
+        int by = Batch::by(here);
+        bool acts = by;
+        for (; last < k + few && last < batch.n && batch.located[last] < behind; ++last)
             by += batch.by_key(last), acts = acts || batch.by_key(last);
         if (last == k + few) {
-            last = batch.first_at(slot_after, last);
+            last = lower_bound_near(batch.located, batch.n, last, behind);
             u64 moved = batch.moves(last) - batch.moves(k);
             by = (int)Batch::sum(moved), acts = moved;
         }
         if (!acts) return none;
         bool is = levels.holds(0, 1, leaves.counts[leaf] + by);
-        return is && last - k <= leaf_keys && !has_many_rows(k, last, slot_after) ? own : other;
+        return is && last - k <= leaf_keys && !has_many_rows(k, last, behind) ? own : other;
     }
-    static constexpr i64 no_slot = (i64)1 << 40, few = 4;  // few: keys that are looked at one by one
-    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than one lane should move.
+    static constexpr i64 few = 4;  // keys that are looked at one by one
+    // Whether more rows may begin in a leaf with the keys [first, last), before or behind their own ones, than one warp should move.
     // The rows of the keys around are at its sides: mostly they tell.
-    DEVICE bool has_many_rows(i64 first, i64 last, i64 slot_after) const {
-        if (in_flight > 1) return false;  // on a CPU it may as well move them all
-        i64 row = lesser(batch.row(first), rows), low = row - inline_rows, high = row + inline_rows;
+    DEVICE bool has_many_rows(i64 first, i64 last, i64 behind) const {
+        if (in_flight > 1) return false;  // a CPU's lane may as well move them all
+        i64 before = first > 0 ? batch.row(first - 1) : -1, after = last < batch.n ? lesser(batch.row(last), rows) : rows;
+        if (after - before <= leaf_rows) return false;
+        i64 row = lesser(batch.row(first), rows), low = row - leaf_rows, high = row + leaf_rows;
         if (batch.row(last - 1) >= high) return true;
-        if (high < (last < batch.n ? lesser(batch.row(last), rows) : rows) && start[high] < slot_after) return true;
-        return low > (first > 0 ? batch.row(first - 1) : -1) && start[low] == batch.slot(first);
+        if (high < after && Batch::at_slot(start[high]) < behind) return true;
+        return low > before && start[low] == batch.slot(first);
     }
 };
 

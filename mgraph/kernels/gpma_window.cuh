@@ -20,6 +20,9 @@ struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     DEVICE i64 net(i64 k) const { return sum(moves(k)); }
     DEVICE i32 net32(i64 k) const { return (i32)net(k); }
     static DEVICE i64 sum(u64 moves) { return (i64)(moves >> 32) - (i64)(moves & 0xffffffffu); }
+    static DEVICE i64 behind_leaf(i64 leaf, i64 leaves) {  // not above `located` of the keys behind a leaf's; none is behind the last's
+        return leaf + 1 == leaves ? (i64)1 << 62 : at_slot((leaf + 1) * LEAF);
+    }
     // The first key, sought from `hint`, at this slot or behind it.
     DEVICE i64 first_at(i64 slot, i64 hint) const { return lower_bound_near(located, n, hint, at_slot(slot)); }
 };
@@ -99,7 +102,8 @@ DEVICE Window part_at(const u32* windows, i64 i, bool whole) {  // where the arr
 
 // How many leaves a tile and a block merge in shared memory; rows that a window keeps.
 constexpr i64 few_leaves = 256 / LEAF, block_leaves = 4096 / LEAF, inline_rows = 64;
-constexpr i64 leaf_keys = 64, few_keys = 1024;  // most keys of windows of one leaf and of a few, whose lanes look at them all
+// Most keys and rows of windows of one leaf, and keys of a few: their lanes look at them all.
+constexpr i64 leaf_keys = 64, leaf_rows = 512, few_keys = 1024;
 DEVICE i64 parts(const Window& w) {
     return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
 }

@@ -89,7 +89,7 @@ class GpmaPlus(Structure):
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
-    _tile: ClassVar[int] = 4  # lanes that merge one leaf
+    _tile: ClassVar[int] = 4  # lanes that merge one leaf, more where it is wider: shared memory has room for so many tiles
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class GpmaPlus(Structure):
                 f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
             )
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
-        defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": min(leaf, self._tile)}
+        defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": max(self._tile, leaf // 8)}
         self._defines = tuple(defines.items())
         self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
         self._commit = load(device, "gpma_commit.cuh", None, **defines)
@@ -311,7 +311,7 @@ class GpmaPlus(Structure):
         for merge, (windows, n) in zip(self._merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
-        self._update_rows(len(run), **listed, windows=single)
+        self._update_rows(single + len(run), **listed, windows=single)
         self.num_edges = work.num_edges
         if not work.out_leaves:
             self._keep(work.scratch)

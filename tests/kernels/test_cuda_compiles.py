@@ -23,6 +23,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name} plain": (name, {}) for name in names()},
     **{f"{name} weighted": (name, {"weighted": True}) for name in names() if name != "csr"},  # one program for csr
     "gpma+ narrow": ("gpma+", {"weighted": True, "leaf": 8}),
+    "gpma+ wide": ("gpma+", {"weighted": True, "leaf": 128}),
 }
 
 

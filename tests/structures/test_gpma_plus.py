@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from conformance import StructureConformance
@@ -46,8 +48,10 @@ def operations(s, batch: EdgeBatch) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("leaf", [8, 32])
-@pytest.mark.parametrize("seed", range(SEED, SEED + (8 if BUILD == "plain" else 2)))
+@pytest.mark.parametrize(
+    ("leaf", "seed"),
+    [*product([8, 32], range(SEED, SEED + (8 if BUILD == "plain" else 2))), (128, SEED), (128, SEED + 3)],
+)
 def test_equals_its_model(device, leaf, seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
