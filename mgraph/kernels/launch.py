@@ -150,6 +150,7 @@ class Kernel:
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
         self._packer = _Packer(source.name, source.fields, device)
+        self._bound: dict[int, tuple[_Packer, _Packer]] = {}
 
     def __call__(self, items: int, **fields: Any) -> None:
         """Run over `items` items: asynchronous on a GPU's current stream, done on return on the CPU.
@@ -164,15 +165,22 @@ class Kernel:
         """The kernel with its last fields given, for who launches it often on the same arrays: they are packed once."""
         return Bound(self, fixed)
 
+    def packers(self, fixed: int) -> tuple[_Packer, _Packer]:
+        """Of all fields but the last `fixed`, and of those."""
+        if fixed not in self._bound:
+            parts = self.source.fields[:-fixed], self.source.fields[-fixed:]
+            first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
+            self._bound[fixed] = first, last
+        return self._bound[fixed]
+
 
 class Bound:
     """A kernel whose last fields are packed already; called with the items and the fields before them."""
 
     def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
-        source, device = kernel.source, kernel.device
-        free, last = source.fields[: -len(fixed)], source.fields[-len(fixed) :]
         self.kernel, self.fixed = kernel, fixed  # which keeps the arrays
-        self._packer, self._last = _Packer(source.name, free, device), _Packer(source.name, last, device)(fixed)
+        self._packer, last = kernel.packers(len(fixed))
+        self._last = last(fixed)
 
     def __call__(self, items: int, **fields: Any) -> None:
         """As `Kernel`, with the fields that are not bound."""

@@ -2,6 +2,7 @@
 #pragma once
 
 template <class T> DEVICE T load(const T* p) { T v; __atomic_load(p, &v, __ATOMIC_RELAXED); return v; }
+DEVICE void load_four(const u32* p, u32 (&v)[4]) { for (int i = 0; i < 4; ++i) v[i] = load(p + i); }
 template <class T> DEVICE T glance(const T* p) { return load(p); }  // on a GPU it may be stale
 template <class T> DEVICE void store(T* p, T v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T load_once(const T* p) { return *p; }
@@ -21,6 +22,9 @@ DEVICE f64 atomic_add(f64* p, f64 v) { return atomic_update(p, [=](f64 old) { re
 template <class T> DEVICE T atomic_or(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomic_update(p, [=](T old) { return lesser(old, v); }); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomic_update(p, [=](T old) { return greater(old, v); }); }
+DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE void reduce_and(u32* p, u32 v) { store(p, load(p) & v); }  // of words that nobody else writes meanwhile: no lock
+DEVICE void reduce_or(u32* p, u32 v) { store(p, load(p) | v); }
 DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE u32 bits_of(f32 v) { u32 bits; __builtin_memcpy(&bits, &v, sizeof v); return bits; }
 DEVICE f32 float_of(u32 bits) { f32 v; __builtin_memcpy(&v, &bits, sizeof v); return v; }

@@ -7,6 +7,10 @@
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
 template <class T> DEVICE T glance(const T* p) { return *p; }  // may be stale: from L1
+DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, past L1
+    uint4 all = __ldcg((const uint4*)p);
+    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+}
 template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
@@ -21,6 +25,11 @@ template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
+// Without an answer. For words that are in device memory alone this is faster than a store, which leaves a part of a sector in
+// L2, to be filled up only when it has to go.
+DEVICE void reduce_add(u32* p, u32 v) { asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+DEVICE void reduce_and(u32* p, u32 v) { asm volatile("red.relaxed.gpu.global.and.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+DEVICE void reduce_or(u32* p, u32 v) { asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 DEVICE void fence() { __threadfence(); }
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
 DEVICE void prefetch(const void*) {}  // a GPU waits for memory by running other warps
@@ -44,6 +53,7 @@ template <int W, bool in_step = false> struct Tile {
     DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
     DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & own()) >> base(); }
     DEVICE bool any(bool p) const { return in_step ? ballot(p) : __any_sync(mask(), p); }
+    template <class T> DEVICE u32 match(T v) const { return (__match_any_sync(mask(), v) & own()) >> base(); }  // lanes with the same
     template <class T> DEVICE T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, W); }
     template <class T> DEVICE T sum(T v) const {
         for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);

@@ -19,6 +19,7 @@ template <int W, bool in_step = false> struct Tile {
     int index() const { return 0; }  // in its block
     u32 ballot(bool p) const { return p; }
     bool any(bool p) const { return p; }
+    template <class T> u32 match(T) const { return 1; }
     template <class T> T shfl(T v, int) const { return v; }
     template <class T> T sum(T v) const { return v; }
     template <class T> T most(T v) const { return v; }

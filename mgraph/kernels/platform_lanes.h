@@ -55,6 +55,9 @@ template <int W, bool in_step = false> struct Tile {
         return gather(p, [](auto at) { u32 bits = 0; for (int l = 0; l < W; ++l) bits |= (u32)at(l) << l; return bits; });
     }
     bool any(bool p) const { return ballot(p) != 0; }
+    template <class T> u32 match(T v) const {
+        return gather(v, [=](auto at) { u32 bits = 0; for (int l = 0; l < W; ++l) bits |= (u32)(at(l) == v) << l; return bits; });
+    }
     template <class T> T shfl(T v, int lane) const { return gather(v, [=](auto at) { return at(lane); }); }
     template <class T> T sum(T v) const {
         return gather(v, [](auto at) { T s = at(0); for (int l = 1; l < W; ++l) s += at(l); return s; });

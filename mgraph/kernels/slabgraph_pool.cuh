@@ -3,52 +3,54 @@
 #pragma once
 #include "slabgraph_table.cuh"
 
-struct Grow {  // one lane a quad: the first `used` slabs are copied, the rest cleared; and the list of free slabs
+struct Grow {  // one lane a quad: the first `used` slabs are copied, those from `first` on cleared; and the list of free slabs
     static constexpr int lanes = 1;
     const u32* words;
     const f32* weights;
     const u32* free;
     i64 used;
+    i64 first;
     i64 n_free;
     u32* words_out;
     f32* weights_out;
     u32* free_out;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 q : grid.items(n * quads_of_slab)) {
-            bool copies = q < used * quads_of_slab;
-            ((Quad*)words_out)[q] = copies ? ((const Quad*)words)[q] : Quad{~0u, ~0u, ~0u, ~0u};
-            if (WEIGHTED && copies) ((Quad*)weights_out)[q] = ((const Quad*)weights)[q];
+        for (i64 q : grid.items(used * quads_of_slab)) {
+            ((Quad*)words_out)[q] = ((const Quad*)words)[q];
+            if (WEIGHTED) ((Quad*)weights_out)[q] = ((const Quad*)weights)[q];
         }
+        for (i64 q : grid.items((n - first) * quads_of_slab)) ((Quad*)words_out)[first * quads_of_slab + q] = clear_quad();
         for (i64 i : grid.items(n_free)) free_out[i] = free[i];
     }
 };
 
 struct MoveTables {  // one lane a row, a block in step: its table's place in the new pool, and its buckets in pieces
     static constexpr int lanes = 256;
-    const u64* table;
+    const u32* rows;
     i64 n;
-    u64* table_out;
+    u32* rows_out;
     u64* pieces;
     i64* state_out;  // free slabs, tail, pieces
     DEVICE void operator()(Grid grid) const {
         Block block;
         for (i64 c : grid.items(block, (n + block.size() - 1) / block.size())) {
             i64 row = c * block.size() + block.rank();
-            Table own = row < n ? table_of(table[row]) : Table{0, 0};
-            i64 n_pieces = (own.buckets + piece_buckets - 1) / piece_buckets;
-            i64 at[2] = {own.buckets, n_pieces};  // tail, pieces
+            Row own = row < n ? row_of(rows, row) : Row{{0, 0}, 0};
+            u32 buckets = own.table.buckets;
+            i64 n_pieces = (buckets + piece_buckets - 1) / piece_buckets;
+            i64 at[2] = {buckets, n_pieces};  // tail, pieces
             append_by_block(at, state_out + 1);
-            if (row < n) table_out[row] = Table{own.buckets ? (u32)at[0] : 0, own.buckets}.word();
+            if (row < n) row_of(rows_out, row) = {{buckets ? (u32)at[0] : 0, buckets}, own.degree};
             for (i64 p = 0; p < n_pieces; ++p) pieces[at[1] + p] = (u64)row << 32 | (u64)p;
         }
     }
 };
 
-struct MoveSlabs {  // one tile a piece: its chains are copied, slabs after the first to behind all tables
+struct MoveSlabs {  // one tile a piece: its chains are copied, without gaps; slabs after the first to behind all tables
     static constexpr int lanes = TILE;
-    const u64* table;
-    const u64* table_out;
+    const u32* rows;
+    const u32* rows_out;
     const u32* words;
     const f32* weights;
     u32* words_out;
@@ -59,33 +61,78 @@ struct MoveSlabs {  // one tile a piece: its chains are copied, slabs after the 
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, state_out[2])) {
             i64 row = (i64)(pieces[i] >> 32), from = (i64)(u32)pieces[i] * piece_buckets;
-            Table own = table_of(table[row]), to = table_of(table_out[row]);
-            for (i64 b = from; b < lesser(from + piece_buckets, (i64)own.buckets); ++b)
-                copy_chain(tile, own.first + (u32)b, to.first + (u32)b);
+            Table own = row_of(rows, row).table, to = row_of(rows_out, row).table;
+            for (i64 b = from; b < lesser(from + piece_buckets, (i64)own.buckets); ++b) {
+                u32 slab = own.first + (u32)b, place = to.first + (u32)b;
+                bool alone = words[(i64)slab * SLAB] == no_slab;
+                for (int q = tile.rank(); q < quads_of_slab; q += tile.size()) copy_quad(slab, place, q, alone);
+                tile.sync();  // all of the new slab is clear
+                if (!alone) pack(tile, slab, place);
+            }
         }
     }
-    template <class T> DEVICE void copy_chain(T tile, u32 slab, u32 to) const {
-        while (slab != no_slab) {
-            const u32* from = words + (i64)slab * SLAB;
-            u32 next = from[0], after = no_slab;
-            if (next != no_slab && tile.rank() == 0) after = (u32)atomic_add(state_out + 1, (i64)1);
-            after = tile.shfl(after, 0);
+    DEVICE void copy_quad(u32 slab, u32 place, int q, bool alone) const {
+        i64 from = (i64)slab * quads_of_slab + q, to = (i64)place * quads_of_slab + q;
+        ((Quad*)words_out)[to] = alone ? ((const Quad*)words)[from] : clear_quad();
+        if (WEIGHTED && alone) ((Quad*)weights_out)[to] = ((const Quad*)weights)[from];
+    }
+    template <class T> DEVICE void pack(T tile, u32 slab, u32 to) const {
+        int laid = 0;  // edges in the slab that is being filled
+        for (; slab != no_slab; slab = words[(i64)slab * SLAB])
             for (int s = tile.rank(); s < SLAB; s += tile.size()) {
-                words_out[(i64)to * SLAB + s] = s ? from[s] : after;
-                if (WEIGHTED && s >= header) weights_out[(i64)to * SLAB + s] = weights[(i64)slab * SLAB + s];
+                i64 from = (i64)slab * SLAB + s;
+                u32 id = s < header ? no_edge : words[from], all = tile.ballot(id != no_edge), after = no_slab;
+                int own = laid + popcount(all & ((1u << tile.rank()) - 1)) - slots_of_slab;
+                laid += popcount(all);
+                if (laid > slots_of_slab) after = link(tile, to);
+                if (id != no_edge) put(own < 0 ? to : after, own < 0 ? SLAB + own : header + own, id, from);
+                if (after != no_slab) to = after, laid -= slots_of_slab;
             }
-            slab = next, to = after;
+    }
+    template <class T> DEVICE u32 link(T tile, u32 to) const {  // another slab, which is clear
+        u32 after = no_slab;
+        if (tile.rank() == 0) words_out[(i64)to * SLAB] = after = (u32)atomic_add(state_out + 1, (i64)1);
+        return tile.shfl(after, 0);
+    }
+    DEVICE void put(u32 slab, int word, u32 id, i64 from) const {
+        words_out[(i64)slab * SLAB + word] = id;
+        if (WEIGHTED) weights_out[(i64)slab * SLAB + word] = weights[from];
+    }
+};
+
+struct CountPacked {  // one lane a row, a warp in step: slabs after the first that chains would have without gaps
+    static constexpr int lanes = 1;
+    SlabView graph;
+    i64 n;
+    i64* sum;
+    DEVICE void operator()(Grid grid) const {
+        Tile<32> warp;
+        i64 mine[1] = {};
+        for (i64 w : grid.items(warp, warps(n))) {
+            i64 row = w * warp.size() + warp.rank();
+            Table own = row < n ? row_of(graph.rows, row).table : Table{0, 0};
+            for (u32 some = warp.ballot(own.buckets > 1); some; some &= some - 1) {  // all lanes look at one row's buckets
+                u32 first = warp.shfl(own.first, lowest_bit(some)), buckets = warp.shfl(own.buckets, lowest_bit(some));
+                for (u32 b = (u32)warp.rank(); b < buckets; b += (u32)warp.size()) mine[0] += chained(first + b);
+            }
         }
+        add_by_block(mine, sum);
+    }
+    DEVICE i64 chained(u32 slab) const {
+        if (graph.slabs[(i64)slab * SLAB] == no_slab) return 0;
+        i64 live = 0;
+        for (; slab != no_slab; slab = graph.slabs[(i64)slab * SLAB]) live += slots_of_slab - popcount(graph.empty_in(slab));
+        return greater((live - 1) / slots_of_slab, (i64)0);
     }
 };
 
 struct Retarget {  // one lane a task: where its old table is now
     static constexpr int lanes = 1;
-    const u64* table;
+    const u32* rows;
     u32* tasks;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) task_at(tasks, i).first = table_of(table[task_at(tasks, i).row]).first;
+        for (i64 i : grid.items(n)) task_at(tasks, i).first = row_of(rows, task_at(tasks, i).row).table.first;
     }
 };
 
@@ -98,7 +145,7 @@ struct CountChains {  // one tile a row: how many buckets are chains of 1, 2 ...
         Tile<lanes> tile;
         i64 mine[8] = {};
         for (i64 row : grid.items(tile, n)) {
-            Table own = table_of(graph.table[row]);
+            Table own = row_of(graph.rows, row).table;
             for (i64 b = tile.rank(); b < own.buckets; b += tile.size()) {
                 i64 length = -1;
                 for (u32 slab = own.first + (u32)b; slab != no_slab; slab = graph.slabs[(i64)slab * SLAB]) ++length;

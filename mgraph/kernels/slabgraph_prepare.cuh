@@ -6,179 +6,237 @@
 #include "slabgraph_table.cuh"
 
 struct Found {
-    i64 slot;  // or -1
-    i64 free;  // a free slot of the chain, or -1
-    i32 room;  // free slots of the chain
-    // Adds one slab of the chain; `empty`: its free words, the word r-th among them to be proposed.
-    DEVICE void add(u32 slab, int at, u32 empty, int r) {
-        if (at >= 0) slot = (i64)slab * SLAB + at;
-        if (free < 0 && empty) {
-            room = popcount(empty);
-            for (; r > 0 && (empty & (empty - 1)); --r) empty &= empty - 1;
-            free = (i64)slab * SLAB + lowest_bit(empty);
-        } else room += popcount(empty);
+    i64 slot;   // or -1
+    u32 slab;   // the first slab of the chain that has free words
+    u32 empty;  // those, bits
+    i32 room;   // free slots of the chain
+    DEVICE void add(u32 seen, int at, u32 free) {
+        if (at >= 0) slot = (i64)seen * SLAB + at;
+        if (!empty) slab = seen, empty = free;
+        room += popcount(free);
     }
 };
 
-// Lanes of a tile look for an id each, in the chain that begins at `slab`. Warp-cooperative work sharing: all lanes
-// load a slab together, 32 bytes each of one of 128. (8 lanes of 16 bytes, or several of the tile's slabs at once, take 4 to
-// 25% longer: registers that other warps could use.)
-template <class T> DEVICE Found look_up(T tile, const SlabView& graph, u32 slab, u32 id) {
-    constexpr int each = quads_of_slab / T::size();
-    const int rank = tile.rank();
-    Found found = {-1, -1, 0};
-    u32 before = tile.shfl(slab, greater(rank - 1, 0));
-    u32 firsts = tile.ballot(rank == 0 || before != slab) & ((2u << rank) - 1);
-    int r = rank + 1 - bit_width(firsts);  // lanes before this one that may want a slot of the same slab
-    while (tile.any(slab != no_slab)) {
-        u32 next = no_slab;
-        for (int j = 0; j < T::size(); ++j) {
-            u32 theirs = tile.shfl(slab, j), wanted = tile.shfl(id, j), free = 0, after = no_slab;
-            int at = -1;
-            for (int q = 0; q < each; ++q) {
-                Quad held = {no_slab, 0, 0, 0};
-                if (theirs != no_slab) held = quads(graph.slabs, theirs)[rank * each + q];
-                bool head = rank == 0 && q == 0;
-                int word = 4 * (rank * each + q), here = held.find(wanted, head);
-                at = here >= 0 ? word + here : at;
-                free |= held.empty(head) << word;
-                after = head ? held.a : after;
-            }
-            u32 hits = tile.ballot(at >= 0);
-            free = tile.sum(free), at = tile.shfl(at, hits ? lowest_bit(hits) : 0), after = tile.shfl(after, 0);
-            if (j != rank || slab == no_slab) continue;
-            found.add(slab, at, free, r);
-            if (!hits) next = after;
+// Looks for an id in the chain that begins at `slab`. A lane loads a slab alone, all of it at once: 10M keys take 0.49 ms, and 0.70
+// where four lanes load theirs together, one after another, as the paper's warps do: less is under way then.
+DEVICE Found look_up(const SlabView& graph, u32 slab, u32 id) {
+    Found found = {-1, 0, 0, 0};
+    while (slab != no_slab && found.slot < 0) {
+        Quad held[quads_of_slab];
+#pragma unroll
+        for (int q = 0; q < quads_of_slab; ++q) held[q] = quads(graph.slabs, slab)[q];
+        int at = -1;
+        u32 free = 0;
+#pragma unroll
+        for (int q = 0; q < quads_of_slab; ++q) {
+            int here = held[q].find(id, q == 0);
+            at = here >= 0 ? 4 * q + here : at;
+            free |= held[q].empty(q == 0) << 4 * q;
         }
-        slab = next;
+        found.add(slab, at, free);
+        slab = held[0].a;
     }
-    return found;
-}
-DEVICE Found look_up_alone(const SlabView& graph, u32 slab, u32 id) {
-    Found found = {-1, -1, 0};
-    for (; slab != no_slab && found.slot < 0; slab = graph.slabs[(i64)slab * SLAB])
-        found.add(slab, graph.find_in(slab, id), graph.empty_in(slab), 0);
     return found;
 }
 
-struct Locate {  // one lane a key, a warp in step: its place, what becomes of it, and its row's moves, which come as zeros
+struct Places {  // what prepare finds out about a run; by key, and by warp of keys
+    i64* place;
+    u8* outcome;
+    u64* moves;   // of the row that leaves the warp to the right: its inserts << 32 | its deletes. Zeros between batches
+    u32* marks;   // bits: keys that are the first of a row which gets another table, or which leaves the warp
+    u32* tally;   // how many are inserted, deleted, updated, missing and of unknown ids: 6 bits each, from the lowest
+    u32* chains;  // see chain_unit
+};
+
+// No block waits for its slowest warp here: Choose sums up. (That took a tenth off.)
+struct Locate {  // one lane a key, a warp in step: its place, what becomes of it, and whether its row may need another table
     static constexpr int lanes = 1;
-    SlabView graph;
     const u64* keys;
     const i8* op;
     i64 n;
+    SlabView graph;
     i64 rows;
     i64 vertices;
-    i64* place;
-    u8* outcome;
-    u64* moves;
+    Places found;
     i64* status;
     DEVICE void operator()(Grid grid) const {
-        Tile<LOOK> tile;
         Tile<32> warp;
-        i64 sums[4] = {}, unknowns[1] = {}, head = 0;  // all_moves, updated, missing, chain_slabs
-        for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
-            i64 k = t * warp.size() + warp.rank();
+        for (i64 i : grid.items((i64)status_words)) status[i] = 0;  // for Choose
+        i64 head = 0;  // some row's first key
+        for (i64 w : grid.items(warp, warps(n))) {
+            i64 first = w * warp.size(), end = first + warp.size(), k = first + warp.rank();
             fetch_ahead(k);
-            Table own = {no_slab, 0};
-            u64 key = k < n ? keys[k] : 0;
-            bool known = k < n && (i64)(key >> 32) < rows && (i64)(u32)key < vertices;
-            bool last = known && (k + 1 == n || keys[k + 1] != key);  // of equal keys the last acts
-            unknowns[0] += k < n && !known;
-            if (last) own = table_of(graph.table[key >> 32]);
-            u32 slab = own.buckets ? own.slab((u32)key) : no_slab;
-            Found found;
-            if constexpr (warp.size() == 1) found = look_up_alone(graph, slab, (u32)key);
-            else found = look_up(tile, graph, slab, (u32)key);
-            u8 is = k < n ? note(k, last, found, own.buckets > 1, sums) : overridden;
-            count(warp, k, key >> 32, is, head);
+            u64 key = k < n ? keys[k] : nobody, row = key >> 32;
+            u64 left = first > 0 ? keys[first - 1] : nobody, right = end < n ? keys[end] : nobody;
+            bool known = (i64)row < rows && (i64)(u32)key < vertices, insert = k < n && (!op || op[k] > 0);
+            Row of_row = known ? row_of(graph.rows, (i64)row) : Row{{no_slab, 0}, 0};
+            Table own = of_row.table;
+            Lanes same = {lanes_of_row(warp, row), left >> 32 == row, right >> 32 == row};
+            bool leads = known && lowest_bit(same.bits) == warp.rank();
+            Found at = look_up(graph, own.buckets ? own.slab((u32)key) : no_slab, (u32)key);
+            u64 next = warp.shfl(key, lesser(warp.rank() + 1, warp.size() - 1));
+            bool acts = known && (warp.rank() + 1 < warp.size() ? next : right) != key;  // of equal keys the last
+            u8 is = !acts ? overridden : insert ? (at.slot < 0 ? inserted : updated) : at.slot < 0 ? missing : deleted;
+            decide(warp, w, row, same, leads, is, of_row, head);
+            tell(warp, w, is, k < n && !known);
+            settle(warp, k, is, at, same.whole());
+            u32 chained = warp.sum(is == inserted && own.buckets > 1 ? chains(at.room) : 0u);
+            if (warp.rank() == 0) found.chains[w] = chained;
         }
-        add_by_block(sums, status + all_moves);
-        add_by_block(unknowns, status + unknown);
     }
+    struct Lanes {  // those of the warp that have a key of the same row, bits; and whether other warps have one, too
+        u32 bits;
+        bool from_left, to_right;
+        DEVICE bool whole() const { return !from_left && !to_right; }
+    };
+    static constexpr u64 nobody = ~(u64)0;
     DEVICE void fetch_ahead(i64 k) const {
-        if (k + 24 < n) prefetch(graph.table + (keys[k + 24] >> 32));
+        if (k + 24 < n) prefetch(&row_of(graph.rows, (i64)(keys[k + 24] >> 32)));
         i64 row = k + 12 < n ? (i64)(keys[k + 12] >> 32) : rows;
         if (row < rows) graph.prefetch_row(row, (u32)keys[k + 12]);
     }
     // c inserts into a bucket with f free slots, or more, chain at most c / (f + 1) slabs to it, f being less than a
     // slab's. A row of one bucket chains none: it has room, or gets a larger table.
-    DEVICE u8 note(i64 k, bool last, Found found, bool chains, i64 (&sums)[4]) const {
-        bool there = found.slot >= 0, insert = !op || op[k] > 0;
-        u8 is = !last ? overridden : insert ? (there ? updated : inserted) : (there ? deleted : missing);
-        place[k] = there ? found.slot : found.free >= 0 ? free_place(found.free) : absent;
-        outcome[k] = is;
-        sums[0] += is == inserted ? (i64)1 << 32 : is == deleted;
-        sums[1] += is == updated;
-        sums[2] += is == missing;
-        if (is == inserted && chains) {
-            i32 parts = lesser(found.room, slots_of_slab - 1) + 1;
-            sums[3] += (u32)(chain_unit + parts - 1) / (u32)parts;
-        }
-        return is;
+    DEVICE static u32 chains(i32 room) {
+        u32 parts = (u32)lesser(room, slots_of_slab - 1) + 1;
+        return ((u32)chain_unit + parts - 1) / parts;
     }
-    // The first of the warp's lanes with keys of one row adds up what they move; `head`: some row's first key.
-    DEVICE void count(Tile<32> warp, i64 k, u64 row, u8 is, i64& head) const {
-        int rank = warp.rank();
-        u64 before = warp.shfl(row, greater(rank - 1, 0));
-        bool leads = k < n && (rank == 0 || before != row);
-        u32 leaders = warp.ballot(leads), above = leaders >> rank >> 1;
-        u32 own = above ? ((2u << lowest_bit(above)) - 1) << rank : ~0u << rank;
-        u64 inserts = warp.ballot(is == inserted) & own, deletes = warp.ballot(is == deleted) & own;
-        if (!leads || !(inserts | deletes)) return;
-        if (k == 0 || keys[k - 1] >> 32 != row) head = k;
-        else if (keys[head] >> 32 != row) head = lower_bound_near(keys, n, k, row << 32);
-        atomic_add(moves + head, (u64)popcount((u32)inserts) << 32 | (u64)popcount((u32)deletes));
+    // The first lane with keys of a row adds up what they move: it decides about a row that is in this warp as a whole, and
+    // leaves the others to Choose.
+    DEVICE void decide(Tile<32> warp, i64 w, u64 row, Lanes same, bool leads, u8 is, Row of_row, i64& head) const {
+        i32 inserts = popcount(warp.ballot(is == inserted) & same.bits);
+        i32 deletes = popcount(warp.ballot(is == deleted) & same.bits);
+        bool marked = leads && !same.from_left;
+        if (leads && same.whole()) {
+            marked = !keeps((i64)row, (i64)of_row.degree + inserts - deletes, of_row.table.buckets);
+        } else if (leads) {
+            i64 k = w * warp.size() + warp.rank();
+            if (marked) head = k;
+            else if (warp.size() > 1 || keys[head] >> 32 != row) head = lower_bound_near(keys, n, k, row << 32);
+            u64 moves = (u64)inserts << 32 | (u64)deletes;
+            if (moves) atomic_add(found.moves + head / warp.size(), moves);
+        }
+        u32 marks = warp.ballot(marked);
+        if (warp.rank() == 0) found.marks[w] = marks;
+    }
+    DEVICE void tell(Tile<32> warp, i64 w, u8 is, bool strange) const {
+        bool all[5] = {is == inserted, is == deleted, is == updated, is == missing, strange};
+        u32 tally = 0;
+        for (int j = 0; j < 5; ++j) tally |= (u32)popcount(warp.ballot(all[j])) << 6 * j;
+        if (warp.rank() == 0) found.tally[w] = tally;
+    }
+    // A free slot for each insert. Lanes that want one of the same slab get different ones; where nobody outside the warp
+    // wants any of that slab and there are enough, they are theirs for `sure`.
+    DEVICE void settle(Tile<32> warp, i64 k, u8 is, Found at, bool whole) const {
+        bool wants = is == inserted && at.empty;
+        u32 same = warp.match(wants ? at.slab : no_slab) & warp.ballot(wants), empty = at.empty;
+        int before = popcount(same & ((1u << warp.rank()) - 1)), all = popcount(same), room = popcount(empty);
+        if (k >= n) return;
+        i64 place = at.slot >= 0 ? at.slot : at.empty ? absent : full;
+        if (wants && before < room) {
+            for (; before > 0; --before) empty &= empty - 1;
+            place = (i64)at.slab * SLAB + lowest_bit(empty) | (whole && all <= room ? sure : loose);
+        }
+        found.place[k] = place;
+        found.outcome[k] = is;
     }
 };
 
-struct Choose {  // one lane a key, a block in step: the first key of a row decides whether the row gets another table
+struct Choose {  // one lane a warp's marks, a block in step: of the marked rows those that get another table, and their pieces
     static constexpr int lanes = 256;
-    SlabView graph;
     const u64* keys;
-    const u64* moves;
     i64 n;
-    i64 rows;
+    SlabView graph;
+    Places found;
     const i64* state;
     u32* tasks;
     u64* pieces;
     i64* status;
     DEVICE void operator()(Grid grid) const {
+        SHARED(i32, steps, 32);
         Block block;
-        i64 sums[4] = {};
-        for (i64 c : grid.items(block, (n + block.size() - 1) / block.size())) {
-            i64 k = c * block.size() + block.rank();
-            Task task = {};
-            i64 at[4] = {};  // tasks, pieces, singles, runs
-            if (k < n && is_task(k, task, sums)) {
-                at[0] = 1, at[1] = task.bucket_pieces() + task.key_pieces();
-                at[2] = task.new_buckets == 1, at[3] = task.new_buckets > 1 ? task.new_buckets : 0;
+        Tile<32> warp;
+        i64 counts[4] = {}, sums[3] = {}, many = block.size() / warp.size();  // warps
+        for (i64 c : grid.items(block, (Marks::turns(n) + many - 1) / many)) {
+            Marks marks(warp, found.marks, n, c * many + warp.index());
+            i64 w = marks.turn * Marks::words + warp.rank();
+            if (warp.rank() < Marks::words && w < warps(n)) hear(w, counts);
+            if (warp.rank() == 0) steps[warp.index()] = marks.steps();
+            block.sync();
+            i32 most = 0;
+            for (int j = 0; j < many; ++j) most = greater(most, steps[j]);
+            for (i32 i = warp.rank(); i < most * warp.size(); i += warp.size()) {
+                i64 k = marks.key(warp, i);
+                Task task = {};
+                bool chosen = i < marks.all && is_task(k, task, sums);
+                emit(chosen, task);
             }
-            bool chosen = at[0], single = at[2];
-            append_by_block(at, status + n_tasks);
-            if (chosen) emit(task, at[0], at[1], single ? at[2] : at[3]);
+            block.sync();
         }
+        add_by_block(counts, status + all_moves);
         add_by_block(sums, status + task_slabs);
         for (i64 i : grid.items((i64)2)) status[free_slabs + i] = state[i];
     }
-    DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[4]) const {
-        u64 row = keys[k] >> 32;
-        if ((i64)row >= rows || (k > 0 && keys[k - 1] >> 32 == row)) return false;
-        i64 inserts = (i64)(moves[k] >> 32), degree = (i64)graph.degrees[row] + inserts - (i64)(u32)moves[k];
-        Table own = table_of(graph.table[row]);
-        i64 buckets = next_buckets((i64)row, degree, own.buckets);
-        if (buckets == own.buckets) return false;
-        i64 last = inserts ? lower_bound_near(keys, n, k + 1, (row + 1) << 32) : k;
-        task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)last, 0};
+    DEVICE void hear(i64 w, i64 (&counts)[4]) const {
+        i64 tally = found.tally[w], six = 63;
+        counts[0] += (tally & six) << 32 | (tally >> 6 & six);
+        counts[1] += (tally >> 12 & six) << 32 | (tally >> 18 & six);
+        counts[2] += found.chains[w];
+        counts[3] += tally >> 24;
+    }
+    // What the row's keys move, and where they end; -1 where that has to be sought.
+    DEVICE u64 moved(i64 k, i64& end) const {
+        constexpr int warp = Tile<32>::size();
+        u64 row = keys[k] >> 32, sum = 0;
+        i64 last = (k / warp + 1) * warp;
+        if (last < n && keys[last] >> 32 == row) {
+            end = -1;
+            sum = found.moves[k / warp];
+            found.moves[k / warp] = 0;
+            return sum;
+        }
+        for (end = k;; end += 4) {  // most rows have fewer: all loads at once
+            u64 key[4];
+            u8 is[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) key[j] = keys[lesser(end + j, n - 1)], is[j] = found.outcome[lesser(end + j, n - 1)];
+            for (int j = 0; j < 4; ++j) {
+                if (end + j >= n || key[j] >> 32 != row) return end += j, sum;
+                sum += is[j] == inserted ? (u64)1 << 32 : is[j] == deleted;
+            }
+        }
+    }
+    DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[3]) const {
+        i64 row = (i64)(keys[k] >> 32), end;
+        u64 moves = moved(k, end);
+        Table own = row_of(graph.rows, row).table;
+        i64 inserts = (i64)(moves >> 32), degree = (i64)row_of(graph.rows, row).degree + inserts - (i64)(u32)moves;
+        if (keeps(row, degree, own.buckets)) return false;
+        i64 buckets = buckets_for(degree);
+        if (end < 0 && inserts) end = lower_bound_near(keys, n, k, (u64)(row + 1) << 32);
+        task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)(inserts ? end : k), 0};
         if (buckets > 1) sums[0] += degree / slots_of_slab, sums[1] += degree;  // slabs to chain, edges to go there
-        sums[2] += inserts, sums[3] += own.buckets;
+        sums[2] += inserts;
         return true;
     }
-    DEVICE void emit(Task task, i64 at, i64 piece, i64 place) const {
-        task.place = (u32)place;
-        task_at(tasks, at) = task;
-        i64 n_pieces = task.bucket_pieces() + task.key_pieces();
-        for (i64 p = 0; p < n_pieces; ++p) pieces[piece + p] = (u64)at << 32 | (u64)p;
+    DEVICE void emit(bool chosen, Task task) const {
+        i64 n_pieces = chosen ? task.bucket_pieces() + task.key_pieces() : 0, many = task.new_buckets;
+        i64 at[5] = {chosen, n_pieces, many == 1, many > 1 ? many : 0, task.buckets};
+        append_by_block(at, status + n_tasks);  // tasks, pieces, singles, runs, released
+        if (!chosen) return;
+        task.place = (u32)(many == 1 ? at[2] : at[3]), task.freed = (u32)at[4];
+        task_at(tasks, at[0]) = task;
+        for (i64 p = 0; p < n_pieces; ++p) pieces[at[1] + p] = (u64)at[0] << 32 | (u64)p;
+    }
+};
+
+struct Report {  // one lane a word: the status, to where the host reads it
+    static constexpr int lanes = 1;
+    const i64* status;
+    i64 n;
+    i64* mailbox;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) mailbox[i] = status[i];
     }
 };
 
@@ -186,11 +244,12 @@ struct CountBuckets {  // one tile a piece: how many edges each bucket of a new 
     static constexpr int lanes = TILE;
     SlabView graph;
     Tasks tasks;
+    i64 n;
     Keys keys;
     u32* counts;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, tasks.n)) {
+        for (i64 i : grid.items(tile, n)) {
             const Task& task = tasks.task(i);
             if (task.new_buckets < 2) continue;
             Table to = {task.place, task.new_buckets};

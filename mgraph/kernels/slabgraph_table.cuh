@@ -3,36 +3,67 @@
 #include "count.cuh"
 #include "slabgraph_view.cuh"
 
-// status: what prepare counts for the host, and where commit counts on; slabgraph.py has the same order.
+// status: what prepare counts for the host, and where commit counts on; slabgraph_scratch.py has the same order.
 enum Status {
-    all_moves, updates, misses, chain_slabs,         // chain_slabs: in 1 / chain_unit, see Locate
-    n_tasks, n_pieces, singles, runs,                // singles, runs: slabs for new tables of one, of several buckets
-    task_slabs, task_edges, task_inserts, released,  // sums over the tasks: see Choose
+    all_moves, others, chain_slabs, unknown,         // inserts << 32 | deletes; updates << 32 | misses; in 1 / chain_unit; keys
+    n_tasks, n_pieces, singles, runs, released,      // slabs for new tables of one, of several buckets; first slabs of old ones
+    task_slabs, task_edges, task_inserts,            // sums over the tasks: see Choose
     free_slabs, tail_slab,                           // copied from the supply's state
-    unknown,                                         // keys with an id that is not there
-    freed, n_late                                    // commit's
+    freed, n_late,                           // commit's
+    status_words
 };
 constexpr i64 chain_unit = 1 << 20;
-constexpr i64 piece_buckets = 4, piece_keys = 256;
-// A key's place: its slot; of an edge that is not there a free slot of its chain, as its number below `absent`, or
-// `absent` itself where there is none; and once a new table has it, `filled`.
-constexpr i64 filled = -1, absent = -2;
-DEVICE i64 free_place(i64 slot) { return absent - 1 - slot; }  // and back
+constexpr i64 piece_buckets = 2, piece_keys = 256;
+// A key's place: its slot; of an insert a free slot of its chain, that nobody else wants (sure) or that others may take
+// before (loose), or `full` where the chain has none; or `absent`; and once a new table has it, `filled`.
+constexpr i64 filled = -1, absent = -2, full = -3, sure = (i64)1 << 62, loose = (i64)1 << 61;
+
+DEVICE i64 slot_of(i64 place) { return place & (loose - 1); }
+
+DEVICE i64 warps(i64 n) { return (n + Tile<32>::size() - 1) / Tile<32>::size(); }
+// The lanes of a warp that have a key of the same row, bits; they are neighbours.
+DEVICE u32 lanes_of_row(Tile<32> warp, u64 row) {
+    int rank = warp.rank();
+    u64 before = warp.shfl(row, greater(rank - 1, 0));
+    u32 leaders = warp.ballot(rank == 0 || before != row), upto = (2u << rank) - 1, above = leaders & ~upto;
+    return (above ? (above & -above) - 1 : ~0u) & ~0u << (bit_width(leaders & upto) - 1);
+}
+
+// Marks of keys, a word for a warp of them. The lanes of a warp read some words, and get the marks dealt, one each at a time.
+struct Marks {
+    static constexpr int words = (Tile<32>::size() + 1) / 2;  // as many as have some 25 marks, as a rule
+    i64 turn;
+    u32 own;        // this lane's word
+    i32 upto, all;  // marks up to it, and all
+    DEVICE static i64 turns(i64 n) { return (warps(n) + words - 1) / words; }
+    DEVICE Marks(Tile<32> warp, const u32* marks, i64 n, i64 turn) : turn(turn) {
+        own = warp.rank() < words && turn * words + warp.rank() < warps(n) ? marks[turn * words + warp.rank()] : 0;
+        upto = warp.scan(popcount(own)), all = warp.shfl(upto, warp.size() - 1);
+    }
+    DEVICE i32 steps() const { return (all + Tile<32>::size() - 1) / Tile<32>::size(); }
+    DEVICE i64 key(Tile<32> warp, i32 number) const {  // of the mark of this number; all lanes ask
+        int lane = 0;
+        for (int step = warp.size() / 2; step; step /= 2)
+            if (warp.shfl(upto, lane + step - 1) <= number) lane += step;
+        u32 bits = warp.shfl(own, lane);
+        for (int skip = number - (warp.shfl(upto, lane) - popcount(bits)); skip > 0; --skip) bits &= bits - 1;
+        return (turn * words + lane) * warp.size() + lowest_bit(bits);
+    }
+};
 
 DEVICE i64 buckets_for(i64 degree) {
     return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);
 }
-// Rows differ a little, so that rows which were built together do not all outgrow their tables in one batch.
-DEVICE i64 most_edges(i64 row, i64 buckets) {
-    return buckets == 1 ? slots_of_slab : buckets * slots_of_slab * (LIMIT - 8 + (mix((u32)row) & 15)) / 100;
-}
-DEVICE i64 next_buckets(i64 row, i64 degree, i64 buckets) {
-    bool few = buckets > 1 && degree * 300 < buckets * slots_of_slab * LOAD;
-    return degree == 0 || degree > most_edges(row, buckets) || few ? buckets_for(degree) : buckets;
+// Whether a row keeps its table. Rows differ a little, so that those which were built together do not all outgrow
+// their tables in one batch.
+DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
+    if (buckets <= 1) return buckets == 0 ? degree == 0 : degree > 0 && degree <= slots_of_slab;
+    i64 slots = buckets * slots_of_slab;
+    return degree * 300 >= slots * LOAD && degree * 100 <= slots * (LIMIT - 8 + (i64)(mix((u32)row) & 15));
 }
 
-struct Task {  // a row that gets another table: the old one, the buckets, which slab of their kind, the batch's keys
-    u32 row, first, buckets, new_buckets, place, first_key, last_key, unused;
+struct Task {  // a row that gets another table: the old one, the buckets, which slabs of their kind, the batch's keys, which freed
+    u32 row, first, buckets, new_buckets, place, first_key, last_key, freed;
     DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
     DEVICE i64 key_pieces() const { return ((i64)last_key - first_key + piece_keys - 1) / piece_keys; }
 };
@@ -42,19 +73,16 @@ DEVICE const Task& task_at(const u32* tasks, i64 i) { return ((const Task*)tasks
 struct Tasks {  // a piece is task << 32 | number: first those of the old buckets, then those of the keys
     const u32* tasks;
     const u64* pieces;
-    i64 n;
     DEVICE const Task& task(i64 i) const { return task_at(tasks, (i64)(pieces[i] >> 32)); }
     DEVICE i64 number(i64 i) const { return (i64)(u32)pieces[i]; }
 };
 
-struct Keys {  // a run and what prepare found; moves[k] of a row's first key = its inserts << 32 | its deletes
+struct Keys {  // a run and what prepare found
     const u64* keys;
     const f32* weight;
-    const u8* outcome;
-    const u64* moves;
-    i64* place;
     i64 n;
+    const u8* outcome;
+    i64* place;
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
-    DEVICE bool first_of_row(i64 k) const { return k == 0 || row(k - 1) != row(k); }
     DEVICE f32 weight_of(i64 k) const { return weight ? weight[k] : 1.0f; }
 };

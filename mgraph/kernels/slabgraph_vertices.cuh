@@ -14,7 +14,7 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
         for (u32 slab = own.first + (u32)from; slab != own.first + (u32)to; ++slab)
             gone += dies ? release(tile, slab) : unlink(tile, slab);
         gone = tile.sum(gone);
-        if (tile.rank() == 0 && gone) atomic_add(slabs.degrees + row, (u32)-gone), edges += gone;
+        if (tile.rank() == 0 && gone) atomic_add(&row_of(slabs.rows, row).degree, (u32)-gone), edges += gone;
     }
     template <class T> DEVICE u32 release(T tile, u32 slab) const {
         u32 gone = 0;
@@ -25,7 +25,7 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
                 gone += s >= header && slabs.next(slab)[s] != no_edge;
                 slabs.next(slab)[s] = ~0u;
             }
-            if (tile.rank() == 0) supply.give(slab);
+            if (tile.rank() == 0) supply.give(slab, supply.more());
             slab = next;
         }
         return gone;
@@ -50,22 +50,23 @@ struct SeverRows {  // one tile a row of few buckets; of the others the pieces a
     const u32* dead;
     i64 n;
     u64* pieces;
-    i64* counts;  // pieces, edges
+    i64* counts;  // pieces, edges, buckets of the dead
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         Sever sever = {slabs, supply, dead};
-        i64 edges[1] = {};
+        i64 gone[2] = {};  // edges, buckets
         for (i64 row : grid.items(tile, n)) {
             Table own = slabs.of_row(row);
+            if (own.buckets == 0) continue;
+            if (tile.rank() == 0 && is_dead(dead, (u32)row)) gone[1] += own.buckets;
             if (own.buckets > piece_buckets) {
                 if (tile.rank() == 0) list(row, own);
                 continue;
             }
-            if (own.buckets == 0) continue;
-            sever.buckets(tile, row, own, 0, own.buckets, edges[0]);
-            if (tile.rank() == 0 && is_dead(dead, (u32)row)) slabs.table[row] = 0;
+            sever.buckets(tile, row, own, 0, own.buckets, gone[0]);
+            if (tile.rank() == 0 && is_dead(dead, (u32)row)) row_of(slabs.rows, row).table = {0, 0};
         }
-        add_by_block(edges, counts + 1);
+        add_by_block(gone, counts + 1);
     }
     DEVICE void list(i64 row, Table own) const {
         i64 n_pieces = (own.buckets + piece_buckets - 1) / piece_buckets, at = atomic_add(counts, n_pieces);
@@ -97,8 +98,11 @@ struct DropTables {  // one lane a vertex: the pieces are done with its table
     static constexpr int lanes = 1;
     const u32* vertices;
     i64 n;
-    u64* table;
+    u32* rows;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) store(table + vertices[i], (u64)0);
+        for (i64 i : grid.items(n)) {  // perhaps one twice
+            Table& own = row_of(rows, vertices[i]).table;
+            store(&own.first, 0u), store(&own.buckets, 0u);
+        }
     }
 };

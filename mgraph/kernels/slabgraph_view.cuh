@@ -12,12 +12,16 @@ DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
     return x ^ x >> 16;
 }
 
-struct Table {  // of one row: where its buckets begin, and how many there are; packed into a word of 8 bytes
+struct Table {  // of one row: where its buckets begin, and how many there are
     u32 first, buckets;
     DEVICE u32 slab(u32 id) const { return first + (u32)((u64)mix(id) * buckets >> 32); }
-    DEVICE u64 word() const { return (u64)first << 32 | buckets; }
 };
-DEVICE Table table_of(u64 word) { return {(u32)(word >> 32), (u32)word}; }
+struct Row {  // whoever asks for one of them asks for all, as a rule: they share a sector of memory
+    Table table;
+    u32 degree;
+};
+DEVICE const Row& row_of(const u32* rows, i64 v) { return ((const Row*)rows)[v]; }
+DEVICE Row& row_of(u32* rows, i64 v) { return ((Row*)rows)[v]; }
 
 struct alignas(16) Quad {
     u32 a, b, c, d;
@@ -30,22 +34,22 @@ struct alignas(16) Quad {
         return head ? bits : bits | (u32)(a == no_edge) | (u32)(b == no_edge) << 1;
     }
 };
+DEVICE Quad clear_quad() { return {no_edge, no_edge, no_edge, no_edge}; }
 DEVICE const Quad* quads(const u32* slabs, u32 slab) { return (const Quad*)(slabs + (i64)slab * SLAB); }
 
 struct SlabView {
-    const u64* table;
-    const u32* degrees;
+    const u32* rows;
     const u32* slabs;
     const f32* weights;
     static constexpr bool sorted = false;
 
-    DEVICE u32 degree(i64 v) const { return degrees[v]; }
-    DEVICE i64 units(i64 v) const { return table_of(table[v]).buckets; }
+    DEVICE u32 degree(i64 v) const { return row_of(rows, v).degree; }
+    DEVICE i64 units(i64 v) const { return row_of(rows, v).table.buckets; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        Table own = table_of(table[v]);
-        u32 first = own.first + (u32)unit;
-        int all = own.buckets == 1 ? (int)degrees[v] : slots_of_slab;  // of a row in one slab
+        Row row = row_of(rows, v);
+        u32 first = row.table.first + (u32)unit;
+        int all = row.table.buckets == 1 ? (int)row.degree : slots_of_slab;  // of a row in one slab
         for (u32 slab = first; slab != no_slab;) {
             const u32* words = slabs + (i64)slab * SLAB;
             u32 next = words[0];
@@ -61,7 +65,7 @@ struct SlabView {
         }
     }
     DEVICE void prefetch_row(i64 v, u32 id) const {
-        Table own = table_of(table[v]);
+        Table own = row_of(rows, v).table;
         if (own.buckets == 0) return;
         const u32* words = slabs + (i64)own.slab(id) * SLAB;
         for (int s = 0; s < SLAB; s += 16) prefetch(words + s);
@@ -82,7 +86,7 @@ struct SlabView {
         return bits;
     }
     DEVICE i64 find(i64 v, u32 id) const {
-        Table own = table_of(table[v]);
+        Table own = row_of(rows, v).table;
         if (own.buckets == 0) return -1;
         for (u32 slab = own.slab(id); slab != no_slab; slab = slabs[(i64)slab * SLAB]) {
             int at = find_in(slab, id);

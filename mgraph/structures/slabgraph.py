@@ -2,7 +2,7 @@
 
 ::
 
-    table    row 0: 2 buckets from slab 4     row 1: none     row 2: 1 bucket from slab 9      (8 bytes a row)
+    rows     0: 2 buckets from slab 4, degree 33     1: none     2: 1 bucket from slab 9, degree 2   (12 bytes each)
     slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
     slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
     slab 7   [next - | - | 44  9 12 ..  .]
@@ -10,16 +10,17 @@
 
 A row of more than one bucket has each edge in the bucket that a hash of its dst names, so that a query reads one slab
 as a rule. A batch is counted before it is written (Awad, Ashkiani, Porumbescu, Owens: Dynamic Graphs on the GPU, IPDPS
-2020, inserts edge by edge): prepare looks every key up, each tile loading the slabs of all its keys at once, and the
-first key of each row decides whether the row gets another table: its first one, a larger one past the threshold, a
-smaller one or none. commit deletes in place, fills the new tables and inserts into the others. Where this differs from
-the paper:
+2020, inserts edge by edge): prepare looks every key up, finds a free slot for each new edge, and the first key of each
+row decides whether the row gets another table: its first one, a larger one past the threshold, a smaller one or none.
+commit deletes in place, fills the new tables and inserts into the others. Where this differs from the paper:
 
 - Lookup and insertion are two steps, so that deleted slots are plain empty ones: no tombstones, no duplicates.
 - Weights are an array beside the slabs, so that a slab has 30 slots with weights and without.
 - Rehashing is part of a batch. Its threshold is the mean load of a row's buckets, which is their mean chain length
   before rounding; `SlabGraph.chains` tells how long they are.
-- The pool grows before a batch that might need more of it, or raises `CapacityError`: nothing spins.
+- The pool grows before a batch that might need more of it, or raises `CapacityError`: nothing spins. It is compacted,
+  its chains too, where much of it is free.
+- A lane looks up a key alone; the lanes of a tile share tables that are filled, moved or cut (docs/structures.md).
 
 What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 59 bytes
 an edge (33 with ``slab=64``, 20 with ``slab=32``). Chains get as long as whoever chooses the dst likes: the hash
@@ -27,9 +28,9 @@ is no secret.
 
 Invariants
 ----------
-1. ``sum(row_degrees) == num_edges``; no row has more edges than its table's threshold, or any without a table.
+1. The degrees' sum is num_edges; no row has more edges than its table's threshold, or any without a table.
 2. Every slab below the tail is in one chain or on the free list, once, and no other slab is.
-3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are ``row_degrees[row]``.
+3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are as many as its degree.
 4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
 5. Free slabs, and those from the tail on, are all ones.
 6. There are as many weights as words, and no weight of an edge is NaN.
@@ -49,12 +50,14 @@ from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph_check import HEADER, check_slabgraph
 from mgraph.structures.slabgraph_pool import PIECE_BUCKETS, Move, Pool
+from mgraph.structures.slabgraph_scratch import KEPT, LATE, STATUS, Found, Scratch
 
 __all__ = ["Chains", "SlabGraph"]
 
 Array = Any
-TASK, LATE, BLOCK = 8, 4, 256  # words of a task and of a late edge; threads of a block
-PIECE_KEYS, CHAIN_UNIT = 256, 1 << 20  # as slabgraph_table.cuh has them
+FEW_LANES = 1 << 17  # for edges whose number the host does not know, as a rule few: a launch of more takes longer
+ROW = 3  # words of a row
+SUPPLY = slice(12, 14)  # of the status: the supply's state
 
 
 @dataclass(frozen=True)
@@ -78,61 +81,15 @@ class Chains:
 
 
 @dataclass
-class _Found:
-    """What prepare counted: slabgraph_table.cuh's Status, in its order."""
-
-    moves: int
-    updated: int
-    missing: int
-    chain_slabs: int
-    tasks: int
-    pieces: int
-    singles: int
-    runs: int
-    task_slabs: int
-    task_edges: int
-    task_inserts: int
-    released: int
-    free: int
-    tail: int
-    unknown: int
-    freed: int
-    late: int
-
-    @property
-    def counts(self) -> Counts:
-        return Counts(self.moves >> 32, self.updated, self.moves & 0xFFFFFFFF, self.missing)
-
-    @property
-    def chained(self) -> int:
-        """The most slabs that commit will chain."""
-        return self.chain_slabs // CHAIN_UNIT + self.task_slabs
-
-    @property
-    def needs(self) -> int:
-        """Slabs that the pool must have."""
-        return self.tail + self.runs + max(0, self.singles + self.chained - self.free)
-
-    @property
-    def holds(self) -> int:
-        """The most slabs that will be in chains after the batch."""
-        return self.tail - self.free + self.singles + self.runs + self.chained - self.released
-
-
-STATUS = len(_Found.__dataclass_fields__)
-
-
-@dataclass
 class _Work:
     """What a commit needs, all of it allocated."""
 
+    scratch: Scratch
     keys: Struct
-    tasks: Struct
-    status: Array
-    found: _Found
-    late: Array
+    found: Found
     before: Move | None  # to another pool before the batch is written, and after
     after: Move | None
+    looked: bool  # whether the pool was looked over for what could be given back
 
 
 class SlabGraph(Structure):
@@ -151,10 +108,12 @@ class SlabGraph(Structure):
 
     Notes
     -----
-    O(1) expected an operation, O(1) amortised for rehashing. Two launches prepare, one to six commit; one
-    read-back, and a second one where the chains of new tables might take more than 1 / 32 of the pool, as in a build:
-    they are counted then before memory is taken. `slab` bytes a slab, twice as many with weights, 4 more to list it
-    when it is free; 12 bytes a row. Neighbours are not sorted.
+    O(1) expected an operation, O(1) amortised for rehashing and for moves of the pool. Three launches prepare, one to
+    four commit; one wait for the counts, and a second one where the chains of new tables might take more than 1 / 32 of
+    the pool, as in a build: they are counted then before memory is taken. `slab` bytes a slab, twice as many with
+    weights, 4 more to list it when it is free; 12 bytes a row. The pool has up to an eighth more slabs than it needs,
+    up to half more before it has seen half as many deletions. Beside it, 4 bytes a slab and 80 an operation are kept
+    for the next batch of up to a million. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "slabgraph"
@@ -187,13 +146,21 @@ class SlabGraph(Structure):
             "LIMIT": self.limit,
         }
         self._defines = tuple(defines.items())
-        self._kernels = load(device, "slabgraph.cuh", None, WEIGHTED=int(weighted), LOOK=self.words // 8, **defines)
-        self.table, self.row_degrees = device.zeros(n_rows, np.uint64), device.zeros(n_rows, np.uint32)
-        self.supply, self._next_supply = (
-            device.zeros(3, np.int64),
-            device.zeros(3, np.int64),
-        )  # free slabs, tail, unused
+        self._kernels = load(device, "slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+        self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
+        self.supply = device.zeros(2, np.int64)  # free slabs, tail
         self.pool = Pool.empty(device, 0, self.words, weighted)
+        self.buckets = 0  # of all tables
+        self._deleted = 0  # edges, since the pool was looked over for what could be given back
+        self._arrays_changed()
+
+    def _arrays_changed(self) -> None:
+        """Other arrays: what kernels take of them is packed once."""
+        self._kept: Scratch | None = None
+        rows, words, weights = self.rows, self.pool.words, self.pool.weights
+        fields = {"rows": rows, "slabs": words, "weights": weights}
+        self._view = View("slabgraph_view.cuh", "SlabView", fields, self._defines)
+        self._slabs = Struct(rows=rows, words=words, weights=weights, late=None)
 
     # --- prepare ---
 
@@ -208,58 +175,73 @@ class SlabGraph(Structure):
             raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
         if n == 0:
             return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        place, outcome, moves = device.empty(n, np.int64), device.empty(n, np.uint8), device.zeros(n, np.uint64)
-        status, view, kernels = device.zeros(STATUS, np.int64), self.view(), self._kernels
-        kernels.Locate(
-            n, graph=view, keys=run.keys, op=run.op, n=n, rows=self.n_rows, vertices=self.n_vertices, place=place,
-            outcome=outcome, moves=moves, status=status,
-        )  # fmt: skip
-        tasks, pieces = self._task_room(n)
-        kernels.Choose(
-            -(-n // BLOCK), graph=view, keys=run.keys, moves=moves, n=n, rows=self.n_rows, state=self.supply,
-            tasks=tasks, pieces=pieces, status=status,
-        )  # fmt: skip
-        found = _Found(*device.to_host(status).tolist())  # the one read-back of most batches
-        if found.unknown:
+        scratch = self._take_scratch(n)
+        keys, outcome, found = scratch.count(run)
+        if found.unknown:  # what is in scratch is of no more use
             self._refuse(run, found.unknown)
-        counts = found.counts
-        keys = Struct(keys=run.keys, weight=run.weight, outcome=outcome, moves=moves, place=place, n=n)
-        listed = Struct(tasks=tasks, pieces=pieces, n=found.pieces)
         if found.task_slabs > (found.tail + found.singles + found.runs) // 32:
-            self._count_chains(found, view, keys, listed)
-        late = device.empty(LATE * (counts.inserted - found.task_inserts + found.task_edges), np.uint32)
-        return Plan(
-            run, counts, outcome, _Work(keys, listed, status, found, late, *self._plan_moves(found)), self._state
-        )
+            self._count_chains(found, keys, scratch.listed)
+        if LATE * found.late_edges > len(scratch.late):
+            scratch.late = device.empty(LATE * found.late_edges, np.uint32)
+            self._bind_commit(scratch)
+        work = _Work(scratch, keys, found, *self._plan_moves(found))
+        return Plan(run, found.counts, outcome, work, self._state)
 
-    def _task_room(self, n: int) -> tuple[Array, Array]:
-        """Room for all tasks, and their pieces, that n keys may lead to: the last piece of each may be a small one."""
-        tasks, slabs = min(n, self.n_rows), self.pool.slabs
-        pieces = tasks + n // PIECE_KEYS + min(tasks, slabs) + slabs // PIECE_BUCKETS
-        return self.device.empty(TASK * tasks, np.uint32), self.device.empty(pieces, np.uint64)
+    def _take_scratch(self, n: int) -> Scratch:
+        """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
+        if n <= KEPT:
+            scratch, self._kept = self._kept, None
+            if scratch is not None and scratch.capacity >= n:
+                return scratch
+        room = n if n > KEPT else min(KEPT, max(1 << n.bit_length(), 1024))
+        scratch = Scratch(self.device, room, self.pool.slabs, self.n_rows)
+        scratch.bind(self._kernels, self._view, self.supply, self.n_rows, self.n_vertices)
+        self._bind_commit(scratch)
+        return scratch
 
-    def _count_chains(self, found: _Found, view: View, keys: Struct, tasks: Struct) -> None:
+    def _bind_commit(self, scratch: Scratch) -> None:
+        scratch.bind_commit(self._kernels, self._slabs, self.pool.free, self.supply)
+
+    def _keep(self, scratch: Scratch) -> None:
+        if scratch.capacity <= KEPT and len(scratch.late) <= 4 * LATE * KEPT:
+            self._kept = scratch
+
+    def _count_chains(self, found: Found, keys: Struct, tasks: Struct) -> None:
         """Count what new tables chain, instead of the most that they could; a read-back."""
         kernels, n = self._kernels, found.runs
         counts, sums = self.device.zeros(n, np.uint32), self.device.zeros(2, np.int64)
-        kernels.CountBuckets(found.pieces, graph=view, tasks=tasks, keys=keys, counts=counts)
+        kernels.CountBuckets(found.pieces, graph=self._view, tasks=tasks, n=found.pieces, keys=keys, counts=counts)
         kernels.SumChains(n, counts=counts, n=n, sums=sums)
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
-    def _plan_moves(self, found: _Found) -> tuple[Move | None, Move | None]:
-        """A larger pool where the batch may need it, a smaller one where it leaves a third of the pool unused."""
-        before = after = None
-        slabs = self.pool.slabs
+    def _plan_moves(self, found: Found) -> tuple[Move | None, Move | None, bool]:
+        """A larger pool where the batch may need it, a smaller one where it leaves much of the pool unused.
+
+        Compaction costs about what as many deletions do as there are slabs. After half as many an eighth of waste is
+        reason enough; before that half is.
+        """
+        pool, device, words = self.pool, self.device, self.words
+        before, slabs, looks = None, pool.slabs, False
         if found.needs > slabs:
-            compact = found.free > found.tail // 8
-            if compact:
+            if found.free > found.tail // 8:
                 found.tail, found.free = found.tail - found.free, 0  # as it will be
-            table = self.table if compact else None
-            before = Move.plan(self.pool, self.device, found.needs, self.words, table, found.tail, found.free)
+                before = Move.compact(pool, device, found.needs, found.needs // 8, words, self.rows, self.buckets)
+            else:
+                before = Move.grow(pool, device, found.needs, words, found.tail, found.free)
             slabs = before.pool.slabs
-        if 2 * slabs > 3 * found.holds + 128:
-            after = Move.plan(self.pool, self.device, found.holds, self.words, self.table)
-        return before, after
+        buckets = self.buckets + found.new_buckets
+        keeps, spare = found.holds, 3 * found.holds // 2 + 64
+        if slabs <= spare and 2 * self._deleted >= slabs and 8 * slabs > 9 * (buckets + found.chained):
+            looks, keeps = True, buckets + found.chained + self._count_packed()
+            spare = 9 * keeps // 8
+        after = Move.compact(pool, device, keeps, keeps // 32, words, self.rows, buckets) if slabs > spare else None
+        return before, after, looks
+
+    def _count_packed(self) -> int:
+        """Slabs after the first that chains without gaps would have. O(n_rows + slabs), a read-back."""
+        total = self.device.zeros(1, np.int64)
+        self._kernels.CountPacked(self.n_rows, graph=self._view, n=self.n_rows, sum=total)
+        return int(total[0])
 
     # --- commit ---
 
@@ -268,55 +250,58 @@ class SlabGraph(Structure):
         work: _Work | None = self._use(plan) or None
         if work is None:  # an empty run
             return plan.counts
-        n, found, counts, kernels = len(plan.run), work.found, plan.counts, self._kernels
+        n, scratch, found, keys, counts = len(plan.run), work.scratch, work.found, work.keys, plan.counts
         if counts.deleted or (counts.updated and self.weighted):
-            kernels.Change(n, slabs=self._slabs(work.late), keys=work.keys)
-        moved = work.before is not None and work.before.table is not None  # to other places
+            scratch.change(n, keys=keys)
+        moved = work.before is not None and work.before.rows is not None  # to other places
         if work.before:
             self._move(work.before)
             if moved:
-                tasks = work.tasks.values["tasks"]
-                self._kernels.Retarget(found.tasks, table=self.table, tasks=tasks, n=found.tasks)
-        slabs, supply = self._slabs(work.late), self._supply(work.status, found.runs)
+                scratch.status[SUPPLY] = self.supply
+                self._kernels.Retarget(found.tasks, rows=self.rows, tasks=scratch.tasks, n=found.tasks)
+            self._bind_commit(scratch)
         if found.pieces:
-            kernels.Fill(found.pieces, slabs=slabs, keys=work.keys, tasks=work.tasks, supply=supply)
+            scratch.fill(found.pieces, keys=keys, n=found.pieces)
         if counts.inserted:
-            kernels.Insert(n, slabs=slabs, keys=work.keys, supply=supply, moved=int(moved))
-        if len(work.late):
-            kernels.InsertLate(len(work.late) // LATE, slabs=slabs, status=work.status)
+            changed = 2 if moved else int(counts.deleted > 0)
+            scratch.insert(n, keys=keys, changed=changed)
+            scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
         if found.tasks or found.chained:
-            self._settle(supply, min(found.free, found.singles + found.chained))
+            gap = min(found.free, found.singles + found.chained)
+            scratch.finish(max(1 + gap, min(found.late_edges, FEW_LANES)))
         if work.after:
             self._move(work.after)
+        if not (work.before or work.after):
+            self._keep(scratch)
         self.num_edges += counts.inserted - counts.deleted
+        self.buckets += found.new_buckets
+        self._deleted = counts.deleted + (0 if work.before or work.after or work.looked else self._deleted)
         return counts
 
-    def _slabs(self, late: Array) -> Struct:
-        pool = self.pool
-        return Struct(table=self.table, degrees=self.row_degrees, words=pool.words, weights=pool.weights, late=late)
-
-    def _supply(self, status: Array, runs: int) -> Struct:
-        return Struct(free=self.pool.free, state=self.supply, status=status, run_slabs=runs)
-
-    def _settle(self, supply: Struct, gap: int) -> None:
-        self._kernels.Settle(1 + gap, supply=supply, state_out=self._next_supply)
-        self.supply, self._next_supply = self._next_supply, self.supply
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        if isinstance(plan.work, _Work) and plan.state is self._state:
+            self._keep(plan.work.scratch)
+        super().discard(plan)
 
     def _move(self, move: Move) -> None:
-        move.run(self._kernels, self.pool, self.table, self.words)
+        move.run(self._kernels, self.pool, self.rows, self.words)
         self.pool = move.pool
-        if move.table is not None:
-            self.table, self.supply = move.table, move.state
+        if move.rows is not None:
+            self.rows = move.rows
+            self.supply[:] = move.state[:2]
+        self._arrays_changed()
 
     # --- the rest of the contract ---
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
         """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty. O(n_rows)."""
         n_rows, n_vertices = self._grown(n, rows)
-        table, degrees = self.device.zeros(n_rows, np.uint64), self.device.zeros(n_rows, np.uint32)
-        table[: self.n_rows], degrees[: self.n_rows] = self.table, self.row_degrees
-        self.table, self.row_degrees, self._state = table, degrees, object()
+        more = self.device.zeros(ROW * n_rows, np.uint32)
+        more[: len(self.rows)] = self.rows
+        self.rows, self._state = more, object()
         self.n_rows, self.n_vertices = n_rows, n_vertices
+        self._arrays_changed()
 
     def _delete_vertices(self, vertices: Array) -> Counts:
         """In place, with no batch: O(n_rows + slabs) for one pass over the slabs.
@@ -324,36 +309,37 @@ class SlabGraph(Structure):
         Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
         n, device, kernels = len(vertices), self.device, self._kernels
-        dead, status = device.zeros(self.n_vertices // 32 + 2, np.uint32), device.zeros(STATUS + 2, np.int64)
+        dead, status = device.zeros(self.n_vertices // 32 + 2, np.uint32), device.zeros(STATUS + 3, np.int64)
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
-        counts, supply = status[STATUS:], self._supply(status, 0)
-        sever = {"slabs": self._slabs(None), "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
+        counts, supply = status[STATUS:], Struct(free=self.pool.free, status=status)
+        sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
+        status[SUPPLY] = self.supply
         kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)
         kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
         kernels.SeverPieces(len(pieces), **sever)
-        kernels.DropTables(n, vertices=vertices, n=n, table=self.table)
-        self._settle(supply, 0)
-        deleted = int(counts[1])
-        self.num_edges -= deleted
+        kernels.DropTables(n, vertices=vertices, n=n, rows=self.rows)
+        kernels.Finish(1, slabs=self._slabs, supply=supply, state=self.supply)
+        _, deleted, buckets = device.to_host(counts).tolist()
+        self.num_edges, self.buckets, self._deleted = (
+            self.num_edges - deleted, self.buckets - buckets, self._deleted + deleted
+        )  # fmt: skip
         self._state = object()
         return Counts(deleted=deleted)
 
     def view(self) -> View:
-        """Tables, degrees, slabs and weights; valid until the next commit, add_vertices or delete_vertices."""
-        pool = self.pool
-        fields = {"table": self.table, "degrees": self.row_degrees, "slabs": pool.words, "weights": pool.weights}
-        return View("slabgraph_view.cuh", "SlabView", fields, self._defines)
+        """Rows, slabs and weights; valid until the next commit, add_vertices or delete_vertices."""
+        return self._view
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds."""
-        return int(self.table.nbytes) + int(self.row_degrees.nbytes) + self.pool.nbytes
+        return int(self.rows.nbytes) + self.pool.nbytes
 
     def chains(self) -> Chains:
         """How long chains are, and how full. O(n_rows + slabs), two read-backs."""
         counts = self.device.zeros(8, np.int64)
         self._kernels.CountChains(self.n_rows, graph=self.view(), n=self.n_rows, counts=counts)
-        lengths, (free, tail, _) = self.device.to_host(counts).tolist(), self.device.to_host(self.supply).tolist()
+        lengths, (free, tail) = self.device.to_host(counts).tolist(), self.device.to_host(self.supply).tolist()
         return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - free, free)
 
     def check_invariants(self) -> None:

@@ -35,6 +35,7 @@ class _Host:
     """A structure on the host: words as a matrix, and of each bucket its row, its number there and its first slab."""
 
     words: np.ndarray
+    degrees: np.ndarray
     buckets: np.ndarray
     row: np.ndarray
     number: np.ndarray
@@ -42,12 +43,11 @@ class _Host:
 
     @classmethod
     def of(cls, s: SlabGraph) -> _Host:
-        table = s.device.to_host(s.table)
-        buckets = (table & np.uint64(NONE)).astype(np.int64)
+        table, buckets, degrees = s.device.to_host(s.rows).reshape(-1, 3).T.astype(np.int64)
         row = np.repeat(np.arange(s.n_rows), buckets)
         number = np.arange(len(row)) - np.repeat(np.cumsum(buckets) - buckets, buckets)
-        first = (table >> np.uint64(32)).astype(np.int64)[row] + number
-        return cls(s.device.to_host(s.pool.words).reshape(-1, s.words), buckets, row, number, first)
+        first = table[row] + number
+        return cls(s.device.to_host(s.pool.words).reshape(-1, s.words), degrees, buckets, row, number, first)
 
     def chains(self, tail: int) -> tuple[np.ndarray, np.ndarray]:
         """Every slab in a chain and its bucket, the first slabs first."""
@@ -67,10 +67,11 @@ class _Host:
 def check_slabgraph(s: SlabGraph) -> None:
     """Assert every invariant of `s`. O(n_rows + slabs)."""
     host, to_host = _Host.of(s), s.device.to_host
-    degrees, (n_free, tail) = to_host(s.row_degrees), to_host(s.supply).tolist()[:2]
+    degrees, (n_free, tail) = host.degrees, to_host(s.supply).tolist()
     assert degrees.sum(dtype=np.int64) == s.num_edges, "1: degrees and edges"
     assert (degrees <= most_edges(np.arange(s.n_rows), host.buckets, s.slots, s.limit)).all(), "1: degree and table"
     assert 0 <= n_free <= tail <= s.pool.slabs == len(host.words), "2: sizes"
+    assert host.buckets.sum() == s.buckets, "2: buckets"
     slab, bucket = host.chains(tail)
     free = to_host(s.pool.free)[:n_free].astype(np.int64)
     assert np.array_equal(np.sort(np.concatenate([slab, free])), np.arange(tail)), "2: a slab is lost, or in two places"

@@ -15,7 +15,7 @@ __all__ = ["MOST_SLABS", "PIECE_BUCKETS", "Move", "Pool"]
 
 Array = Any
 MOST_SLABS = (1 << 32) - 2  # their numbers are 32 bits; the last one stands for none
-PIECE_BUCKETS = 4  # of a table, for one tile; as slabgraph_table.cuh has it
+PIECE_BUCKETS = 2  # of a table, for one tile; as slabgraph_table.cuh has it
 
 
 class Pool(NamedTuple):
@@ -61,58 +61,59 @@ class Move:
         Where to.
     tail, free : int
         How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted.
-    table, pieces, state : arrays or None
-        Of a compaction: the new tables of rows, its pieces, and the supply's state after it.
+    first : int
+        From which slab on the new pool is to be cleared.
+    rows, pieces, state : arrays or None
+        Of a compaction: the new rows, its pieces, and the supply's state after it.
     """
 
     pool: Pool
-    tail: int = 0
-    free: int = 0
-    table: Array = None
+    tail: int
+    free: int
+    first: int
+    rows: Array = None
     pieces: Array = None
     state: Array = None
 
     @classmethod
-    def plan(
-        cls,
-        old: Pool,
-        device: Device,
-        needs: int,
-        words_of_slab: int,
-        table: Array | None,
-        tail: int = 0,
-        free: int = 0,
+    def grow(cls, old: Pool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
+        """To a pool of `needs` slabs and some more, all as it is."""
+        return cls(_larger(old, device, needs, needs // (8 if old.slabs else 16), words_of_slab), tail, free, tail)
+
+    @classmethod
+    def compact(
+        cls, old: Pool, device: Device, needs: int, more: int, words_of_slab: int, rows: Array, buckets: int
     ) -> Move:
-        """To a pool of `needs` slabs and some more: 1 / 16 for the first one, 1 / 8 for one that grew.
+        """To a pool of `needs` slabs and `more`, without free slabs and gaps in chains, behind all tables' buckets."""
+        pool = _larger(old, device, needs, more, words_of_slab)
+        pieces = device.empty(len(rows) // 3 + pool.slabs // PIECE_BUCKETS, np.uint64)
+        return cls(pool, 0, 0, buckets, device.empty(len(rows), np.uint32), pieces, device.zeros(3, np.int64))
 
-        Compacting, where `table` is given.
-        """
-        if needs > MOST_SLABS:
-            raise CapacityError(f"{needs} slabs of {4 * words_of_slab} bytes; their 32-bit numbers allow {MOST_SLABS}")
-        slabs = min(needs + needs // (8 if old.slabs else 16), MOST_SLABS)
-        pool = Pool.empty(device, slabs, words_of_slab, old.weights is not None)
-        if table is None:
-            return cls(pool, tail, free)
-        pieces = device.empty(len(table) + slabs // PIECE_BUCKETS, np.uint64)
-        return cls(pool, 0, 0, device.empty(len(table), np.uint64), pieces, device.zeros(3, np.int64))
-
-    def run(self, kernels: Library, old: Pool, table: Array, words_of_slab: int) -> None:
-        """Move what `old` and `table` hold; allocates nothing, asynchronous on a GPU."""
+    def run(self, kernels: Library, old: Pool, rows: Array, words_of_slab: int) -> None:
+        """Move what `old` and `rows` hold; allocates nothing, asynchronous on a GPU."""
         new = self.pool
         kernels.Grow(
             new.slabs * words_of_slab // 4, words=old.words, weights=old.weights, free=old.free, used=self.tail,
-            n_free=self.free, words_out=new.words, weights_out=new.weights, free_out=new.free, n=new.slabs,
+            first=self.first, n_free=self.free, words_out=new.words, weights_out=new.weights, free_out=new.free,
+            n=new.slabs,
         )  # fmt: skip
-        if self.table is None:
+        if self.rows is None:
             return
+        n = len(rows) // 3
         kernels.MoveTables(
-            -(-len(table) // 256), table=table, n=len(table), table_out=self.table, pieces=self.pieces,
+            -(-n // 256), rows=rows, n=n, rows_out=self.rows, pieces=self.pieces,
             state_out=self.state,
         )  # fmt: skip
         kernels.MoveSlabs(
-            len(self.pieces), table=table, table_out=self.table, words=old.words, weights=old.weights,
+            len(self.pieces), rows=rows, rows_out=self.rows, words=old.words, weights=old.weights,
             words_out=new.words, weights_out=new.weights, pieces=self.pieces, state_out=self.state,
         )  # fmt: skip
+
+
+def _larger(old: Pool, device: Device, needs: int, more: int, words_of_slab: int) -> Pool:
+    if needs > MOST_SLABS:
+        raise CapacityError(f"{needs} slabs of {4 * words_of_slab} bytes; their 32-bit numbers allow {MOST_SLABS}")
+    return Pool.empty(device, min(needs + more, MOST_SLABS), words_of_slab, old.weights is not None)
 
 
 def _aligned(device: Device, n: int, dtype: Any) -> Array:

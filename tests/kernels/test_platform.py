@@ -12,6 +12,7 @@ struct TileOps {  // one tile an item: each lane writes what it got
     i64* size;
     u32* ballot;
     u8* any;
+    u32* match;
     i64* shfl;
     f64* sum;
     i64* scan;
@@ -23,6 +24,7 @@ struct TileOps {  // one tile an item: each lane writes what it got
             size[at] = tile.size();
             ballot[at] = tile.ballot(value % 3 == 0);
             any[at] = tile.any(value % 41 == 0);
+            match[at] = tile.match((u32)(value % 5));
             shfl[at] = tile.shfl(value << 40, tile.size() - 1 - tile.rank());
             sum[at] = tile.sum((f64)value);
             scan[at] = tile.scan(value);
@@ -41,8 +43,8 @@ def test_tile(machine, width):
     out = {
         name: device.zeros(n * width, dtype)
         for name, dtype in {
-            "size": np.int64, "ballot": np.uint32, "any": np.uint8, "shfl": np.int64, "sum": np.float64,
-            "scan": np.int64, "most": np.uint32,
+            "size": np.int64, "ballot": np.uint32, "any": np.uint8, "match": np.uint32, "shfl": np.int64,
+            "sum": np.float64, "scan": np.int64, "most": np.uint32,
         }.items()
     }  # fmt: skip
     kernels.TileOps(n, n=n, **out)
@@ -51,8 +53,10 @@ def test_tile(machine, width):
     assert size in (1, width)
     value = (np.arange(n * width).reshape(n, width) * 7919 % 1000)[:, :size]
     bits = ((value % 3 == 0) << np.arange(size)).sum(axis=1, keepdims=True)
+    same = (value % 5)[:, :, None] == (value % 5)[:, None, :]
     expected = {
-        "ballot": bits, "any": (value % 41 == 0).any(axis=1, keepdims=True), "shfl": value[:, ::-1] << 40,
+        "ballot": bits, "any": (value % 41 == 0).any(axis=1, keepdims=True),
+        "match": (same << np.arange(size)).sum(axis=2), "shfl": value[:, ::-1] << 40,
         "sum": value.sum(axis=1, keepdims=True), "scan": value.cumsum(axis=1), "most": value.max(axis=1, keepdims=True),
     }  # fmt: skip
     for name, array in expected.items():
