@@ -89,7 +89,7 @@ class GpmaPlus(Structure):
 
     name: ClassVar[str] = "gpma+"
     sorted_rows: ClassVar[bool] = True
-    _tile: ClassVar[int] = 4  # lanes that merge one leaf, more where it is wider: shared memory has room for so many tiles
+    _tile: ClassVar[int] = 4  # lanes that merge one leaf; more of a wide one, for shared memory
 
     def __init__(
         self,
