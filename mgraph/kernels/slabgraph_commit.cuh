@@ -147,7 +147,7 @@ struct Insert {  // one lane a key, a warp in step: the inserts into tables that
     }
 };
 
-// Apart from the others: while those fill the memory's queues, each of these steps, one after another, takes 10 us.
+// Apart from the others, whose warps would wait with these: each takes some steps, and each step waits for memory.
 struct InsertHard {  // one lane a warp's marks, a warp in step: another slot of their chains, or they wait for one
     static constexpr int lanes = 1;
     Keys keys;
