@@ -17,7 +17,7 @@ from mgraph.structures.sample_sort import MOST, MOST_PLACED, sort_sampled
 __all__ = ["Run", "check_batch", "make_keys", "merge_runs", "sort_batch", "sort_run", "sort_small", "sort_with_places"]
 
 Array = Any
-SMALL = 1 << 18  #: keys up to which a GPU sorts by `sort_small`
+SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
 TILE, FAN = 1024, 16  #: keys a tile, as sort.cuh has it; runs that become one in a round
 
 
