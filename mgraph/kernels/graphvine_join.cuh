@@ -49,7 +49,7 @@ struct Join {
             share.find_rows(keys);
             bool long_one = share.run() > long_run;
             strange += k < n && !(known && (i64)(u32)share.key < vertices);
-            begin(share, known, long_one);
+            begin(share, known, long_one, all);
             if (!share.leads()) all = 0;
             else if (known) held[k] = sentinel;
             bool left = all > hub_extent || (all && long_one);
@@ -62,13 +62,13 @@ struct Join {
         if (strange && warp.rank() == 0) atomic_add(unknown, strange);
     }
     // No edge is found so far: who begins a row says so for all keys of a run that is not long.
-    DEVICE void begin(const Share& share, bool known, bool long_one) const {
+    DEVICE void begin(const Share& share, bool known, bool long_one, bool has_edges) const {
         i64 k = share.k;
         if (k >= n) return;
         owner[k] = known ? (u32)share.own : nobody;
         if (fresh.gone) fresh.gone[k] = 0;
         if (share.own >= share.first || long_one) position[k] = nobody;
-        if (long_one) enter(share);
+        if (long_one && has_edges) enter(share);
         if (!share.leads()) return;
         end[k] = (u32)share.end;
         if (fresh.moves) fresh.moves[k] = 0, fresh.used[k] = 0;

@@ -60,7 +60,7 @@ struct ListHoles {  // one lane a key, a warp in step: where deletions leave hol
     }
 };
 
-struct CountNeeds {  // one block a chunk; the one that comes last sums the groups up and tells the host
+struct CountNeeds {  // one block a chunk; the one that is done last sums the groups up and tells the host
     static constexpr int lanes = 256;
     Batch batch;
     VineView graph;
@@ -69,10 +69,9 @@ struct CountNeeds {  // one block a chunk; the one that comes last sums the grou
     i64* status;
     i64* mailbox;
     DEVICE void operator()(Grid grid) const {
-        for (i64 c : grid.items(Block{}, chunks_of(batch.n))) {
-            count(c);
-            close();
-        }
+        u64 done = 0;
+        for (i64 c : grid.items(Block{}, chunks_of(batch.n))) count(c), ++done;
+        close(done);
     }
     DEVICE void count(i64 c) const {
         SHARED(u32, total, counters + 1);  // what the chunk needs, and pieces
@@ -100,14 +99,14 @@ struct CountNeeds {  // one block a chunk; the one that comes last sums the grou
         }
     }
     // A tile a counter: from sums of groups to sums of those before each.
-    DEVICE void close() const {
+    DEVICE void close(u64 done) const {
         SHARED(bool, is_last, 1);
         Block block;
         Tile<32> tile;
         const int tiles = block.size() / tile.size();
         const i64 groups = sums.groups(batch.n);
         block.sync();
-        if (block.rank() == 0) *is_last = arrive(arrived) == (u64)chunks_of(batch.n) - 1;
+        if (block.rank() == 0) *is_last = done && arrive(arrived, done) + done == (u64)chunks_of(batch.n);
         block.sync();
         for (i64 i = tile.index(); *is_last && i < counters; i += tiles) {
             i64 sum = add_up(tile, sums.of_groups + i * groups, groups);

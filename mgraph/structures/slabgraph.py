@@ -100,7 +100,7 @@ class SlabGraph(Structure):
     n_rows, n_vertices, device, weighted
         As in `Structure`.
     slab : int
-        Bytes of a slab: 128, 64 or 32; 8 of them are its header.
+        Bytes of a slab: 64, 32, or 128 as in the paper; 8 of them are its header.
     load_factor : float
         Share of live slots in the first slabs of a new table of more than one bucket. The paper's choice is 0.7.
     limit : float
@@ -127,7 +127,7 @@ class SlabGraph(Structure):
         device: Device,
         weighted: bool,
         *,
-        slab: int = 128,
+        slab: int = 64,
         load_factor: float = 0.7,
         limit: float = 1.0,
     ) -> None:

@@ -34,6 +34,10 @@ class TestSlabGraph(Conformance):
     pass
 
 
+class TestSlabGraphPlain(Conformance):  # as the paper has it
+    options = {"slab": 128}
+
+
 class TestSlabGraphShortSlabs(Conformance):
     options = {"slab": 32, "load_factor": 0.9, "limit": 1.5}
 
@@ -44,8 +48,8 @@ def colliding(bucket: int, buckets: int, n: int) -> np.ndarray:
     return ids[(mix(ids).astype(np.uint64) * np.uint64(buckets) >> np.uint64(32)) == bucket][:n]
 
 
-def fresh(device: str, n: int = 1000, **options):
-    return create("slabgraph", n, device=device, **options)
+def fresh(device: str, n: int = 1000, slab: int = 128, **options):  # of 30 slots, by which the tests count
+    return create("slabgraph", n, device=device, slab=slab, **options)
 
 
 def buckets_of(s) -> np.ndarray:
