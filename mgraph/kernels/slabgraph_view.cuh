@@ -70,13 +70,15 @@ struct SlabView {
         const u32* words = slabs + (i64)own.slab(id) * SLAB;
         for (int s = 0; s < SLAB; s += 16) prefetch(words + s);
     }
-    DEVICE int find_in(u32 slab, u32 id) const {  // its word in one slab, or -1: all the loads first
+    DEVICE int find_in(u32 slab, u32 id, u32& next) const {  // its word in one slab, or -1: all the loads first
         const Quad* quad = quads(slabs, slab);
         int at = -1;
 #pragma unroll
         for (int q = 0; q < quads_of_slab; ++q) {
-            int found = quad[q].find(id, q == 0);
+            Quad held = quad[q];
+            int found = held.find(id, q == 0);
             at = found < 0 ? at : 4 * q + found;
+            if (q == 0) next = held.a;
         }
         return at;
     }
@@ -88,8 +90,8 @@ struct SlabView {
     DEVICE i64 find(i64 v, u32 id) const {
         Table own = row_of(rows, v).table;
         if (own.buckets == 0) return -1;
-        for (u32 slab = own.slab(id); slab != no_slab; slab = slabs[(i64)slab * SLAB]) {
-            int at = find_in(slab, id);
+        for (u32 slab = own.slab(id), next; slab != no_slab; slab = next) {
+            int at = find_in(slab, id, next);
             if (at >= 0) return (i64)slab * SLAB + at;
         }
         return -1;
