@@ -11,7 +11,7 @@ read -ra cxx <<<"${CXX:-g++}"
 # Tests of the kernels themselves: the loader's own start compilers and processes, which gain nothing from this.
 tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/structures)
 quick='not real_graph'
-plain='GraphPlain or VinePlain'  # classes of tests: structures as their papers have them, and with other options: the same races
+plain='GraphPlain or VinePlain'  # classes of tests: structures as their papers have them, and with options; the same races, the same lanes
 options="$plain or NarrowLeaves or SmallBlocks or ShortSlabs"
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end
@@ -29,8 +29,8 @@ runtime() {  # the sanitizer's library, which must be loaded before the interpre
 for build in $builds; do
   chosen=$quick
   case $build in
-    lanes) preload= chosen="$quick and not ($plain)" ;;
-    address) preload=$(runtime libasan.so) ;;
+    lanes) preload= chosen="$quick and not ($options)" ;;
+    address) preload=$(runtime libasan.so) chosen="$quick and not ($plain)" ;;
     thread) preload=$(runtime libtsan.so) chosen="$quick and not ($options)" ;;
     *) echo "sanitize: BUILDS are lanes, address and thread, not $build" >&2; exit 2 ;;
   esac
