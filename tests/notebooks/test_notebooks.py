@@ -16,10 +16,12 @@ CELL_SECONDS = 60
 
 
 def execute(name: str, **environment: str) -> nbformat.NotebookNode:
-    """The notebook with its outputs; raises what a cell raises."""
+    """The notebook with its outputs, one of stdout and one of stderr a cell; raises what a cell raises."""
     book = nbformat.read(FOLDER / name, as_version=4)
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(FOLDER.parent)]))
-    client = NotebookClient(book, timeout=CELL_SECONDS, resources={"metadata": {"path": str(FOLDER)}})
+    resources = {"metadata": {"path": str(FOLDER)}}
+    # a print is several writes, and a thread that starts a process flushes between them: its line comes in pieces
+    client = NotebookClient(book, timeout=CELL_SECONDS, resources=resources, coalesce_streams=True)
     client.execute(env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default", **environment})
     return book
 
