@@ -1,8 +1,8 @@
-"""slabgraph: a hash table for every row, of slabs of 128 bytes that are chained where a bucket overflows.
+"""slabgraph: a hash table for every row, of slabs of 64 bytes that are chained where a bucket overflows.
 
 ::
 
-    rows     0: 2 buckets from slab 4, degree 33     1: none     2: 1 bucket from slab 9, degree 2   (12 bytes each)
+    rows     0: 2 buckets from slab 4, degree 23     1: none     2: 1 bucket from slab 9, degree 2   (12 bytes each)
     slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
     slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
     slab 7   [next - | - | 44  9 12 ..  .]
@@ -15,16 +15,17 @@ row decides whether the row gets another table: its first one, a larger one past
 commit deletes in place, fills the new tables and inserts into the others. Where this differs from the paper:
 
 - Lookup and insertion are two steps, so that deleted slots are plain empty ones: no tombstones, no duplicates.
-- Weights are an array beside the slabs, so that a slab has 30 slots with weights and without.
+- Weights are an array beside the slabs, so that a slab has 14 slots with weights and without.
 - Rehashing is part of a batch. Its threshold is the mean load of a row's buckets, which is their mean chain length
   before rounding; `SlabGraph.chains` tells how long they are.
 - The pool grows before a batch that might need more of it, or raises `CapacityError`: nothing spins. It is compacted,
   its chains too, where much of it is free.
-- A lane looks up a key alone; the lanes of a tile share tables that are filled, moved or cut (docs/structures.md).
+- Slabs are half as large, and a lane looks up a key alone (docs/structures.md has why); the lanes of a tile share
+  tables that are filled, moved or cut.
 
-What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 59 bytes
-an edge (33 with ``slab=64``, 20 with ``slab=32``). Chains get as long as whoever chooses the dst likes: the hash
-is no secret.
+What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 33 bytes
+an edge (20 with ``slab=32``, 59 with the paper's 128 bytes). Chains get as long as whoever chooses the dst likes: the
+hash is no secret.
 
 Invariants
 ----------
