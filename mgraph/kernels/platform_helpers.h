@@ -2,10 +2,8 @@
 // not at all: on busy cores OpenMP's end of a loop did, a time slice of 4 ms for kernels of 0.1.
 #pragma once
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <system_error>
-#include <thread>
+#include <pthread.h>  // C++'s own headers of threads would take a third of the time that a program compiles
+#include <sched.h>
 
 struct HelpedJob {
     void (*run)(const void* kernel, long long rank, long long ranks);
@@ -14,8 +12,8 @@ struct HelpedJob {
 };
 
 class Helpers {  // one job at a time; never destroyed, as its threads end with the process
-    std::mutex busy, asleep;
-    std::condition_variable wake;
+    pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, asleep = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
     std::atomic<const HelpedJob*> job{nullptr};
     std::atomic<long long> next{0}, most{0}, inside{0}, sleepers{0}, posted{0};
     long long threads = 0;
@@ -25,7 +23,7 @@ class Helpers {  // one job at a time; never destroyed, as its threads end with 
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #else
-        std::this_thread::yield();
+        sched_yield();
 #endif
     }
     void take(const HelpedJob& now) {
@@ -34,10 +32,11 @@ class Helpers {  // one job at a time; never destroyed, as its threads end with 
     void wait_for_another(long long seen) {
         for (int i = 0; i < spins && posted.load() == seen; ++i) pause();
         if (posted.load() != seen) return;
-        std::unique_lock<std::mutex> lock(asleep);
+        pthread_mutex_lock(&asleep);
         ++sleepers;
-        wake.wait(lock, [&] { return posted.load() != seen; });
+        while (posted.load() == seen) pthread_cond_wait(&wake, &asleep);
         --sleepers;
+        pthread_mutex_unlock(&asleep);
     }
     void help() {
         for (long long seen = 0;; seen = posted.load()) {
@@ -49,17 +48,21 @@ class Helpers {  // one job at a time; never destroyed, as its threads end with 
             inside.fetch_sub(1);
         }
     }
+    static void* start(void* all) {
+        ((Helpers*)all)->help();
+        return nullptr;
+    }
     void hire(long long wanted) {
-        try {
-            for (; threads < wanted; ++threads) std::thread(&Helpers::help, this).detach();
-        } catch (const std::system_error&) {}  // no more threads to be had: fewer help
+        for (pthread_t id; threads < wanted; ++threads) {
+            if (pthread_create(&id, nullptr, start, this)) return;  // no more threads to be had: fewer help
+            pthread_detach(id);
+        }
     }
 
 public:
     // Runs all ranks, with the help of other threads; alone where another kernel has them.
     void run(const HelpedJob& now) {
-        std::unique_lock<std::mutex> mine(busy, std::try_to_lock);
-        if (!mine) {
+        if (pthread_mutex_trylock(&busy)) {
             for (long long rank = 0; rank < now.ranks; ++rank) now.run(now.kernel, rank, now.ranks);
             return;
         }
@@ -67,12 +70,14 @@ public:
         next = 0, most = now.helpers, job = &now;
         ++posted;
         if (sleepers.load()) {
-            std::lock_guard<std::mutex> lock(asleep);
-            wake.notify_all();
+            pthread_mutex_lock(&asleep);
+            pthread_cond_broadcast(&wake);
+            pthread_mutex_unlock(&asleep);
         }
         take(now);
         job = nullptr;
         while (inside.load()) pause();
+        pthread_mutex_unlock(&busy);
     }
 };
 

@@ -1,8 +1,9 @@
 // The CPU: a tile is one lane, a block one thread, and the grid's ranks contiguous shares of the items, dealt to a few threads.
 #pragma once
-#include <algorithm>
+#ifdef MGRAPH_STD_THREADS
 #include <thread>
 #include <vector>
+#endif
 #define DEVICE inline __attribute__((always_inline))
 #define SHARED(type, name, n) static thread_local type name[n]
 #define SHARED_LARGE(type, name, n) SHARED(type, name, n)

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
-#include <vector>
 #define DEVICE inline
 #define SHARED(type, name, n) static thread_local type name[n]
 #define SHARED_LARGE(type, name, n) SHARED(type, name, n)
@@ -18,7 +17,8 @@ struct Barrier { int arrived, turn; };
 
 struct Fibers {  // the lanes of one block
     ucontext_t back, lane[block_lanes];
-    std::vector<char> stacks = std::vector<char>((size_t)block_lanes * lane_stack);
+    char* stacks = (char*)std::malloc((size_t)block_lanes * lane_stack);
+    ~Fibers() { std::free(stacks); }
     bool done[block_lanes];
     Barrier barrier[block_lanes][8];  // by first lane and log2 of the width
     u64 box[block_lanes];             // what a lane hands to its tile
@@ -101,7 +101,7 @@ template <class Kernel> void run_block(const Kernel& kernel, Grid grid) {
     LaneStart<Kernel> start{&kernel, grid};
     for (int l = 0; l < block_lanes; ++l) {
         getcontext(&fibers->lane[l]);
-        fibers->lane[l].uc_stack = {fibers->stacks.data() + (size_t)l * lane_stack, 0, (size_t)lane_stack};
+        fibers->lane[l].uc_stack = {fibers->stacks + (size_t)l * lane_stack, 0, (size_t)lane_stack};
         fibers->lane[l].uc_link = &fibers->back;
         makecontext(&fibers->lane[l], (void (*)())LaneStart<Kernel>::enter, 2, (u32)((size_t)&start >> 32), (u32)(size_t)&start);
         fibers->done[l] = false;

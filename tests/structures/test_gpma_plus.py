@@ -23,6 +23,7 @@ class TestGpmaPlus(StructureConformance):
     name = "gpma+"
 
 
+@pytest.mark.options
 class TestGpmaPlusNarrowLeaves(StructureConformance):
     name = "gpma+"
     options = {"leaf": 8}

@@ -37,10 +37,12 @@ class TestGraphVine(Conformance):
     pass
 
 
+@pytest.mark.options
 class TestGraphVineSmallBlocks(Conformance):
     options = {"block": 4, "spare": 0.02}
 
 
+@pytest.mark.paper
 class TestGraphVinePlain(Conformance):
     options = PLAIN
 
