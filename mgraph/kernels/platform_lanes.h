@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <setjmp.h>
 #include <ucontext.h>
 #define DEVICE inline
 #define SHARED(type, name, n) static thread_local type name[n]
@@ -15,24 +16,66 @@ constexpr int block_lanes = 64, lane_stack = 1 << 17;
 
 struct Barrier { int arrived, turn; };
 
-struct Fibers {  // the lanes of one block
-    ucontext_t back, lane[block_lanes];
+struct Grid;
+
+struct Fibers {  // the lanes of one block, for block after block; a switch is a long jump, which asks the system for nothing
+    jmp_buf back, lane[block_lanes];
     char* stacks = (char*)std::malloc((size_t)block_lanes * lane_stack);
-    ~Fibers() { std::free(stacks); }
     bool done[block_lanes];
     Barrier barrier[block_lanes][8];  // by first lane and log2 of the width
     u64 box[block_lanes];             // what a lane hands to its tile
     int now;
-    i64 progress;
-    void yield() { swapcontext(&lane[now], &back); }
+    i64 progress = 0;
+    void (*run)(const void* kernel, const Grid& grid);
+    const void* kernel;
+    const Grid* grid;
+    Fibers();
+    ~Fibers() { std::free(stacks); }
+    void yield() {
+        if (!_setjmp(lane[now])) _longjmp(back, 1);
+    }
+    void resume(int l) {
+        now = l;
+        if (!_setjmp(back)) _longjmp(lane[l], 1);
+    }
     void wait(int first, int width) {
         Barrier& b = barrier[first][bit_width((u64)width)];
         int turn = b.turn;
         if (++b.arrived == width) b.arrived = 0, ++b.turn, ++progress;
         else while (b.turn == turn) yield();
     }
+    void run_block() {
+        std::memset(done, 0, sizeof done);
+        std::memset(barrier, 0, sizeof barrier);
+        for (int running = block_lanes; running;) {
+            i64 before = progress;
+            running = 0;
+            for (int l = 0; l < block_lanes; ++l)
+                if (!done[l]) resume(l), running += !done[l];
+            if (running && before == progress) std::fprintf(stderr, "divergent lanes at a barrier\n"), std::abort();
+        }
+    }
 };
 inline thread_local Fibers* fibers = nullptr;
+
+inline void live() {  // a lane
+    for (;;) {
+        fibers->yield();
+        fibers->run(fibers->kernel, *fibers->grid);
+        fibers->done[fibers->now] = true;
+        ++fibers->progress;
+    }
+}
+inline Fibers::Fibers() {
+    fibers = this;
+    for (now = 0; now < block_lanes; ++now) {
+        ucontext_t first;
+        getcontext(&first);
+        first.uc_stack = {stacks + (size_t)now * lane_stack, 0, (size_t)lane_stack};
+        makecontext(&first, live, 0);
+        if (!_setjmp(back)) setcontext(&first);  // until it yields
+    }
+}
 
 constexpr int in_flight = 1;  // as on a GPU
 
@@ -86,41 +129,19 @@ struct Grid {
     Items items(Block, i64 n) const { return {block, n, blocks}; }
 };
 
-template <class Kernel> struct LaneStart {
-    const Kernel* kernel;
-    Grid grid;
-    static void enter(u32 high, u32 low) {
-        auto* start = (LaneStart*)(((size_t)high << 32) | low);
-        (*start->kernel)(start->grid);
-        fibers->done[fibers->now] = true;
-        ++fibers->progress;
-    }
-};
-
-template <class Kernel> void run_block(const Kernel& kernel, Grid grid) {
-    LaneStart<Kernel> start{&kernel, grid};
-    for (int l = 0; l < block_lanes; ++l) {
-        getcontext(&fibers->lane[l]);
-        fibers->lane[l].uc_stack = {fibers->stacks + (size_t)l * lane_stack, 0, (size_t)lane_stack};
-        fibers->lane[l].uc_link = &fibers->back;
-        makecontext(&fibers->lane[l], (void (*)())LaneStart<Kernel>::enter, 2, (u32)((size_t)&start >> 32), (u32)(size_t)&start);
-        fibers->done[l] = false;
-    }
-    std::memset(fibers->barrier, 0, sizeof fibers->barrier);
-    for (int running = block_lanes; running;) {
-        i64 before = fibers->progress;
-        running = 0;
-        for (int l = 0; l < block_lanes; ++l)
-            if (!fibers->done[l]) fibers->now = l, swapcontext(&fibers->back, &fibers->lane[l]), running += !fibers->done[l];
-        if (running && before == fibers->progress) std::fprintf(stderr, "divergent lanes at a barrier\n"), std::abort();
-    }
+inline Fibers& own_fibers() {  // this thread's
+    static thread_local Fibers own;
+    return own;
 }
 
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int) {
-    Fibers here;
-    fibers = &here;
-    here.progress = 0;
+    Fibers& own = own_fibers();
+    own.kernel = &kernel;
+    own.run = [](const void* kernel, const Grid& grid) { (*(const Kernel*)kernel)(grid); };
     i64 blocks = lesser((items * Kernel::lanes + block_lanes - 1) / block_lanes, (i64)3);
-    for (i64 b = 0; b < blocks; ++b) run_block(kernel, Grid{b, blocks});
-    fibers = nullptr;
+    for (i64 b = 0; b < blocks; ++b) {
+        Grid grid{b, blocks};
+        own.grid = &grid;
+        own.run_block();
+    }
 }
