@@ -33,7 +33,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the host kernels' tests under AddressSanitizer, UBSan and ThreadSanitizer
+# the host kernels' tests with tiles of 32 lanes, under AddressSanitizer and UBSan, and under ThreadSanitizer
 sanitize: setup
 	PYTHON=$(BIN)/python bash tests/sanitize.sh
 
