@@ -262,7 +262,8 @@ def test_event_loops_live_while_a_rank_waits(kind: str, size: int) -> None:
         addresses = [exchange.address for exchange in made]
         list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
         waiting = pool.submit(made[0].barrier)
-        turns = asyncio.run_coroutine_threadsafe(turns_in(0.3), loop).result(LIMIT)
+        # the best of three times: other processes may have the cores for a while
+        turns = max(asyncio.run_coroutine_threadsafe(turns_in(0.3), loop).result(LIMIT) for _ in range(3))
         assert not waiting.done()
         abort.set()
         with pytest.raises(Aborted):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
+from interrupts import ctrl_c_when
 from test_failures import N, batch, fail_in, raises_in_time, slow_in
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
@@ -28,18 +27,6 @@ def slow_ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
     """The same, each part after a moment."""
     time.sleep(0.1)
     return ring(rank, size, step)
-
-
-def interrupt_when(begun: Path) -> None:
-    """Send Ctrl-C to this thread once a worker made the file `begun`."""
-
-    def wait() -> None:
-        end = time.monotonic() + 20
-        while not begun.exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        _thread.interrupt_main()
-
-    threading.Thread(target=wait).start()
 
 
 def die_in(module: str, step: str, at: int) -> None:
@@ -81,7 +68,7 @@ def test_worker_is_killed_in_a_later_step_of_an_ingest(own_client, step):
         own_client.run(die_in, "mgraph.runtime.update", step, 20, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.ingest(ring)
-        with raises_in_time((WorkerLost, GraphLost), limit=0.5):  # type: ignore[arg-type]
+        with raises_in_time((WorkerLost, GraphLost), limit=1.5):  # type: ignore[arg-type]
             graph.degrees([1])
         assert graph.epoch == 1  # the last that was acknowledged
     assert_clean(own_client, [survivor])
@@ -120,7 +107,7 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N, directed=False) as graph:
-        interrupt_when(tmp_path / "begun")
+        ctrl_c_when(tmp_path / "begun")
         with raises_in_time(KeyboardInterrupt):
             graph.ingest(watched_ring)
         assert graph.epoch > 5
@@ -141,7 +128,7 @@ def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N) as graph:
-        interrupt_when(tmp_path / "begun")
+        ctrl_c_when(tmp_path / "begun")
         with raises_in_time(KeyboardInterrupt):
             graph.ingest(stuck)
         assert graph.epoch == 2
@@ -171,7 +158,7 @@ def test_worker_is_killed_with_batches_in_flight(own_client, step):
             pending = [pipe.update(batch(seed)) for seed in range(8)]
         assert all(p.done() for p in pending)
         assert graph.epoch in (2, 3)  # of its last answer the victim may not have said all
-        with raises_in_time((GraphLost, WorkerLost), limit=0.5):  # type: ignore[arg-type]
+        with raises_in_time((GraphLost, WorkerLost), limit=1.5):  # type: ignore[arg-type]
             graph.update(batch())
     assert_clean(own_client, [survivor])
 
@@ -195,19 +182,19 @@ def test_worker_is_killed_while_ranges_move(own_client, step):
         own_client.run(die_in, "mgraph.runtime.rebalance", step, 0, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.rebalance()
-        with raises_in_time(GraphLost if step == "switch" else WorkerLost, limit=0.5):
+        with raises_in_time(GraphLost if step == "switch" else WorkerLost, limit=1.5):
             graph.degrees([1])
     assert_clean(own_client, [survivor])
 
 
 @pytest.mark.parametrize("step", ["vote", "switch"])
-def test_keyboard_interrupt_while_ranges_move(own_client, step):
+def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
     """In the vote nobody has moved, unless all agreed; while one rank switches the vote is over: all do."""
     with DynamicGraph(own_client, N) as graph:
         graph.insert(*GRID)
-        slow = slow_in if step == "vote" else slow_in_rebalance
-        own_client.run(slow, step, 1.0, workers=[graph.workers[1]])
-        threading.Timer(0.5, _thread.interrupt_main).start()
+        module = "update" if step == "vote" else "rebalance"
+        own_client.run(slow_in, step, 1.0, tmp_path / "begun", module, workers=[graph.workers[1]])
+        ctrl_c_when(tmp_path / "begun")
         with raises_in_time(KeyboardInterrupt, limit=5):
             graph.rebalance()
         assert (graph.balance().ratio == 2.0) == (step == "vote")
@@ -215,14 +202,6 @@ def test_keyboard_interrupt_while_ranges_move(own_client, step):
         assert graph.rebalance().ratio < 1.2
         assert graph.has_edges(*GRID).all()
     assert_clean(own_client)
-
-
-def slow_in_rebalance(step: str, seconds: float) -> None:
-    """Have this worker process take its time over a step of a move; runs there."""
-    from mgraph.runtime import rebalance
-
-    quick = getattr(rebalance, step)
-    setattr(rebalance, step, lambda *args: (time.sleep(seconds), quick(*args))[1])
 
 
 def test_stopped_worker_during_an_ingest(own_client):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import threading
 import time
 
 import numpy as np
 import pytest
 from fakes import fake_cluster
+from interrupts import ctrl_c_after
 
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 from mgraph.runtime.pipeline import Pipeline
@@ -25,12 +25,12 @@ def test_batches_are_applied_in_order_while_later_ones_are_on_their_way():
     with fake_cluster(2) as (coordinator, workers):
         began = time.monotonic()
         with pipeline(coordinator) as pipe:
-            pending = [pipe.update({"seconds": 0.2 if k == 0 else 0.0}) for k in range(20)]
-            assert time.monotonic() - began < 0.2  # nothing waited for the first
+            pending = [pipe.update({"seconds": 1.0 if k == 0 else 0.0}) for k in range(20)]
+            assert time.monotonic() - began < 1.0  # nothing waited for the first
             assert not pending[0].done()
         assert [p.result(0).epoch for p in pending] == list(range(1, 21))
         assert pending[0].result().inserted == 2
-        assert pending[0].result().seconds > 0.19
+        assert pending[0].result().seconds > 0.99
         assert coordinator.epoch == 20
         assert [line for line in workers[1].log if line.startswith("begin")] == [f"begin {k}" for k in range(1, 21)]
 
@@ -47,10 +47,10 @@ def test_no_more_bytes_are_in_flight_than_allowed():
         half = np.zeros(40, np.uint8)  # 80 bytes for two ranks
         with pipeline(coordinator, 200) as pipe:
             began = time.monotonic()
-            first, second = (pipe.update({"array": half, "seconds": 0.3}) for _ in range(2))
-            assert time.monotonic() - began < 0.25
+            first, second = (pipe.update({"array": half, "seconds": 1.0}) for _ in range(2))
+            assert time.monotonic() - began < 1.0
             pipe.update({"array": half})
-            assert time.monotonic() - began > 0.29
+            assert time.monotonic() - began > 0.99
             assert first.done()
             assert not second.done()
             huge = pipe.update({"array": np.zeros(1000, np.uint8)})  # goes alone
@@ -125,7 +125,7 @@ def test_two_pipelines_share_the_ranks():
 
 def test_keyboard_interrupt_drops_what_is_in_flight():
     with fake_cluster(2) as (coordinator, _):
-        threading.Timer(0.3, _thread.interrupt_main).start()
+        ctrl_c_after(0.3)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             pipe.update({}).result()

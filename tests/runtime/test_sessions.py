@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
 import threading
 import time
@@ -10,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster
+from interrupts import ctrl_c_after
 
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
 from mgraph.runtime import link, protocol, session
@@ -94,7 +94,7 @@ def test_arguments_that_do_not_serialize_are_an_error_and_not_a_lost_worker():
 
 def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
     with fake_cluster(2) as (coordinator, workers):
-        threading.Timer(0.3, _thread.interrupt_main).start()
+        ctrl_c_after(0.3)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
@@ -105,7 +105,7 @@ def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
 
 def test_keyboard_interrupt_while_a_rank_polls_nothing():
     with fake_cluster(2) as (coordinator, _):
-        threading.Timer(0.2, _thread.interrupt_main).start()
+        ctrl_c_after(0.2)
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("deaf", {"ranks": [1], "seconds": 3.5})
         assert len(coordinator.call("echo", connect=True)) == 2  # waits for the rank to come back
@@ -113,7 +113,7 @@ def test_keyboard_interrupt_while_a_rank_polls_nothing():
 
 def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
     with fake_cluster(3) as (coordinator, workers):
-        threading.Timer(0.2, _thread.interrupt_main).start()
+        ctrl_c_after(0.2)
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
         assert coordinator.epoch == 1
@@ -123,7 +123,7 @@ def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
 
 def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
     with fake_cluster(2) as (coordinator, _):
-        threading.Timer(0.2, _thread.interrupt_main).start()
+        ctrl_c_after(0.2)
         with pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [], "doubting": [0]})
         assert coordinator.epoch == 0
