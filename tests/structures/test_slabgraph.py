@@ -87,7 +87,7 @@ class TestTables:
 
     def test_a_bucket_that_all_keys_want_is_chained(self, device):
         n = scaled(3000)
-        s, model = fresh(device, 1 << 22), Model()
+        s, model = fresh(device, 1 << 19), Model()
         ids = colliding(7, -(-n * 10 // 210), n)  # all in one bucket of the row's table
         step(s, model, edges(s, [(5, int(d)) for d in ids]))
         assert s.chains().lengths[-1] == 1
