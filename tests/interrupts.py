@@ -5,26 +5,33 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 __all__ = ["ctrl_c_after", "ctrl_c_when"]
 
 
-def ctrl_c() -> None:
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+@contextmanager
+def ctrl_c_when(begun: Callable[[], bool]) -> Iterator[None]:
+    """Press it once `begun` says so; not at all if that is after the block, so that no other test is hit."""
+    over = threading.Event()
+
+    def press() -> None:
+        while not begun():
+            if over.wait(0.02):
+                return
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
-def ctrl_c_after(seconds: float) -> None:
-    threading.Timer(seconds, ctrl_c).start()
-
-
-def ctrl_c_when(begun: Path) -> None:
-    """Once somebody made the file `begun`."""
-
-    def wait() -> None:
-        end = time.monotonic() + 20
-        while not begun.exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        ctrl_c()
-
-    threading.Thread(target=wait).start()
+def ctrl_c_after(seconds: float) -> AbstractContextManager[None]:
+    """Press it `seconds` from now."""
+    end = time.monotonic() + seconds
+    return ctrl_c_when(lambda: time.monotonic() >= end)

@@ -125,9 +125,8 @@ def test_two_pipelines_share_the_ranks():
 
 def test_keyboard_interrupt_drops_what_is_in_flight():
     with fake_cluster(2) as (coordinator, _):
-        ctrl_c_after(0.3)
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+        with ctrl_c_after(0.3), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             pipe.update({}).result()
             pending = [pipe.update({"seconds": 0.5}) for _ in range(10)]
             pending[-1].result()
