@@ -259,11 +259,11 @@ struct CountBuckets {  // one tile a piece: how many edges each bucket of a new 
         }
     }
     template <class T> DEVICE void count_buckets(T tile, const Task& task, Table to, i64 from) const {
-        for (i64 b = from; b < lesser(from + piece_buckets, (i64)task.buckets); ++b)
-            graph.visit(tile, task.row, b, [&](u32 id, i64, bool live) {
-                if (live) atomic_add(counts + to.slab(id), 1u);
-                return false;
-            });
+        u32 end = (u32)lesser(from + piece_buckets, (i64)task.buckets);
+        graph.buckets(tile, row_of(graph.rows, task.row), (u32)from, end, [&](u32 id, i64, bool live) {
+            if (live) atomic_add(counts + to.slab(id), 1u);
+            return false;
+        });
     }
     template <class T> DEVICE void count_keys(T tile, Table to, i64 from, i64 end) const {
         for (i64 k = from + tile.rank(); k < lesser(from + piece_keys, end); k += tile.size())

@@ -1,10 +1,11 @@
-// SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a bucket.
+// SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a few buckets.
 // A slab is SLAB words: the next slab of its chain, one that only a commit uses, and the slots. The first slabs of a
 // row's buckets are neighbours. All ones stand for no slab and no edge.
 #pragma once
 
 constexpr u32 no_slab = ~0u, no_edge = ~0u;
 constexpr int header = 2, slots_of_slab = SLAB - header, quads_of_slab = SLAB / 4;
+constexpr u32 unit_buckets = 128 / SLAB;  // whose first slabs are four loads of a warp
 
 DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
     x ^= x >> 16, x *= 0x7feb352du;
@@ -44,24 +45,61 @@ struct SlabView {
     static constexpr bool sorted = false;
 
     DEVICE u32 degree(i64 v) const { return row_of(rows, v).degree; }
-    DEVICE i64 units(i64 v) const { return row_of(rows, v).table.buckets; }
+    DEVICE i64 units(i64 v) const { return (row_of(rows, v).table.buckets + unit_buckets - 1) / unit_buckets; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         Row row = row_of(rows, v);
-        u32 first = row.table.first + (u32)unit;
-        int all = row.table.buckets == 1 ? (int)row.degree : slots_of_slab;  // of a row in one slab
-        for (u32 slab = first; slab != no_slab;) {
-            const u32* words = slabs + (i64)slab * SLAB;
-            u32 next = words[0];
-            int left = slab == first && next == no_slab ? all : slots_of_slab;  // live ones at most
-            for (int s = header; s < SLAB && left > 0; s += tile.size()) {
-                int at = s + tile.rank();
-                u32 id = at < SLAB ? load_once(words + at) : no_edge;
-                bool live = id != no_edge;
-                if (f(live ? id : 0u, (i64)slab * SLAB + at, live)) return;
-                left -= tile.size() == 1 ? live : SLAB > tile.size() ? popcount(tile.ballot(live)) : slots_of_slab;
+        u32 from = (u32)unit * unit_buckets;
+        buckets(tile, row, from, lesser(from + unit_buckets, row.table.buckets), f);
+    }
+    template <class T, class F> DEVICE void buckets(T tile, const Row& row, u32 from, u32 to, F f) const {
+        if constexpr (T::size() == 1) walk(row, from, to, f);
+        else sweep(tile, row.table.first + from, row.table.first + to, f);
+    }
+    // One lane: slab by slab, and no further than the last edge of a row in one slab.
+    template <class F> DEVICE void walk(const Row& row, u32 from, u32 to, F f) const {
+        for (u32 bucket = from; bucket < to; ++bucket)
+            for (u32 slab = row.table.first + bucket; slab != no_slab;) {
+                const u32* words = slabs + (i64)slab * SLAB;
+                u32 next = words[0], left = row.degree <= slots_of_slab && next == no_slab ? row.degree : slots_of_slab;
+                for (int at = header; at < SLAB && left > 0; ++at) {
+                    u32 id = load_once(words + at);
+                    bool live = id != no_edge;
+                    if (f(live ? id : 0u, (i64)slab * SLAB + at, live)) return;
+                    left -= live;
+                }
+                slab = next;
             }
-            slab = next;
+    }
+    // A tile, in groups of as many lanes as a slab has words at most: each goes along chains of its own, with a few loads a lane
+    // under way. Buckets are neighbours, so that the groups' first slabs are read as one piece of memory.
+    template <class T, class F> DEVICE void sweep(T tile, u32 first, u32 end, F f) const {
+        constexpr int group = T::size() < SLAB ? T::size() : SLAB, groups = T::size() / group, loads = SLAB / group;
+        constexpr int ahead = loads < 4 ? 4 / loads : 1;  // slabs that a group has under way
+        int lane = tile.rank() % group;
+        for (u32 base = first; base < end; base += ahead * groups) {
+            u32 slab[ahead], words[ahead][loads];
+            for (int j = 0; j < ahead; ++j) {
+                slab[j] = base + j * groups + tile.rank() / group;
+                slab[j] = slab[j] < end ? slab[j] : no_slab;
+            }
+            for (bool more = true; more;) {
+                more = false;
+                for (int j = 0; j < ahead; ++j)
+                    for (int k = 0; k < loads; ++k)
+                        words[j][k] = slab[j] == no_slab ? no_edge : load_once(slabs + (i64)slab[j] * SLAB + k * group + lane);
+                for (int j = 0; j < ahead; ++j) {
+                    if (!tile.any(slab[j] != no_slab)) continue;
+                    for (int k = 0; k < loads; ++k) {
+                        int at = k * group + lane;
+                        bool live = at >= header && words[j][k] != no_edge;
+                        if (f(live ? words[j][k] : 0u, (i64)slab[j] * SLAB + at, live)) return;
+                    }
+                    slab[j] = tile.shfl(words[j][0], tile.rank() - lane);  // the next one: its first word
+                    more |= slab[j] != no_slab;
+                }
+                more = tile.any(more);
+            }
         }
     }
     DEVICE void prefetch_row(i64 v, u32 id) const {
