@@ -19,10 +19,12 @@ from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVer
 from mgraph.kernels import Library, Struct, View, load
 from mgraph.structures.run import Run, check_batch, make_keys, sort_batch, sort_run
 
-__all__ = ["Counts", "Csr", "Plan", "Structure"]
+__all__ = ["KEPT", "Counts", "Csr", "Plan", "Structure"]
 
 Array = Any
 HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
+MOST = (1 << 31) - 1  # operations at once
+KEPT = 1 << 20  #: operations up to which a structure keeps the scratch of a batch for the next one
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Plan:
         The structure's own; None once the plan was used up.
     state : object
         The structure's state that it was made for.
+    scratch : object
+        Memory that the structure may keep for the next batch.
     """
 
     run: Run
@@ -62,6 +66,7 @@ class Plan:
     outcome: Array
     work: Any
     state: object
+    scratch: Any = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Structure(ABC):
         self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
         self.num_edges = 0
         self._state = object()  # another one after every change: what a plan was made for
+        self._kept: Any = None  # scratch of the last batch
 
     @property
     def checks_ids(self) -> bool:
@@ -106,15 +112,12 @@ class Structure(ABC):
     # --- what each structure does its own way ---
 
     @abstractmethod
-    def prepare(self, run: Run) -> Plan:
-        """Find out what `run` does and take all memory that doing it needs; changes nothing.
-
-        Raises `CapacityError` where memory does not suffice. Costs one read-back on a GPU.
-        """
+    def _prepare(self, run: Run) -> Plan:
+        """`prepare` of a run that is not empty. One read-back on a GPU, or as the class says."""
 
     @abstractmethod
-    def commit(self, plan: Plan) -> Counts:
-        """Do what was prepared. Allocates nothing and cannot refuse a valid plan; asynchronous on a GPU."""
+    def _commit(self, plan: Plan, work: Any) -> None:
+        """`commit` of the work of a plan that is valid and whose run is not empty."""
 
     @abstractmethod
     def add_vertices(self, n: int, rows: int | None = None) -> None:
@@ -133,16 +136,63 @@ class Structure(ABC):
     def check_invariants(self) -> None:
         """Assert every invariant that the structure's module numbers. O(n), copies to the host; for tests."""
 
-    def discard(self, plan: Plan) -> None:
-        """Give up a plan; its memory is freed with it."""
-        plan.work = None
+    # --- a batch in two steps ---
 
-    def _use(self, plan: Plan) -> Any:
-        """The work of a plan, once: `InvalidOption`, before anything changed, where the plan is not valid."""
+    def prepare(self, run: Run) -> Plan:
+        """Find out what `run` does and take all memory that doing it needs; changes nothing.
+
+        Costs one read-back on a GPU, or as the class says.
+
+        Raises
+        ------
+        CapacityError
+            Memory does not suffice, or the run has 2**31 operations or more.
+        UnknownVertex
+            An id of an unchecked run is not there.
+        """
+        if len(run) > MOST:
+            raise CapacityError(f"a run of {len(run)} operations; at most {MOST} at once")
+        if len(run) == 0:
+            return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self._state)
+        return self._prepare(run)
+
+    def commit(self, plan: Plan) -> Counts:
+        """Do what was prepared. Allocates nothing; asynchronous on a GPU.
+
+        Raises `InvalidOption`, and changes nothing, where the plan was committed or discarded, or made for another
+        state or structure. It cannot refuse a valid one.
+        """
         if plan.work is None or plan.state is not self._state:
             raise InvalidOption("this plan was used up, made before the structure changed, or made by another one")
         work, plan.work, self._state = plan.work, None, object()
-        return work
+        if len(plan.run):
+            self._commit(plan, work)
+        return plan.counts
+
+    def discard(self, plan: Plan) -> None:
+        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        if plan.work is not None and plan.state is self._state:
+            self._keep(plan.scratch)
+        plan.work = None
+
+    def _take_scratch(self, run: Run) -> Any:
+        """What was kept of the last batch where it suffices: its arrays need not be made and packed again."""
+        n = len(run)
+        if n > KEPT:
+            return self._new_scratch(n, run)
+        scratch, self._kept = self._kept, None
+        if scratch is None or scratch.capacity < n:
+            scratch = self._new_scratch(min(KEPT, max(1 << n.bit_length(), 1024)), run)
+        return scratch
+
+    def _new_scratch(self, capacity: int, run: Run) -> Any:
+        """Memory for runs of up to `capacity` operations, with that attribute; for structures that take scratch."""
+        raise NotImplementedError
+
+    def _keep(self, scratch: Any) -> None:
+        """Keep the scratch of a batch for the next one, unless it is large."""
+        if scratch is not None and scratch.capacity <= KEPT:
+            self._kept = scratch
 
     def _refuse(self, run: Run, unknown: int) -> None:
         """Raise for a run with ids that are not there; the first one is named where the batch is known."""

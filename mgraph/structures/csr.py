@@ -74,18 +74,9 @@ class CsrStructure(Structure):
         self._dst = device.empty(0, np.uint32)
         self._weights = device.empty(0, np.float32) if weighted else None
 
-    def prepare(self, run: Run) -> Plan:
-        """Find out what `run` does and take all memory that doing it needs; changes nothing.
-
-        O(n log degree) work in two launches and a scan; one read-back of four counts on a GPU.
-
-        Raises
-        ------
-        CapacityError
-            The new arrays do not fit beside the old ones.
-        """
+    def _prepare(self, run: Run) -> Plan:
         n, device = len(run), self.device
-        if n and not self.num_edges:
+        if not self.num_edges:
             found, outcome, numbers = number_keys(device, self._kernels, run)
             return Plan(run, found, outcome, self._new_arrays(_Work(numbers=numbers), found.inserted), self._state)
         place, outcome = device.empty(n, np.int64), device.empty(n, np.uint8)
@@ -95,8 +86,7 @@ class CsrStructure(Structure):
             n, offsets=self._offsets, dst=self._dst, keys=run.keys, op=run.op, n=n,
             place=place, outcome=outcome, shift=shift, counts=counts,
         )  # fmt: skip
-        if n:
-            device.xp.cumsum(shift[1:], out=shift[1:])
+        device.xp.cumsum(shift[1:], out=shift[1:])
         found = Counts(*(int(c) for c in Device.to_host(counts)))
         work = _Work(place, shift)
         if found.inserted or found.deleted:
@@ -110,26 +100,18 @@ class CsrStructure(Structure):
         work.weights = self.device.empty(room, np.float32) if self.weighted else None
         return work
 
-    def commit(self, plan: Plan) -> Counts:
-        """Do what was prepared: one pass over the old arrays. Allocates nothing; asynchronous on a GPU.
-
-        Raises
-        ------
-        InvalidOption
-            The plan was committed, discarded or made for another state or structure; nothing changes.
-        """
-        work, run, n = self._use(plan), plan.run, len(plan.run)
+    def _commit(self, plan: Plan, work: _Work) -> None:
+        run, n = plan.run, len(plan.run)
         if work.offsets is not None:
             self._fill(run, work) if work.numbers else self._merge(run, work)
             self._offsets, self._dst, self._weights = work.offsets, work.dst, work.weights
             self.num_edges += plan.counts.inserted - plan.counts.deleted
         if work.numbers or (work.offsets is None and not self.weighted):
-            return plan.counts
+            return
         self._kernels.CsrPlace(
             n, keys=run.keys, outcome=plan.outcome, weight=run.weight, place=work.place, shift=work.shift, n=n,
             dst_out=self._dst, weights_out=self._weights,
         )  # fmt: skip
-        return plan.counts
 
     def _fill(self, run: Run, work: _Work) -> None:
         entries = self.n_rows + 1

@@ -37,13 +37,14 @@ from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
-from mgraph.structures.gpma_scratch import GROUP, KEPT, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.gpma_scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
 from mgraph.structures.run import Run, check_batch
 
 __all__ = ["GpmaPlus"]
 
 Array = Any
 
+PARTS = ("prepare", "commit", "build")
 NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 
 
@@ -51,7 +52,6 @@ NOBODY = np.uint32(0xFFFFFFFF)  # in slots that hold no edge
 class _Work:
     """What a commit needs: the located batch, the windows by width, and the memory that it will write."""
 
-    scratch: Scratch
     batch: Struct
     leaves: Struct  # where windows are wide with the sums before each task's leaves, good until leaves are written
     num_edges: int
@@ -114,9 +114,7 @@ class GpmaPlus(Structure):
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
         defines = {"LEAF": leaf, "WEIGHTED": int(weighted), "TILE": max(self._tile, leaf // 8)}
         self._defines = tuple(defines.items())
-        self._prepare = load(device, "gpma_prepare.cuh", None, **defines)
-        self._commit = load(device, "gpma_commit.cuh", None, **defines)
-        self._build = load(device, "gpma_build.cuh", None, **defines)
+        self._kernels = {part: load(device, f"gpma_{part}.cuh", None, **defines) for part in PARTS}
         self.slots, self.weights, self.counts, self.groups, self.heads = self.new_array(1).values()
         device.fill(self.heads, NOBODY)
         self.counts.fill(0)
@@ -124,7 +122,6 @@ class GpmaPlus(Structure):
         self.start = device.full(n_rows + 1, leaf, np.int64)
         self._degrees = device.zeros(n_rows, np.uint32)
         self._levels = self.level_arrays(1)
-        self._kept: Scratch | None = None
         self._array_changed()
 
     def _array_changed(self) -> None:
@@ -135,7 +132,7 @@ class GpmaPlus(Structure):
         self._array = Struct(**columns, counts=self.counts, groups=self.groups)
         fields = {**columns, "start": self.start, "degrees": self._degrees}
         self._view = View("gpma_view.cuh", "GpmaView", fields, self._defines)
-        kernels, merged = self._commit, {"leaves": self._leaves, "array": self._array, "start": self.start}
+        kernels, merged = self._kernels["commit"], {"leaves": self._leaves, "array": self._array, "start": self.start}
         self._merge_leaves = kernels.MergeLeaves.bind(leaves=self._leaves, array=self._array)
         self._merges = [k.bind(**merged) for k in (kernels.MergeFew, kernels.MergeBlocks)]
         self._update_rows = kernels.UpdateRows.bind(
@@ -196,31 +193,21 @@ class GpmaPlus(Structure):
 
     # --- a batch ---
 
-    def prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back.
-
-        Raises
-        ------
-        CapacityError
-            Memory does not suffice, or 2**31 operations or more at once.
-        """
-        n, device = len(run), self.device
-        if n >= 1 << 31:
-            raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
-        if n == 0:
-            return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
+    def _prepare(self, run: Run) -> Plan:
+        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back."""
+        device, kernels = self.device, self._kernels["commit"]
         if not self.num_edges:
             if run.unchecked is not None:
                 check_batch(run.unchecked, self.n_rows, self.n_vertices)
-            return Plan(run, *prepare_build(self, self._build, run), self._state)
-        scratch = self._take_scratch(n)
+            return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
+        scratch = self._take_scratch(run)
         batch, words = scratch.count(run)
         if words[10]:
             self._keep(scratch)
             self._refuse(run, words[10])
         counts, leaves = _counts(words), self._leaves
         work = _Work(
-            scratch=scratch, batch=batch, leaves=leaves,
+            batch=batch, leaves=leaves,
             num_edges=self.num_edges + counts.inserted - counts.deleted,
             leaf_windows=(scratch.leaf_list, words[3]), few_windows=(scratch.few_list, words[9]),
             block_windows=(scratch.block_list, words[4]), parts=(scratch.wide_list, words[5]),
@@ -229,7 +216,7 @@ class GpmaPlus(Structure):
         if words[2] or words[7]:  # wide windows count with a sum for every task's leaves
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
             before, within = device.carve((tasks + 1, np.int64), (self.leaves, np.uint32))
-            self._commit.SumTasks(tasks, leaves=leaves, before=before, within=within)
+            kernels.SumTasks(tasks, leaves=leaves, before=before, within=within)
             device.xp.cumsum(before, out=before)
             work.leaves = Struct(**{**leaves.values, "before": before, "within": within})
         if words[2]:
@@ -239,23 +226,13 @@ class GpmaPlus(Structure):
         if work.out:
             windows, parts = work.parts
             work.cuts = device.empty(parts, np.uint32)
-            self._commit.CutParts(parts, batch=batch, windows=windows, n=parts, whole=work.out_leaves, cuts=work.cuts)
-        return Plan(run, counts, scratch.outcome[:n], work, self._state)
+            kernels.CutParts(parts, batch=batch, windows=windows, n=parts, whole=work.out_leaves, cuts=work.cuts)
+        return Plan(run, counts, scratch.outcome[: len(run)], work, self._state, scratch)
 
-    def _take_scratch(self, n: int) -> Scratch:
-        """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
-        if n <= KEPT:
-            scratch, self._kept = self._kept, None
-            if scratch is not None and scratch.capacity >= n:
-                return scratch
-        room = n if n > KEPT else min(KEPT, max(1 << n.bit_length(), 1024))
-        scratch = Scratch(self.device, room, self.leaves, self.leaf, self.n_rows, self._levels)
-        scratch.bind(self._prepare, self._view, self._leaves, self.start, self.n_rows, self.n_vertices)
+    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+        scratch = Scratch(self.device, capacity, self.leaves, self.leaf, self.n_rows, self._levels)
+        scratch.bind(self._kernels["prepare"], self._view, self._leaves, self.start, self.n_rows, self.n_vertices)
         return scratch
-
-    def _keep(self, scratch: Scratch) -> None:
-        if scratch.capacity <= KEPT:
-            self._kept = scratch
 
     def _plan_resize(self, work: _Work) -> None:
         """The root is out of bounds: one window, all of the array, into a new one."""
@@ -269,17 +246,14 @@ class GpmaPlus(Structure):
         work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
-    def commit(self, plan: Plan) -> Counts:
-        """Write every window once: up to 8 launches; asynchronous on a GPU."""
-        work: _Work | Build | None = self._use(plan) or None
-        if work is None:  # an empty run
-            return plan.counts
-        run, kernels = plan.run, self._commit
+    def _commit(self, plan: Plan, work: _Work | Build) -> None:
+        """Write every window once: up to 8 launches."""
+        run, kernels, build = plan.run, self._kernels["commit"], self._kernels["build"]
         if isinstance(work, Build):
-            commit_build(self._build, run, work, self.start, self._degrees)
+            commit_build(build, run, work, self.start, self._degrees)
             self._replace_array(work.array, work.levels)
             self.num_edges = work.num_edges
-            return plan.counts
+            return
         both = {"batch": work.batch, "leaves": work.leaves}
         array, weight = self._array, run.weight
         if self.weighted and plan.counts.updated:
@@ -300,12 +274,12 @@ class GpmaPlus(Structure):
             if work.out_leaves:
                 assert work.bounds is not None
                 columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
-                self._build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
+                build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
                 self._replace_array(work.out.values, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
         first_keys, single = work.leaf_windows
-        listed = {"batch": work.batch, "levels": work.scratch.levels, "first_keys": first_keys}
+        listed = {"batch": work.batch, "levels": plan.scratch.levels, "first_keys": first_keys}
         if single:
             self._merge_leaves(single, **listed, weight=weight, n=single)
         for merge, (windows, n) in zip(self._merges, (work.few_windows, work.block_windows), strict=True):
@@ -314,19 +288,12 @@ class GpmaPlus(Structure):
         self._update_rows(single + len(run), **listed, windows=single)
         self.num_edges = work.num_edges
         if not work.out_leaves:
-            self._keep(work.scratch)
-        return plan.counts
+            self._keep(plan.scratch)
 
     def _replace_array(self, array: dict[str, Array], levels: tuple[Array, Array]) -> None:
         self.slots, self.weights, self.counts, self.groups, self.heads = array.values()
         self._levels = levels
         self._array_changed()
-
-    def discard(self, plan: Plan) -> None:
-        """Give up a plan; its memory is freed with it, or kept for the next batch."""
-        if isinstance(plan.work, _Work) and plan.state is self._state:
-            self._keep(plan.work.scratch)
-        super().discard(plan)
 
     # --- the rest of the contract ---
 

@@ -10,7 +10,7 @@ from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View
 from mgraph.structures.run import Run
 
-__all__ = ["GROUP", "KEPT", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
+__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 
 Array = Any
 STATUS = 12  # words; their order is gpma_locate.cuh's Status
@@ -18,12 +18,11 @@ STATUS = 12  # words; their order is gpma_locate.cuh's Status
 TASK_ROWS, INLINE_ROWS, FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS, GROUP = 512, 64, 256, 4096, 1024, 4096, 1024
 LEAF_KEYS, FEW_KEYS = 64, 1024
 WINDOW = 8  # words a window
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 90 bytes each, from batch to batch
 CHUNK, MOST_CHUNK = 8, 15  # log2 of the keys whose moves one block sums up, in batches under 2**21 and in the largest
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations on an array of so many leaves: one allocation.
+    """Memory for a batch of up to `capacity` operations on an array of so many leaves: one allocation, 90 bytes each.
 
     Parameters
     ----------

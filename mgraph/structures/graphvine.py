@@ -52,11 +52,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, View, load
-from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.contract import KEPT, Counts, Plan, Structure
 from mgraph.structures.graphvine_check import check_graphvine
-from mgraph.structures.graphvine_look import KEPT, Look, Rows, Scratch
+from mgraph.structures.graphvine_look import Look, Rows, Scratch
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
 from mgraph.structures.graphvine_vertices import sever
 from mgraph.structures.run import Run, make_keys, sort_with_places
@@ -149,40 +149,25 @@ class GraphVine(Structure):
         fields = {**columns, "shift": pool.shift, "fine": int(self.fine)}
         self._view = View("graphvine_view.cuh", "VineView", fields, self._defines)
         self._pool_struct = Struct(**columns)
-        self._kept: Scratch | None = None
+        self._kept = None
 
     # --- prepare ---
 
-    def prepare(self, run: Run) -> Plan:
-        """Find out what `run` does and take all memory that doing it needs; changes nothing.
-
-        O(n + degrees of the touched rows) in 4 or 5 launches; waits once on a GPU, and once more where the pool is made
-        anew.
-
-        Raises
-        ------
-        CapacityError
-            The run is too long, or a new pool does not fit beside the old one.
-        UnknownVertex
-            An id is not there.
-        """
-        n, device = len(run), self.device
-        if n >= 1 << 31:
-            raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
-        if n == 0:
-            return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
+    def _prepare(self, run: Run) -> Plan:
+        """O(n + degrees of the touched rows) in 4 or 5 launches; waits once on a GPU, twice for a new pool."""
+        n = len(run)
         scratch = self._take_scratch(run)
         seen = scratch.look(run)
         if seen.unknown:
             self._keep(scratch)
             self._refuse(run, seen.unknown)
         counts, work = seen.counts, _Work(seen)
-        plan = Plan(run, counts, scratch.outcome[:n], work, self._state)
+        plan = Plan(run, counts, scratch.outcome[:n], work, self._state, scratch)
         if not (counts.inserted or counts.deleted):
             return plan
         end = self.queues.end(seen.needs)
         if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
-            work.larger = self.pool.enlarged(device, end)
+            work.larger = self.pool.enlarged(self.device, end)
         if self._fits(seen.needs, work.larger or self.pool):
             work.pieces = seen.room_for_pieces()
         else:
@@ -190,19 +175,8 @@ class GraphVine(Structure):
             work.rebuild = plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
         return plan
 
-    def _take_scratch(self, run: Run) -> Scratch:
-        """The memory kept from the last batch where it suffices."""
-        n = len(run)
-        if n > KEPT:
-            return Scratch(self, n, run.op is not None)
-        scratch, self._kept = self._kept, None
-        if scratch is not None and scratch.capacity >= n:
-            return scratch
-        return Scratch(self, min(KEPT, max(1 << n.bit_length(), 1024)), deletes=True)
-
-    def _keep(self, scratch: Scratch) -> None:
-        if scratch.capacity <= KEPT:
-            self._kept = scratch
+    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+        return Scratch(self, capacity, deletes=capacity <= KEPT or run.op is not None)
 
     def _fits(self, needs: Needs, pool: Pool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
@@ -225,18 +199,9 @@ class GraphVine(Structure):
 
     # --- commit ---
 
-    def commit(self, plan: Plan) -> Counts:
-        """Do what was prepared: up to five launches. Allocates nothing; asynchronous on a GPU.
-
-        Raises
-        ------
-        InvalidOption
-            The plan was committed, discarded or made for another state or structure; nothing changes.
-        """
-        work: _Work | None = self._use(plan) or None
-        if work is None:  # an empty run
-            return plan.counts
-        counts, run, n, batch, scratch = plan.counts, plan.run, len(plan.run), work.look.batch, work.look.scratch
+    def _commit(self, plan: Plan, work: _Work) -> None:
+        """Up to five launches."""
+        counts, run, n, batch, scratch = plan.counts, plan.run, len(plan.run), work.look.batch, plan.scratch
         if self.weighted and counts.updated:
             self.kernels["commit"].SetWeights(
                 n, graph=self.view(), batch=batch, weight=run.weight, weights=self.pool.weights
@@ -251,7 +216,6 @@ class GraphVine(Structure):
                 scratch.insert(batch, run.weight, moved=work.rebuild is not None)
         if not (work.rebuild or work.larger):
             self._keep(scratch)
-        return counts
 
     def _delete(self, n: int, batch: Struct, scratch: Scratch) -> None:
         if self.compact:
@@ -273,12 +237,6 @@ class GraphVine(Structure):
             seen.scratch.lay_out(seen.batch, self.queues.struct(needs, self.pool), work.pieces)
             self.queues = self.queues.after(needs, self.pool.ring)
             self.live += needs.quanta
-
-    def discard(self, plan: Plan) -> None:
-        """Give up a plan; its memory is freed with it, or kept for the next batch."""
-        if isinstance(plan.work, _Work) and plan.state is self._state:
-            self._keep(plan.work.look.scratch)
-        super().discard(plan)
 
     def _rebuild(self, graph: View, new: Rebuild) -> None:
         pool = new.pool

@@ -17,10 +17,9 @@ from mgraph.structures.run import Run
 if TYPE_CHECKING:
     from mgraph.structures.graphvine import GraphVine
 
-__all__ = ["KEPT", "Look", "Rows", "Scratch"]
+__all__ = ["Look", "Rows", "Scratch"]
 
 Array = Any
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 55 bytes each, from batch to batch
 CHUNK, GROUP, COUNTERS = 256, 32, 8  # as graphvine_batch.cuh has them
 HUB_EXTENT, STRETCH_SLOTS, LONG_RUN, WORDS_OF_STRETCH = 128, 512, 512, 4  # as graphvine_join.cuh and _run.cuh have them
 TILES = 1 << 13  # of a GPU, about, that stretches are for at least, whatever the batch: one key's row may have many
@@ -96,7 +95,7 @@ class Look:
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, and the kernels that prepare and commit one in it.
+    """Memory for a batch of up to `capacity` operations, 55 bytes each, and the kernels that prepare and commit one.
 
     Parameters
     ----------

@@ -45,13 +45,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.errors import InvalidOption
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.contract import KEPT, Counts, Plan, Structure
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph_check import HEADER, check_slabgraph
 from mgraph.structures.slabgraph_pool import PIECE_BUCKETS, Move, Pool
-from mgraph.structures.slabgraph_scratch import KEPT, LATE, STATUS, Found, Scratch
+from mgraph.structures.slabgraph_scratch import LATE, STATUS, Found, Scratch
 
 __all__ = ["Chains", "SlabGraph"]
 
@@ -85,7 +85,6 @@ class Chains:
 class _Work:
     """What a commit needs, all of it allocated."""
 
-    scratch: Scratch
     keys: Struct
     found: Found
     before: Move | None  # to another pool before the batch is written, and after
@@ -157,7 +156,7 @@ class SlabGraph(Structure):
 
     def _arrays_changed(self) -> None:
         """Other arrays: what kernels take of them is packed once."""
-        self._kept: Scratch | None = None
+        self._kept = None
         rows, words, weights = self.rows, self.pool.words, self.pool.weights
         fields = {"rows": rows, "slabs": words, "weights": weights}
         self._view = View("slabgraph_view.cuh", "SlabView", fields, self._defines)
@@ -165,37 +164,25 @@ class SlabGraph(Structure):
 
     # --- prepare ---
 
-    def prepare(self, run: Run) -> Plan:
+    def _prepare(self, run: Run) -> Plan:
         """Look the keys up, choose new tables, take memory. O(n); see the class for launches and read-backs.
 
-        Raises `CapacityError` where the pool would have to outgrow memory or the 32-bit numbers of slabs, and
-        `UnknownVertex` where an id is not there.
+        Raises `CapacityError` also where the pool would have to outgrow the 32-bit numbers of slabs.
         """
-        n, device = len(run), self.device
-        if n >= 1 << 31:
-            raise CapacityError(f"a run of {n} operations; at most {(1 << 31) - 1} at once")
-        if n == 0:
-            return Plan(run, Counts(), device.empty(0, np.uint8), (), self._state)
-        scratch = self._take_scratch(n)
+        scratch = self._take_scratch(run)
         keys, outcome, found = scratch.count(run)
         if found.unknown:  # what is in scratch is of no more use
             self._refuse(run, found.unknown)
         if found.task_slabs > (found.tail + found.singles + found.runs) // 32:
             self._count_chains(found, keys, scratch.listed)
         if LATE * found.late_edges > len(scratch.late):
-            scratch.late = device.empty(LATE * found.late_edges, np.uint32)
+            scratch.late = self.device.empty(LATE * found.late_edges, np.uint32)
             self._bind_commit(scratch)
-        work = _Work(scratch, keys, found, *self._plan_moves(found))
-        return Plan(run, found.counts, outcome, work, self._state)
+        work = _Work(keys, found, *self._plan_moves(found))
+        return Plan(run, found.counts, outcome, work, self._state, scratch)
 
-    def _take_scratch(self, n: int) -> Scratch:
-        """The memory kept from the last batch where it suffices: its arrays need not be made and looked at again."""
-        if n <= KEPT:
-            scratch, self._kept = self._kept, None
-            if scratch is not None and scratch.capacity >= n:
-                return scratch
-        room = n if n > KEPT else min(KEPT, max(1 << n.bit_length(), 1024))
-        scratch = Scratch(self.device, room, self.pool.slabs, self.n_rows)
+    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+        scratch = Scratch(self.device, capacity, self.pool.slabs, self.n_rows)
         scratch.bind(self._kernels, self._view, self.supply, self.n_rows, self.n_vertices)
         self._bind_commit(scratch)
         return scratch
@@ -203,9 +190,9 @@ class SlabGraph(Structure):
     def _bind_commit(self, scratch: Scratch) -> None:
         scratch.bind_commit(self._kernels, self._slabs, self.pool.free, self.supply)
 
-    def _keep(self, scratch: Scratch) -> None:
-        if scratch.capacity <= KEPT and len(scratch.late) <= 4 * LATE * KEPT:
-            self._kept = scratch
+    def _keep(self, scratch: Scratch | None) -> None:
+        if scratch is not None and len(scratch.late) <= 4 * LATE * KEPT:
+            super()._keep(scratch)
 
     def _count_chains(self, found: Found, keys: Struct, tasks: Struct) -> None:
         """Count what new tables chain, instead of the most that they could; a read-back."""
@@ -246,12 +233,9 @@ class SlabGraph(Structure):
 
     # --- commit ---
 
-    def commit(self, plan: Plan) -> Counts:
-        """Write what was prepared; O(n) and the pool's move, where it moves. Asynchronous on a GPU."""
-        work: _Work | None = self._use(plan) or None
-        if work is None:  # an empty run
-            return plan.counts
-        n, scratch, found, keys, counts = len(plan.run), work.scratch, work.found, work.keys, plan.counts
+    def _commit(self, plan: Plan, work: _Work) -> None:
+        """Write what was prepared; O(n) and the pool's move, where it moves."""
+        n, scratch, found, keys, counts = len(plan.run), plan.scratch, work.found, work.keys, plan.counts
         if counts.deleted or (counts.updated and self.weighted):
             scratch.change(n, keys=keys)
         moved = work.before is not None and work.before.rows is not None  # to other places
@@ -277,13 +261,6 @@ class SlabGraph(Structure):
         self.num_edges += counts.inserted - counts.deleted
         self.buckets += found.new_buckets
         self._deleted = counts.deleted + (0 if work.before or work.after or work.looked else self._deleted)
-        return counts
-
-    def discard(self, plan: Plan) -> None:
-        """Give up a plan; its memory is freed with it, or kept for the next batch."""
-        if isinstance(plan.work, _Work) and plan.state is self._state:
-            self._keep(plan.work.scratch)
-        super().discard(plan)
 
     def _move(self, move: Move) -> None:
         move.run(self._kernels, self.pool, self.rows, self.words)

@@ -9,16 +9,15 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View
-from mgraph.structures.contract import Counts
+from mgraph.structures.contract import KEPT, Counts
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph_pool import PIECE_BUCKETS
 
-__all__ = ["KEPT", "LATE", "STATUS", "Found", "Scratch"]
+__all__ = ["LATE", "STATUS", "Found", "Scratch"]
 
 Array = Any
 TASK, LATE, WARP, CHOSEN = 8, 4, 32, 4096  # words of a task and of a late edge; lanes; keys of a block in Choose
 PIECE_KEYS, CHAIN_UNIT = 256, 1 << 20  # as slabgraph_table.cuh has them
-KEPT = 1 << 20  #: operations up to which a structure keeps the memory, some 80 bytes each, from batch to batch
 
 
 @dataclass
@@ -78,7 +77,7 @@ STATUS = len(Found.__dataclass_fields__)
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations: one allocation.
+    """Memory for a batch of up to `capacity` operations, some 80 bytes each: one allocation.
 
     Parameters
     ----------

@@ -70,6 +70,22 @@ class Failures:
         assert s.commit(plans[1]) == model.apply(second)
         check(s, model)
 
+    def test_plans_do_not_share_scratch_and_small_ones_leave_it_to_the_next(self, make):
+        s, model = make.full(30, 200)
+        batches = [random_batch(s, np.random.default_rng(seed), n) for seed, n in enumerate((50, 900, 50, 3000, 50))]
+        first, second = (s.prepare(run_of(s, batch)) for batch in batches[:2])
+        if second.scratch is None:
+            pytest.skip(f"{s.name} takes no scratch")
+        assert second.scratch is not first.scratch
+        s.discard(second)
+        third = s.prepare(run_of(s, batches[2]))
+        assert third.scratch is second.scratch, "a smaller batch fits in"
+        s.discard(third)
+        assert s.commit(first) == model.apply(batches[0])
+        for batch in batches[2:]:
+            assert s.commit(s.prepare(run_of(s, batch))) == model.apply(batch)
+        check(s, model)
+
     @pytest.mark.parametrize("misuse", ["committed", "discarded", "outdated", "of another"])
     def test_plan_is_good_once(self, make, misuse):
         s, model = make.full(30, 200)

@@ -213,21 +213,3 @@ def test_no_rows():
     assert s.insert(EdgeBatch([], [])).inserted == 0
     with pytest.raises(UnknownVertex, match=r"src\[0\] is 0"):
         s.insert(EdgeBatch([0], [0]))
-
-
-def test_memory_of_small_batches_is_kept_and_plans_do_not_share_it():
-    s = create("gpma+", 1000)
-    rng = np.random.default_rng(1)
-    s.insert(EdgeBatch(rng.integers(0, 1000, 5000), rng.integers(0, 1000, 5000)))
-    runs = [run_of(s, EdgeBatch(rng.integers(0, 1000, 50), rng.integers(0, 1000, 50))) for _ in range(3)]
-    first = s.prepare(runs[0])
-    second = s.prepare(runs[1])
-    kept = second.work.scratch
-    assert kept is not first.work.scratch
-    s.discard(second)
-    third = s.prepare(runs[2])
-    assert third.work.scratch is kept
-    assert s.commit(first).inserted
-    with pytest.raises(InvalidOption, match="plan"):
-        s.commit(third)
-    s.check_invariants()

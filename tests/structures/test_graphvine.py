@@ -12,10 +12,9 @@ from edge_model import BUILD, Model, check, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
 from mgraph.structures.graphvine_pool import Pool
-from mgraph.structures.run import sort_batch
 
 PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
 
@@ -98,26 +97,6 @@ def test_a_hub_grows_and_shrinks_in_one_pool(device):
         assert s.queues.waiting[2] < blocks - n // 16 + 1
         assert s.queues.fresh - fresh <= n // 8, "a directory, and no blocks"
         assert sorted(Device.to_host(s.neighbors([1]).dst).tolist()) == sorted(ids[n - 100 :].tolist())
-
-
-def test_memory_of_small_batches_is_kept_and_plans_do_not_share_it(device):
-    s, model, rng = create("graphvine", 1000, device=device, spare=16), Model(), np.random.default_rng(1)
-    step(s, model, random_batch(s, rng, 5000, inserts=1.0))
-    batches = [random_batch(s, rng, n, inserts=0.7) for n in (50, 900, 50, 50, 3000, 50)]
-    first, second = (s.prepare(sort_batch(device, batch, 1000, 1000)) for batch in batches[:2])
-    kept = second.work.look.scratch
-    assert kept is not first.work.look.scratch
-    s.discard(second)
-    third = s.prepare(sort_batch(device, batches[2], 1000, 1000))
-    assert third.work.look.scratch is kept, "a smaller batch fits in"
-    s.discard(third)
-    model.apply(batches[0])
-    assert s.commit(first).inserted
-    with pytest.raises(UnknownVertex):
-        s.insert(EdgeBatch([1, 1000], [3, 3]))
-    for batch in batches[2:]:
-        step(s, model, batch)
-    check(s, model)
 
 
 def test_memory_follows_the_edges():
