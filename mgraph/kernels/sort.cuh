@@ -1,5 +1,5 @@
-// Keys of edges, and a stable radix sort of keys with their places, for the CPU: one thread deals a chunk in order.
-// (On a GPU the array library's sort serves.) counts[digit][chunk], so that one scan gives every chunk its offsets.
+// Keys of edges, and a stable radix sort of keys with their places, for the CPU: one thread deals a chunk in order;
+// counts[digit][chunk], so that one scan gives every chunk its offsets.
 // A small sort for a GPU, whose array library takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
 #pragma once
 #include "search.cuh"

@@ -16,8 +16,7 @@ from mgraph.exchange import Exchange
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.runtime.memory import WorkerDevice
-from mgraph.structures import Run, Structure, create
-from mgraph.structures.run import sort_with_places
+from mgraph.structures import Run, Structure, create, sort
 
 __all__ = ["Result", "Shard", "ShardSpec", "aligned"]
 
@@ -148,8 +147,7 @@ class Shard:
     def _warm(self) -> None:
         """Compile what batches and reads run, so that the first batch is as fast as the others."""
         none = self.device.empty(0, np.uint64)
-        sort_with_places(self.device, none)
-        for file in ("arcs.cuh", "merge.cuh") if self.size > 1 else ("arcs.cuh",):
+        for file in ("arcs.cuh", *(["merge.cuh"] if self.size > 1 else []), *sort.KERNELS[self.device.kind]):
             load(self.device, file)
         self.out_edges.discard(self.out_edges.prepare(Run(none)))
         self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))

@@ -17,7 +17,8 @@ from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.kernels import Library, Struct, View, load
-from mgraph.structures.run import Run, check_batch, make_keys, sort_batch, sort_run
+from mgraph.structures.run import Run, check_batch, sort_batch, sort_run
+from mgraph.structures.sort import make_keys
 
 __all__ = ["KEPT", "Counts", "Csr", "Plan", "Structure"]
 

@@ -59,7 +59,8 @@ from mgraph.structures.graphvine_check import check_graphvine
 from mgraph.structures.graphvine_look import Look, Rows, Scratch
 from mgraph.structures.graphvine_pool import Needs, Pool, Queues, Rebuild, plan_rebuild
 from mgraph.structures.graphvine_vertices import sever
-from mgraph.structures.run import Run, make_keys, sort_with_places
+from mgraph.structures.run import Run
+from mgraph.structures.sort import sort_keys
 
 __all__ = ["GraphVine"]
 
@@ -301,7 +302,7 @@ class GraphVine(Structure):
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
         long = rest[: int(n_rest[0])]
         if len(long):
-            keys, places = sort_with_places(device, make_keys(device, src[long], dst[long]))
+            keys, places = sort_keys(device, src=src[long], dst=dst[long], with_places=True)
             rows = Rows(self, len(long))
             rows.join(keys)
             hits = device.empty(len(long), np.uint8)

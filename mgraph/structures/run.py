@@ -11,14 +11,11 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch, check_ids
 from mgraph.device import Device
-from mgraph.kernels import load
-from mgraph.structures.sample_sort import MOST, MOST_PLACED, sort_sampled
+from mgraph.structures.sort import sort_keys
 
-__all__ = ["Run", "check_batch", "make_keys", "merge_runs", "sort_batch", "sort_run", "sort_small", "sort_with_places"]
+__all__ = ["Run", "check_batch", "merge_runs", "sort_batch", "sort_run"]
 
 Array = Any
-SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
-TILE, FAN = 1024, 16  #: keys a tile, as sort.cuh has it; runs that become one in a round
 
 
 @dataclass(frozen=True)
@@ -70,89 +67,12 @@ def _cupy() -> Any:
     return cupy
 
 
-def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:
-    """``src << 32 | dst`` of two uint32 arrays on `device`, as a new array; the largest of each into uint64[2]."""
-    keys = device.empty(len(src), np.uint64)
-    load(device, "sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys, largest=largest)
-    return keys
-
-
-def _is_small(device: Device, n: int) -> bool:
-    return device.kind == "cuda" and n <= SMALL
-
-
-def _is_sampled(device: Device, n: int, most: int = MOST) -> bool:
-    return device.kind == "cuda" and SMALL < n <= most
-
-
-def sort_small(
-    device: Device, n: int, keys: Array = None, src: Array = None, dst: Array = None, with_places: bool = False
-) -> tuple[Array, Array]:
-    """As `sort_with_places`, of keys or of two columns; places only where asked for. For a GPU and not too many keys.
-
-    Two launches up to 16k keys, three up to 256k. One H200: 10k in 44 us, 100k in 64 and 262k in 107; CuPy's sort takes
-    100, 114 and 124.
-    """
-    shapes = [(n, np.uint64), (n, np.uint32)] if with_places else [(n, np.uint64)]
-    parts = device.carve(*shapes, *shapes)  # to sort into in turn
-    (keys_in, places_in), (keys_out, places_out) = (parts[:2], parts[2:]) if with_places else ((p, None) for p in parts)
-    kernels, width = load(device, "sort.cuh"), TILE
-    kernels.SortTiles(-(-n // TILE), src=src, dst=dst, keys=keys, n=n, keys_out=keys_in, places_out=places_in)
-    while width < n:
-        kernels.MergeRuns(
-            n, keys=keys_in, places=places_in, n=n, width=width, fan=FAN, keys_out=keys_out, places_out=places_out
-        )
-        keys_in, places_in, keys_out, places_out, width = keys_out, places_out, keys_in, places_in, width * FAN
-    return keys_in, places_in
-
-
-def sort_with_places(device: Device, keys: Array) -> tuple[Array, Array]:
-    """Ascending keys and where each stood, stably: (uint64[n], integer[n])."""
-    if _is_small(device, len(keys)):
-        return sort_small(device, len(keys), keys, with_places=True)
-    if _is_sampled(device, len(keys), MOST_PLACED):
-        return sort_sampled(device, len(keys), keys, with_places=True)
-    if device.kind == "cuda":
-        places = device.xp.argsort(keys)  # CuPy's is stable
-        return keys[places], places
-    kernels, n = load(device, "sort.cuh"), len(keys)
-    chunks = max(1, min(device.threads, n >> 14))
-    counts = np.empty((256, chunks), np.int64)
-    places, spare = None, (np.empty(n, np.uint64), np.empty(n, np.uint32))
-    for shift in range(0, 64, 8):
-        kernels.Digits(chunks, keys=keys, n=n, shift=shift, chunks=chunks, counts=counts)
-        if n == 0 or (counts.sum(axis=1) == n).any():  # every key has the same byte here
-            continue
-        offsets = np.cumsum(counts.ravel()) - counts.ravel()
-        out = spare
-        kernels.Deal(
-            chunks, keys=keys, places=places, n=n, shift=shift, chunks=chunks, offsets=offsets,
-            keys_out=out[0], places_out=out[1],
-        )  # fmt: skip
-        spare = (keys, places) if places is not None else (np.empty(n, np.uint64), np.empty(n, np.uint32))
-        keys, places = out
-    return keys, np.arange(n, dtype=np.uint32) if places is None else places
-
-
 def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight: Array = None) -> Run:
     """Sort operations in stream order into a run; `op` may be one number for all of them. Takes `keys` over.
 
-    O(n log n); no read-back. Keys alone go through a sort by a sample on a GPU, which takes 16 bytes a key while it
-    runs, or the array library's sort. With a column beside them they take their places along: a stable radix sort,
-    over the bytes that differ on the CPU.
+    O(n log n); no read-back. Keys with a column beside them take their places along: see `sort_keys`.
     """
-    if (op is None or isinstance(op, int)) and weight is None:
-        deletes = device.full(len(keys), op, np.int8) if op == -1 else None
-        if _is_small(device, len(keys)):
-            keys, _ = sort_small(device, len(keys), keys)
-        elif _is_sampled(device, len(keys)):
-            keys, _ = sort_sampled(device, len(keys), keys)
-        else:
-            keys.sort()
-        return Run(keys, deletes)
-    ops: Array = device.full(len(keys), op, np.int8) if isinstance(op, int) else op
-    ordered, places = sort_with_places(device, keys)
-    return Run(ordered, None if ops is None else ops[places], None if weight is None else weight[places])
+    return _sort(device, op, weight, keys=keys)
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:
@@ -164,23 +84,26 @@ def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, c
     src, dst = device.asarray(batch.src), device.asarray(batch.dst)
     op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
     weight = None if batch.weight is None else device.asarray(batch.weight)
-    alone = weight is None and (op is None or isinstance(op, int))
     largest = device.zeros(2, np.uint64) if check else None
-    if alone and _is_sampled(device, len(src)):
-        keys, _ = sort_sampled(device, len(src), src=src, dst=dst, largest=largest)  # which makes them
-    elif alone and not check and _is_small(device, len(src)):
-        keys, _ = sort_small(device, len(src), src=src, dst=dst)
-    else:
-        keys, alone = make_keys(device, src, dst, largest), False
+    run = _sort(device, op, weight, None if check else batch, src=src, dst=dst, largest=largest)
     if check:
         most_src, most_dst = device.to_host(largest).tolist()
         if most_src >= n_rows or most_dst >= n_vertices:
             check_batch(batch, n_rows, n_vertices)
-    if alone:
-        run = Run(keys, device.full(len(src), op, np.int8) if op == -1 else None)
-    else:
-        run = sort_run(device, keys, op, weight)
-    return run if check else Run(run.keys, run.op, run.weight, batch)
+    return run
+
+
+def _sort(
+    device: Device, op: Array | int | None, weight: Array, unchecked: EdgeBatch | None = None, **given: Array
+) -> Run:
+    """The run of keys or of columns, as `sort_keys` takes them."""
+    ops = None if op is None or isinstance(op, int) else op
+    keys, places = sort_keys(device, **given, with_places=ops is not None or weight is not None)
+    if ops is not None:
+        ops = ops[places]
+    elif op == -1:
+        ops = device.full(len(keys), -1, np.int8)
+    return Run(keys, ops, None if weight is None else weight[places], unchecked)
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:

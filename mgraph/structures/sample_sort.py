@@ -24,7 +24,6 @@ FAN = 16  #: sorted tiles of the sample that become one run in a launch
 
 def sort_sampled(
     device: Device,
-    n: int,
     keys: Array = None,
     src: Array = None,
     dst: Array = None,
@@ -40,6 +39,7 @@ def sort_sampled(
     of `bucket` on average; each has a slot for `room` of them. A bucket of 4096 is larger than 8192 once in 100,000;
     then it is sorted where it belongs, slower. The largest id of each column goes into `largest`, uint64[2].
     """
+    n = len(src if keys is None else keys)
     tile = PLACED_TILE if with_places else TILE
     bucket, room = bucket or min(max(n >> 8, 512), tile // 2), room or tile
     buckets, every = max(2, -(-n // bucket)), max(8, 64 * bucket // tile)

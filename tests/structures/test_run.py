@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_model import scaled
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import UnknownVertex
-from mgraph.structures.run import Run, make_keys, merge_runs, sort_batch, sort_run, sort_small, sort_with_places
+from mgraph.structures.run import Run, merge_runs, sort_batch, sort_run
 
 
 @pytest.fixture(params=["cpu", "cpu, one thread", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -19,39 +18,6 @@ def device(request) -> Device:
 
 def host(run: Run) -> tuple:
     return tuple(None if a is None else Device.to_host(a) for a in (run.keys, run.op, run.weight))
-
-
-def test_keys(device):
-    src, dst = (device.asarray(np.array(ids, np.uint32)) for ids in ([0, 1, 2**32 - 2], [2**32 - 2, 0, 5]))
-    keys = Device.to_host(make_keys(device, src, dst))
-    assert keys.dtype == np.uint64
-    assert keys.tolist() == [2**32 - 2, 1 << 32, (2**32 - 2) << 32 | 5]
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 1000, 100_000])
-@pytest.mark.parametrize("bits", [1, 8, 20, 33, 64])
-def test_sort_with_places_is_numpys_stable_sort(device, n, bits):
-    keys = np.random.default_rng(bits).integers(0, 1 << bits, scaled(n) if n else 0, dtype=np.uint64)
-    ordered, places = (Device.to_host(a) for a in sort_with_places(device, device.asarray(keys.copy())))
-    order = np.argsort(keys, kind="stable")
-    np.testing.assert_array_equal(ordered, keys[order])
-    np.testing.assert_array_equal(places, order)
-
-
-@pytest.mark.parametrize("n", [0, 1, 3, 1024, 1025, 5000, 40_000])  # one tile, one round of merges, two
-@pytest.mark.parametrize("bits", [1, 10, 64])
-def test_small_sort_is_numpys_stable_sort(device, n, bits):
-    keys = np.random.default_rng(bits).integers(0, 1 << bits, scaled(n) if n > 5000 else n, dtype=np.uint64)
-    order = np.argsort(keys, kind="stable")
-    given = device.asarray(keys.copy())
-    ordered, places = (Device.to_host(a) for a in sort_small(device, len(keys), given, with_places=True))
-    np.testing.assert_array_equal(ordered, keys[order])
-    np.testing.assert_array_equal(places, order)
-    alone, none = sort_small(device, len(keys), given)
-    np.testing.assert_array_equal(Device.to_host(alone), keys[order])
-    assert none is None
-    src, dst = (device.asarray(half.astype(np.uint32)) for half in (keys >> np.uint64(32), keys & np.uint64(2**32 - 1)))
-    np.testing.assert_array_equal(Device.to_host(sort_small(device, len(keys), src=src, dst=dst)[0]), keys[order])
 
 
 @pytest.mark.parametrize("columns", [(), ("op",), ("weight",), ("op", "weight")])

@@ -7,7 +7,7 @@ import pytest
 from edge_model import scaled
 
 from mgraph.device import Device
-from mgraph.structures import run
+from mgraph.structures import sort
 from mgraph.structures.sample_sort import sort_sampled
 
 MOST_ID = 2**32 - 1
@@ -34,11 +34,11 @@ def device(request) -> Device:
 
 def check(device: Device, keys: np.ndarray, **options: int) -> None:
     """Sort them as keys, which stay as they were, with places, and as columns, whose largest ids are told."""
-    given, order, n = device.asarray(keys.copy()), np.argsort(keys, kind="stable"), len(keys)
-    alone, none = sort_sampled(device, n, given, **options)
+    given, order = device.asarray(keys.copy()), np.argsort(keys, kind="stable")
+    alone, none = sort_sampled(device, given, **options)
     np.testing.assert_array_equal(Device.to_host(alone), keys[order])
     assert none is None
-    with_places = sort_sampled(device, n, given, with_places=True, **options)
+    with_places = sort_sampled(device, given, with_places=True, **options)
     for got, wanted in zip(with_places, (keys[order], order), strict=True):
         np.testing.assert_array_equal(Device.to_host(got), wanted)
     np.testing.assert_array_equal(Device.to_host(given), keys)
@@ -46,7 +46,7 @@ def check(device: Device, keys: np.ndarray, **options: int) -> None:
     columns = {"src": device.asarray(src), "dst": device.asarray(dst)}
     for with_places in (False, True):
         largest = device.zeros(2, np.uint64)
-        got, _ = sort_sampled(device, n, **columns, largest=largest, with_places=with_places, **options)
+        got, _ = sort_sampled(device, **columns, largest=largest, with_places=with_places, **options)
         np.testing.assert_array_equal(Device.to_host(got), keys[order])
         assert Device.to_host(largest).tolist() == [src.max(), dst.max()]
 
@@ -80,17 +80,17 @@ def test_numbers_of_buckets(device, buckets):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sizes_of_batches(shape):
     device, rng = Device.of("cuda"), np.random.default_rng(1)
-    for n in (run.SMALL, run.SMALL + 1, 1_000_003, 1 << 20, (1 << 20) + 1):
+    for n in (sort.SMALL, sort.SMALL + 1, 1_000_003, 1 << 20, (1 << 20) + 1):
         check(device, SHAPES[shape](rng, n))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("n", [1 << 24, (1 << 24) + 1, 30_000_001, run.MOST, run.MOST + 1])
+@pytest.mark.parametrize("n", [1 << 24, (1 << 24) + 1, 30_000_001, sort.MOST, sort.MOST + 1])
 def test_many_keys(n):
     device = Device.of("cuda")
     keys = device.xp.random.randint(0, 1 << 22, n, dtype=np.uint64) << np.uint64(13)
     order = device.xp.argsort(keys)
-    got, places = run.sort_with_places(device, keys)
+    got, places = sort.sort_keys(device, keys.copy(), with_places=True)
     assert bool((got == keys[order]).all())
     assert bool((places == order).all())
-    assert bool((run.sort_run(device, keys).keys == got).all())
+    assert bool((sort.sort_keys(device, keys)[0] == got).all())

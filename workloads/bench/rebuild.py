@@ -7,7 +7,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array, Device
 from mgraph.structures import Counts, Csr, Run
-from mgraph.structures.run import make_keys
+from mgraph.structures.sort import make_keys
 from workloads.bench.inputs import distinct
 
 __all__ = ["Rebuild"]
