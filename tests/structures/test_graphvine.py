@@ -19,30 +19,19 @@ from mgraph.structures.graphvine_pool import Pool
 PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
 
 
-class Conformance(StructureConformance):
+class TestGraphVine(StructureConformance):
     name = "graphvine"
-
-    def test_weights_default_to_one_and_are_updated(self, make):  # neighbours come in any order
-        s, model = make(6), Model()
-        pairs = [(0, 1), (2, 3), (4, 5)]
-        step(s, model, edges(s, pairs))
-        step(s, model, edges(s, pairs, [np.inf, -0.0, 1 / 3]))
-        step(s, model, edges(s, [*pairs[1:], (0, 0)]))
-        if s.weighted:
-            assert sorted(Device.to_host(s.neighbors([0, 2, 4]).weight).tolist()) == [1, 1, 1, np.inf]
-
-
-class TestGraphVine(Conformance):
-    pass
 
 
 @pytest.mark.options
-class TestGraphVineSmallBlocks(Conformance):
+class TestGraphVineSmallBlocks(StructureConformance):
+    name = "graphvine"
     options = {"block": 4, "spare": 0.02}
 
 
 @pytest.mark.paper
-class TestGraphVinePlain(Conformance):
+class TestGraphVinePlain(StructureConformance):
+    name = "graphvine"
     options = PLAIN
 
 

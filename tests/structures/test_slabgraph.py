@@ -17,30 +17,19 @@ from mgraph.structures.slabgraph_check import mix
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-class Conformance(StructureConformance):
+class TestSlabGraph(StructureConformance):
     name = "slabgraph"
-
-    def test_weights_default_to_one_and_are_updated(self, make):  # neighbours come in any order
-        s, model = make(6), Model()
-        pairs = [(0, 1), (2, 3), (4, 5)]
-        step(s, model, edges(s, pairs))
-        step(s, model, edges(s, pairs, [np.inf, -0.0, 1 / 3]))
-        step(s, model, edges(s, [*pairs[1:], (0, 0)]))
-        if s.weighted:
-            assert sorted(Device.to_host(s.neighbors([0, 2, 4]).weight).tolist()) == [1, 1, 1, np.inf]
-
-
-class TestSlabGraph(Conformance):
-    pass
 
 
 @pytest.mark.paper
-class TestSlabGraphPlain(Conformance):
+class TestSlabGraphPlain(StructureConformance):
+    name = "slabgraph"
     options = {"slab": 128}
 
 
 @pytest.mark.options
-class TestSlabGraphShortSlabs(Conformance):
+class TestSlabGraphShortSlabs(StructureConformance):
+    name = "slabgraph"
     options = {"slab": 32, "load_factor": 0.9, "limit": 1.5}
 
 
