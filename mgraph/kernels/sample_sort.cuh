@@ -1,4 +1,4 @@
-// A sort of keys, alone or with their places, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a few
+// A sort of keys, alone or PLACED, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a few
 // thousand, blocks deal tiles of keys into the buckets' slots, and a block a bucket sorts it to its place. Keys are read and written twice.
 #pragma once
 #include "scan.cuh"
@@ -27,81 +27,61 @@ struct Sorting {  // what the kernels share; offsets are in `scratch`
     DEVICE u32* starts() const { return counts() + buckets; }
 };
 
-template <bool placed> struct Buckets : Sorting {
-    using One = Item<placed>;
+struct Buckets : Sorting {
     DEVICE Buckets(const Sorting& sort) : Sorting(sort) {}
-    DEVICE One item(i64 i) const {
-        if constexpr (placed) return {at(i), (u32)i}; else return {at(i)};
-    }
+    DEVICE Item item(i64 i) const { return Item::of(at(i), (u32)i); }
     // Bucket b holds the items above splitter b - 1 and up to splitter b, of which there are buckets - 1. Where splitters are equal, the
     // second one's bucket would have none: it takes the keys that equal it, which may be very many and need no slot.
-    DEVICE One splitter(i64 b) const { return array(sample, sample_places).get((b + 1) * every); }
+    DEVICE Item splitter(i64 b) const { return array(sample, sample_places).get((b + 1) * every); }
     DEVICE bool of_equals(i64 b) const {
         return !placed && b > 0 && b < buckets - 1 && splitter(b - 1).key == splitter(b).key;
     }
-    DEVICE bool holds(i64 b, const One& item) const {
+    DEVICE bool holds(i64 b, const Item& item) const {
         return (b == 0 || splitter(b - 1) < item) && (b == buckets - 1 || !(splitter(b) < item)) &&
                !(of_equals(b + 1) && item.key == splitter(b).key);
     }
-    DEVICE ItemArray<placed> slot(i64 b) const { return array(slots, slot_places).from(b * room); }
-    DEVICE ItemArray<placed> array(i64 keys_at, i64 places_at) const { return {scratch + keys_at, (u32*)(scratch + places_at)}; }
+    DEVICE ItemArray slot(i64 b) const { return array(slots, slot_places).from(b * room); }
+    DEVICE ItemArray array(i64 keys_at, i64 places_at) const { return {scratch + keys_at, (u32*)(scratch + places_at)}; }
 };
 
 // A block a tile of the sample, of one key of each share of the keys; counts begin at 0.
-template <bool placed>
-DEVICE void sort_sample(const Buckets<placed>& sort, Grid grid, const TileSort<placed>& tile, i64 keys_to, i64 places_to) {
-    ItemArray<placed> to = sort.array(keys_to, places_to);
-    i64 all = sort.every * sort.buckets, most = sort.tile;
-    u64 share = ((u64)sort.n << 32) / (u64)all;  // the last 32 bits are a fraction
-    for (i64 i : grid.items(sort.buckets)) sort.counts()[i] = 0;
-    for ([[maybe_unused]] i64 i : grid.items(1)) *sort.scratch = 0;
-    for (i64 t : grid.items(tile.block, (all + most - 1) / most)) {
-        i64 first = t * most;
-        auto pick = [=](i64 i) {  // somewhere in its share
-            u32 x = (u32)(first + i) * 0x9e3779b1u;
-            x = (x ^ x >> 15) * 0x85ebca77u;
-            return sort.item((i64)(((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32));
-        };
-        tile.sort(lesser(all - first, most), pick, to.from(first));
-    }
-}
-
 struct SortSample {
     static constexpr int lanes = 512;
-    static constexpr int shared = 69632;
-    Sorting sort;
-    i64 to;
-    DEVICE void operator()(Grid grid) const {
-        SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(TileSort<false>::bytes <= shared && TileSort<false>::lanes == lanes, "a tile fits");
-        sort_sample<false>(sort, grid, TileSort<false>::in(room), to, 0);
-    }
-};
-
-struct SortPlacedSample {
-    static constexpr int lanes = 512;
-    static constexpr int shared = 55296;
-    Sorting sort;
+    static constexpr int shared = TILE_BYTES;
+    Sorting sorting;
     i64 to;
     i64 places_to;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(TileSort<true>::bytes <= shared && TileSort<true>::lanes == lanes, "a tile fits");
-        sort_sample<true>(sort, grid, TileSort<true>::in(room), to, places_to);
+        static_assert(TileSort::bytes == shared && TileSort::lanes == lanes, "a tile fits");
+        TileSort tile = TileSort::in(room);
+        Buckets sort(sorting);
+        i64 all = sort.every * sort.buckets, most = sort.tile;
+        u64 share = ((u64)sort.n << 32) / (u64)all;  // the last 32 bits are a fraction
+        for (i64 i : grid.items(sort.buckets)) sort.counts()[i] = 0;
+        for ([[maybe_unused]] i64 i : grid.items(1)) *sort.scratch = 0;
+        for (i64 t : grid.items(tile.block, (all + most - 1) / most)) {
+            i64 first = t * most;
+            auto pick = [=](i64 i) {  // somewhere in its share
+                u32 x = (u32)(first + i) * 0x9e3779b1u;
+                x = (x ^ x >> 15) * 0x85ebca77u;
+                return sort.item((i64)(((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32));
+            };
+            tile.sort(lesser(all - first, most), pick, sort.array(to, places_to).from(first));
+        }
     }
 };
 
 // A block deals tiles of keys into slots. A table says between which splitters the keys of a cell are, all cells being equally wide, so
 // that few steps of a search are left where keys are spread.
-template <bool placed, int most> struct Dealer {
+template <int most> struct Dealer {
     static constexpr int some = 8;     // keys that a lane takes
     static constexpr int at_once = 8;  // loads or atomics that a lane has under way
     static constexpr int most_cells = 4096;
     static constexpr int bytes = most * (placed ? 16 : 12) + 16 + 4 * most_cells;
-    using One = Item<placed>;
-    Buckets<placed> sort;
+    Buckets sort;
     Block block;
-    ItemArray<placed> splitters;  // [most]
+    ItemArray splitters;  // [most]
     u32* counts;                  // [most + 1]: of the tile, by bucket, then the first place in the slot; at the end of no keys
     int cells;                    // a power of two
     u32* table;                   // [cells]: the splitters in cells before it, and with its own << 16
@@ -114,7 +94,7 @@ template <bool placed, int most> struct Dealer {
         int last = (int)sort.buckets - 2, size = block.size();
         if (block.rank() == 0) *repeat = 0;
         for (int first = block.rank(); first <= last; first += at_once * size) {
-            One one[at_once];
+            Item one[at_once];
 #pragma unroll
             for (int j = 0; j < at_once; ++j) one[j] = sort.splitter(lesser(first + j * size, last));
 #pragma unroll
@@ -161,8 +141,7 @@ template <bool placed, int most> struct Dealer {
     }
     DEVICE bool above(u32 b, u64 key, u32 place) const {
         u64 splitter = splitters.keys[b];
-        if constexpr (placed) return splitter < key || (splitter == key && splitters.places[b] < place);
-        return splitter < key;
+        return splitter < key || (placed && splitter == key && splitters.places[b] < place);
     }
     DEVICE void deal(i64 first, bool repeat, bool ids, u32* largest) const {
         u64 mine[some];
@@ -190,8 +169,7 @@ template <bool placed, int most> struct Dealer {
         for (int j = 0; j < some; ++j) {
             u32 bucket = to[j] & 0xffff, place = counts[bucket] + (to[j] >> 16);
             if (rank + j * step >= left || place >= sort.room || (repeat && sort.of_equals(bucket))) continue;
-            if constexpr (placed) sort.slot(bucket).set(place, {mine[j], (u32)first + rank + j * step});
-            else sort.slot(bucket).set(place, {mine[j]});
+            sort.slot(bucket).set(place, Item::of(mine[j], (u32)first + rank + j * step));
         }
         block.sync();
         for (i64 b = rank; b < sort.buckets; b += step) counts[b] = 0;
@@ -240,89 +218,63 @@ template <bool placed, int most> struct Dealer {
     }
 };
 
-struct DealKeys {  // into up to 4096 buckets; the largest ids are found on the way
+struct DealToFew {  // up to 4096 buckets; the largest ids are found on the way
     static constexpr int lanes = 512;
-    static constexpr int shared = 65552;
+    static constexpr int shared = FEW_BYTES;
     Sorting sort;
     u64* largest;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(Dealer<false, 4096>::bytes <= shared, "the splitters fit");
-        Dealer<false, 4096>(sort, room).run(grid, largest);
+        static_assert(Dealer<4096>::bytes == shared, "the splitters fit");
+        Dealer<4096>(sort, room).run(grid, largest);
     }
 };
 
-struct DealToMany {  // up to 16384
+struct DealToMany {
     static constexpr int lanes = 1024;
-    static constexpr int shared = 213008;
+    static constexpr int shared = MANY_BYTES;
     Sorting sort;
     u64* largest;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(Dealer<false, 16384>::bytes <= shared, "the splitters fit");
-        Dealer<false, 16384>(sort, room).run(grid, largest);
+        static_assert(Dealer<MANY>::bytes == shared, "the splitters fit");
+        Dealer<MANY>(sort, room).run(grid, largest);
     }
 };
-
-struct DealPlaced {  // with their places, into up to 8192
-    static constexpr int lanes = 1024;
-    static constexpr int shared = 147472;
-    Sorting sort;
-    u64* largest;
-    DEVICE void operator()(Grid grid) const {
-        SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(Dealer<true, 8192>::bytes <= shared, "the splitters fit");
-        Dealer<true, 8192>(sort, room).run(grid, largest);
-    }
-};
-
-template <bool placed>
-DEVICE void sort_buckets(const Buckets<placed>& sort, Grid grid, const TileSort<placed>& tile, ItemArray<placed> out) {
-    SHARED(u32, found, 1);
-    for (i64 b : grid.items(tile.block, sort.buckets)) {
-        i64 m = sort.counts()[b];
-        ItemArray<placed> to = out.from(sort.starts()[b]), from = sort.slot(b);
-        if (sort.of_equals(b)) {
-            for (i64 i = tile.block.rank(); i < m; i += tile.block.size()) to.set(i, sort.splitter(b));
-            continue;
-        }
-        if (m > sort.room) {  // which a sample may fail to tell: all keys are read again
-            if (tile.block.rank() == 0) *found = 0;
-            tile.block.sync();
-            for (i64 i = tile.block.rank(); i < sort.n; i += 8 * tile.block.size()) {
-                Item<placed> some[8];
-#pragma unroll
-                for (int j = 0; j < 8; ++j) some[j] = sort.item(lesser(i + j * tile.block.size(), sort.n - 1));
-#pragma unroll
-                for (int j = 0; j < 8; ++j)
-                    if (i + j * tile.block.size() < sort.n && sort.holds(b, some[j])) to.set(atomic_add(found, 1u), some[j]);
-            }
-            tile.block.sync();
-            from = to;
-        }
-        tile.sort(m, [=](i64 i) { return from.get(i); }, to);
-    }
-}
 
 struct SortBuckets {  // one block a bucket
     static constexpr int lanes = 512;
-    static constexpr int shared = 69632;
-    Sorting sort;
-    u64* out;
-    DEVICE void operator()(Grid grid) const {
-        SHARED_LARGE(u64, room, shared / sizeof(u64));
-        sort_buckets<false>(sort, grid, TileSort<false>::in(room), {out, nullptr});
-    }
-};
-
-struct SortPlacedBuckets {
-    static constexpr int lanes = 512;
-    static constexpr int shared = 55296;
-    Sorting sort;
-    u64* out;
+    static constexpr int shared = TILE_BYTES;
+    Sorting sorting;
+    u64* keys;
     u32* places;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        sort_buckets<true>(sort, grid, TileSort<true>::in(room), {out, places});
+        SHARED(u32, found, 1);
+        TileSort tile = TileSort::in(room);
+        Buckets sort(sorting);
+        for (i64 b : grid.items(tile.block, sort.buckets)) {
+            i64 m = sort.counts()[b];
+            ItemArray to = ItemArray{keys, places}.from(sort.starts()[b]), from = sort.slot(b);
+            if (sort.of_equals(b)) {
+                for (i64 i = tile.block.rank(); i < m; i += tile.block.size()) to.set(i, sort.splitter(b));
+                continue;
+            }
+            if (m > sort.room) {  // which a sample may fail to tell: all keys are read again
+                if (tile.block.rank() == 0) *found = 0;
+                tile.block.sync();
+                for (i64 i = tile.block.rank(); i < sort.n; i += 8 * tile.block.size()) {
+                    Item some[8];
+#pragma unroll
+                    for (int j = 0; j < 8; ++j) some[j] = sort.item(lesser(i + j * tile.block.size(), sort.n - 1));
+#pragma unroll
+                    for (int j = 0; j < 8; ++j)
+                        if (i + j * tile.block.size() < sort.n && sort.holds(b, some[j])) to.set(atomic_add(found, 1u), some[j]);
+                }
+                tile.block.sync();
+                from = to;
+            }
+            tile.sort(m, [=](i64 i) { return from.get(i); }, to);
+        }
     }
 };

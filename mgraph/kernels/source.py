@@ -32,7 +32,7 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
 _LANES = re.compile(r"static constexpr int lanes = (\w+);")
-_SHARED = re.compile(r"static constexpr int shared = (\d+);")
+_SHARED = re.compile(r"static constexpr int shared = (\w+);")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,10 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
     return tuple(fields)
 
 
+def _number(text: str, defines: tuple[tuple[str, int], ...]) -> int:
+    return int(text) if text.isdigit() else dict(defines)[text]
+
+
 @cache
 def _inner(body: str) -> tuple[Field, ...]:
     """The fields of a struct inside a kernel, which holds no other; one object a text, so that it can be a key."""
@@ -124,8 +128,8 @@ def read_program(
         lanes = _LANES.search(found[3])
         if lanes is None:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
-        count = int(lanes[1]) if lanes[1].isdigit() else dict(defines)[lanes[1]]
         shared = _SHARED.search(found[3])
+        count, room = (_number(constant[1], defines) if constant else 0 for constant in (lanes, shared))
         fields = _fields(found[3], views, view and view[1])
-        kernels.append(KernelSource(name, fields, count, bool(found[1]), int(shared[1]) if shared else 0))
+        kernels.append(KernelSource(name, fields, count, bool(found[1]), room))
     return Program(file, text + views_text + body, tuple(kernels), view and view[1])

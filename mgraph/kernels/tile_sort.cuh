@@ -1,56 +1,62 @@
 // A block sorts items in shared memory: runs in registers, then merges of neighbouring runs. Items are keys alone, which keep no order
-// of equals, or keys with places, all different, which are compared by both.
+// of equals, or where they are PLACED keys with places, all different, which are compared by both.
 #pragma once
 
-template <bool placed> struct Item {
-    u64 key;
-    DEVICE bool operator<(const Item& other) const { return key < other.key; }
-    static DEVICE Item last() { return {~(u64)0}; }
-};
-template <> struct Item<true> {
-    u64 key;
-    u32 place;
-    DEVICE bool operator<(const Item& other) const { return key < other.key || (key == other.key && place < other.place); }
-    static DEVICE Item last() { return {~(u64)0, ~0u}; }
-};
+constexpr bool placed = PLACED;
 
-template <bool placed> struct ItemArray {
+struct Key {
+    u64 key;
+    static DEVICE Key of(u64 key, u32) { return {key}; }
+    DEVICE u32 place() const { return 0; }
+    DEVICE bool operator<(const Key& other) const { return key < other.key; }
+};
+struct PlacedKey {
+    u64 key;
+    u32 at;
+    static DEVICE PlacedKey of(u64 key, u32 place) { return {key, place}; }
+    DEVICE u32 place() const { return at; }
+    DEVICE bool operator<(const PlacedKey& other) const { return key < other.key || (key == other.key && at < other.at); }
+};
+#if PLACED
+using Item = PlacedKey;
+#else
+using Item = Key;
+#endif
+
+struct ItemArray {
     u64* keys;
     u32* places;  // unless they are keys alone
-    DEVICE Item<placed> get(i64 i) const {
-        if constexpr (placed) return {keys[i], places[i]}; else return {keys[i]};
-    }
-    DEVICE void set(i64 i, const Item<placed>& item) const {
+    DEVICE Item get(i64 i) const { return Item::of(keys[i], placed ? places[i] : 0); }
+    DEVICE void set(i64 i, const Item& item) const {
         keys[i] = item.key;
-        if constexpr (placed) places[i] = item.place;
+        if (placed) places[i] = item.place();
     }
     DEVICE ItemArray from(i64 first) const { return {keys + first, placed ? places + first : nullptr}; }
 };
 
-template <bool placed> struct TileSort {
+struct TileSort {
     static constexpr int run = placed ? 8 : 16;  // items that a lane holds in registers
     static constexpr int lanes = 512;
     static constexpr int most = lanes * run;        // what a block of a GPU sorts at once; one of the host's sorts less
     static constexpr int room = most + most / run;  // one is left out after each run, else lanes meet in the same banks
     static constexpr int bytes = room * (placed ? 12 : 8);
-    using One = Item<placed>;
-    using Many = ItemArray<placed>;
     Block block;
-    Many shared;  // [room]
+    ItemArray shared;  // [room]
     static DEVICE TileSort in(u64* shared) { return {Block(), {shared, (u32*)(shared + room)}}; }
+    static DEVICE Item last() { return Item::of(~(u64)0, ~0u); }
     static DEVICE int place(int i) { return i + (int)((u32)i / run); }
-    DEVICE One item(int i) const { return shared.get(place(i)); }
+    DEVICE Item item(int i) const { return shared.get(place(i)); }
     DEVICE int tile() const { return block.size() * run; }  // a power of two
 
     // get(i) of i < m into to[0, m), ascending; all lanes of the block call it. More than a tile is sorted in `to`: tiles are what a bitonic
     // network exchanges, always bringing the greater item behind, so that what is past the end need not be there.
-    template <class Get> DEVICE void sort(i64 m, Get get, Many to) const {
+    template <class Get> DEVICE void sort(i64 m, Get get, ItemArray to) const {
         if (m <= tile()) return sort_tile((int)m, get, to);
         for (i64 i = block.rank(); i < m; i += block.size()) to.set(i, get(i));
         block.sync();
         for (i64 width = tile();; width *= 2) {
             for (i64 first = 0; first < m; first += tile()) {
-                Many some = to.from(first);
+                ItemArray some = to.from(first);
                 sort_tile((int)lesser(m - first, (i64)tile()), [=](i64 i) { return some.get(i); }, some);
             }
             if (width >= m) return;
@@ -59,24 +65,24 @@ template <bool placed> struct TileSort {
         }
     }
     // Of each 2 * step items the first half against the second one, or against its mirror image.
-    DEVICE void exchange(Many items, i64 m, i64 step, bool mirror) const {
+    DEVICE void exchange(ItemArray items, i64 m, i64 step, bool mirror) const {
         for (i64 p = block.rank(); p < ((m - 1) / (2 * step) + 1) * step; p += block.size()) {
             i64 in = p & (step - 1), first = (p - in) * 2, i = first + in, j = mirror ? first + 2 * step - 1 - in : i + step;
             if (j >= m) continue;
-            One low = items.get(i), high = items.get(j);
+            Item low = items.get(i), high = items.get(j);
             if (high < low) items.set(i, high), items.set(j, low);
         }
         block.sync();
     }
-    template <class Get> DEVICE void sort_tile(int m, Get get, Many to) const {
-        One mine[run];
+    template <class Get> DEVICE void sort_tile(int m, Get get, ItemArray to) const {
+        Item mine[run];
         int working = (m + run - 1) / run, all = working * run, rank = block.rank();
         bool works = rank < working;
         if (m == 0) return;
 #pragma unroll
         for (int j = 0; j < run; ++j) mine[j] = get(lesser(rank + j * working, m - 1));  // without a branch: all loads at once
 #pragma unroll
-        for (int j = 0; j < run; ++j) mine[j] = works && rank + j * working < m ? mine[j] : One::last();
+        for (int j = 0; j < run; ++j) mine[j] = works && rank + j * working < m ? mine[j] : last();
         int width = run;
         if (rank - Tile<32>().rank() < working) {  // whole warps
             sort_mine(mine);
@@ -98,12 +104,12 @@ template <bool placed> struct TileSort {
     DEVICE void wait(int width) const {  // for those whose runs are merged
         if (2 * width <= 32 * run) Tile<32>().sync(); else block.sync();
     }
-    DEVICE void write(const One* mine, int at) const {
+    DEVICE void write(const Item* mine, int at) const {
 #pragma unroll
         for (int j = 0; j < run; ++j) shared.set(place(at) + j, mine[j]);
     }
     // Batcher's odd-even merge sort: runs of p become runs of 2 * p by exchanges of items k apart, k from p down to 1.
-    static DEVICE void sort_mine(One* mine) {
+    static DEVICE void sort_mine(Item* mine) {
         exchange<1, 1>(mine);
         exchange<2, 2>(mine), exchange<2, 1>(mine);
         exchange<4, 4>(mine), exchange<4, 2>(mine), exchange<4, 1>(mine);
@@ -111,21 +117,21 @@ template <bool placed> struct TileSort {
         if constexpr (run >= 32)
             exchange<16, 16>(mine), exchange<16, 8>(mine), exchange<16, 4>(mine), exchange<16, 2>(mine), exchange<16, 1>(mine);
     }
-    template <int p, int k> static DEVICE void exchange(One* mine) {
+    template <int p, int k> static DEVICE void exchange(Item* mine) {
 #pragma unroll
         for (int i = k % p; i + k < run; ++i) {
             if ((i - k % p) / k % 2 || i / (2 * p) != (i + k) / (2 * p)) continue;
-            One low = lesser(mine[i], mine[i + k]), high = greater(mine[i], mine[i + k]);
+            Item low = lesser(mine[i], mine[i + k]), high = greater(mine[i], mine[i + k]);
             mine[i] = low, mine[i + k] = high;
         }
     }
     // Neighbours' runs joined within registers (bitonic), which spares shared memory the first rounds: W lanes' become one.
-    template <int W> static DEVICE void join(One* mine) {
+    template <int W> static DEVICE void join(Item* mine) {
         Tile<32> tile;
         int lane = tile.rank();
 #pragma unroll
         for (int j = 0; j < run / 2; ++j) {  // one half's least against the other's greatest
-            One low = from(tile, mine[run - 1 - j], lane ^ (W - 1)), high = from(tile, mine[j], lane ^ (W - 1));
+            Item low = from(tile, mine[run - 1 - j], lane ^ (W - 1)), high = from(tile, mine[j], lane ^ (W - 1));
             mine[j] = pick(lane & W / 2, mine[j], low), mine[run - 1 - j] = pick(lane & W / 2, mine[run - 1 - j], high);
         }
 #pragma unroll
@@ -134,22 +140,22 @@ template <bool placed> struct TileSort {
             for (int j = 0; j < run; ++j) mine[j] = pick(lane & step, mine[j], from(tile, mine[j], lane ^ step));
         halve<run / 2>(mine);
     }
-    template <int k> static DEVICE void halve(One* mine) {
+    template <int k> static DEVICE void halve(Item* mine) {
 #pragma unroll
         for (int i = 0; i < run; ++i) {
             if (i & k) continue;
-            One low = lesser(mine[i], mine[i + k]), high = greater(mine[i], mine[i + k]);
+            Item low = lesser(mine[i], mine[i + k]), high = greater(mine[i], mine[i + k]);
             mine[i] = low, mine[i + k] = high;
         }
         if constexpr (k > 1) halve<k / 2>(mine);
     }
-    static DEVICE One pick(bool high, const One& one, const One& other) { return other < one == high ? one : other; }
-    static DEVICE One from(Tile<32> tile, const One& one, int lane) {
-        if constexpr (placed) return {tile.shfl(one.key, lane), tile.shfl(one.place, lane)}; else return {tile.shfl(one.key, lane)};
+    static DEVICE Item pick(bool high, const Item& one, const Item& other) { return other < one == high ? one : other; }
+    static DEVICE Item from(Tile<32> tile, const Item& one, int lane) {
+        return Item::of(tile.shfl(one.key, lane), placed ? tile.shfl(one.place(), lane) : 0);
     }
     // A run of places of two runs of `width` merged: a search finds where they cut the runs (merge path). What is past the end of a run is
     // the last of all items, and so are those that fill the last run up.
-    DEVICE void merge(One* mine, int at, int width, int all) const {
+    DEVICE void merge(Item* mine, int at, int width, int all) const {
         int a = at & -2 * width, b = lesser(a + width, all), a_end = b, b_end = lesser(b + width, all), d = at - a;
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
         while (low < high) {
@@ -157,14 +163,14 @@ template <bool placed> struct TileSort {
             if (item(b + d - 1 - i) < item(a + i)) high = i; else low = i + 1;
         }
         a += low, b += d - low;
-        One x = a < a_end ? item(a) : One::last(), y = b < b_end ? item(b) : One::last();
+        Item x = a < a_end ? item(a) : last(), y = b < b_end ? item(b) : last();
 #pragma unroll
         for (int j = 0; j < run; ++j) {
             bool second = y < x;
             mine[j] = second ? y : x;
             int next = (second ? b : a) + 1;
-            One then = item(lesser(next, all - 1));
-            then = next < (second ? b_end : a_end) ? then : One::last();
+            Item then = item(lesser(next, all - 1));
+            then = next < (second ? b_end : a_end) ? then : last();
             x = second ? x : then, y = second ? then : y;
             a = second ? a : next, b = second ? next : b;
         }

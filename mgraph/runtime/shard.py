@@ -16,7 +16,8 @@ from mgraph.exchange import Exchange
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.runtime.memory import WorkerDevice
-from mgraph.structures import Run, Structure, create, sort
+from mgraph.structures import Run, Structure, create
+from mgraph.structures.sort import load_sorts
 
 __all__ = ["Result", "Shard", "ShardSpec", "aligned"]
 
@@ -147,7 +148,8 @@ class Shard:
     def _warm(self) -> None:
         """Compile what batches and reads run, so that the first batch is as fast as the others."""
         none = self.device.empty(0, np.uint64)
-        for file in ("arcs.cuh", *(["merge.cuh"] if self.size > 1 else []), *sort.KERNELS[self.device.kind]):
+        load_sorts(self.device)
+        for file in ("arcs.cuh", "merge.cuh") if self.size > 1 else ("arcs.cuh",):
             load(self.device, file)
         self.out_edges.discard(self.out_edges.prepare(Run(none)))
         self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))

@@ -11,10 +11,14 @@ from mgraph.device import Device
 from mgraph.kernels import load
 from mgraph.kernels.launch import Struct
 
-__all__ = ["MOST", "MOST_PLACED", "sort_sampled"]
+__all__ = ["CONSTANTS", "MOST", "MOST_PLACED", "sort_sampled"]
 
 Array = Any
 TILE, PLACED_TILE = 8192, 4096  #: keys that a block sorts in shared memory, as tile_sort.cuh has it
+CONSTANTS: tuple[dict[str, int], ...] = (  #: of sample_sort.cuh, for keys alone and with places, which states the bytes
+    {"PLACED": 0, "TILE_BYTES": 69632, "FEW_BYTES": 65552, "MANY": 16384, "MANY_BYTES": 213008},
+    {"PLACED": 1, "TILE_BYTES": 55296, "FEW_BYTES": 81936, "MANY": 8192, "MANY_BYTES": 147472},
+)
 MOST, MOST_PLACED = 16384 * TILE // 2, 8192 * PLACED_TILE // 2  #: keys that can be sorted, alone and with places
 DEAL = 4096  #: keys that a block deals at once; twice as many into more than FEW buckets
 FEW = 4096
@@ -56,11 +60,8 @@ def sort_sampled(
         sample_places=places[rounds % 2], slots=slots, slot_places=slot_places, every=every, tile=part, buckets=buckets,
         room=room,
     )  # fmt: skip
-    kernels = load(device, "sample_sort.cuh")
-    if with_places:
-        kernels.SortPlacedSample(-(-samples // part), sort=sort, to=first, places_to=places[0])
-    else:
-        kernels.SortSample(-(-samples // part), sort=sort, to=first)
+    kernels = load(device, "sample_sort.cuh", None, **CONSTANTS[with_places])
+    kernels.SortSample(-(-samples // part), sorting=sort, to=first, places_to=places[0])
     if rounds:
         keys_of = [scratch[at : at + samples] for at in (first, second)]
         places_of = [scratch[at:].view(np.uint32)[:samples] if with_places else None for at in places]
@@ -69,13 +70,9 @@ def sort_sampled(
                 samples, keys=keys_of[r % 2], places=places_of[r % 2], n=samples, width=part * FAN**r, fan=FAN,
                 keys_out=keys_of[1 - r % 2], places_out=places_of[1 - r % 2],
             )  # fmt: skip
-    if with_places:
-        kernels.DealPlaced(min(-(-n // (2 * DEAL)), BLOCKS // 2), sort=sort, largest=largest)
-        kernels.SortPlacedBuckets(buckets, sort=sort, out=out, places=out_places)
+    if buckets <= FEW:
+        kernels.DealToFew(min(-(-n // DEAL), BLOCKS), sort=sort, largest=largest)
     else:
-        if buckets <= FEW:
-            kernels.DealKeys(min(-(-n // DEAL), BLOCKS), sort=sort, largest=largest)
-        else:
-            kernels.DealToMany(min(-(-n // (2 * DEAL)), BLOCKS // 2), sort=sort, largest=largest)
-        kernels.SortBuckets(buckets, sort=sort, out=out)
+        kernels.DealToMany(min(-(-n // (2 * DEAL)), BLOCKS // 2), sort=sort, largest=largest)
+    kernels.SortBuckets(buckets, sorting=sort, keys=out, places=out_places)
     return out, out_places

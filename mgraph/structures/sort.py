@@ -8,14 +8,21 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import load
-from mgraph.structures.sample_sort import MOST, MOST_PLACED, sort_sampled
+from mgraph.structures.sample_sort import CONSTANTS, MOST, MOST_PLACED, sort_sampled
 
-__all__ = ["KERNELS", "make_keys", "sort_keys", "sort_small"]
+__all__ = ["load_sorts", "make_keys", "sort_keys", "sort_small"]
 
 Array = Any
-KERNELS = {"cpu": ("sort.cuh",), "cuda": ("sort.cuh", "sample_sort.cuh")}  #: files that sorts load, by kind of device
 SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
 TILE, FAN = 1024, 16  #: keys a tile, as sort.cuh has it; runs that become one in a round
+
+
+def load_sorts(device: Device) -> None:
+    """Compile what sorts on this device run, so that the first one is as fast as the others."""
+    load(device, "sort.cuh")
+    if device.kind == "cuda":
+        for constants in CONSTANTS:
+            load(device, "sample_sort.cuh", None, **constants)
 
 
 def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:

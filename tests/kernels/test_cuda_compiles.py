@@ -11,12 +11,13 @@ import pytest
 
 from mgraph.kernels import launch, source
 from mgraph.kernels.cuda import _entries
-from mgraph.structures import create, names
+from mgraph.structures import create, names, sample_sort
 
 NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
+SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
 PREFIXES = [f.name.removesuffix("view.cuh") for f in source.HERE.glob("*_view.cuh")]  # "gpma_": that structure's files
 FILES = sorted(f.name for f in source.HERE.glob("*.cuh") if not f.name.startswith("platform") and "_view" not in f.name)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,7 +44,8 @@ def programs(variant: str) -> list[source.Program]:
                 continue
             found.append(source.read_program(file, "platform_cuda.cuh", defines, (view.source, view.type)))
         elif name == "csr" and owner(file) is None:
-            found.append(source.read_program(file, "platform_cuda.cuh", defines, None))
+            kinds = SORTS if file == "sample_sort.cuh" else [defines]
+            found += [source.read_program(file, "platform_cuda.cuh", kind, None) for kind in kinds]
     for _, file, over, constants in launch._libraries:  # with the constants that the structure gave
         if over is None and owner(file) == own and set(view.defines) <= set(constants):
             found.append(source.read_program(file, "platform_cuda.cuh", constants, None))
