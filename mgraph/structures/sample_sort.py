@@ -17,9 +17,9 @@ Array = Any
 TILE, PLACED_TILE = 8192, 4096  #: keys that a block sorts in shared memory, as tile_sort.cuh has it
 CONSTANTS: tuple[dict[str, int], ...] = (  #: of sample_sort.cuh, for keys alone and with places, which states the bytes
     {"PLACED": 0, "TILE_BYTES": 69632, "FEW_BYTES": 65552, "MANY": 16384, "MANY_BYTES": 213008},
-    {"PLACED": 1, "TILE_BYTES": 55296, "FEW_BYTES": 81936, "MANY": 8192, "MANY_BYTES": 147472},
+    {"PLACED": 1, "TILE_BYTES": 55296, "FEW_BYTES": 81936, "MANY": 12288, "MANY_BYTES": 213008},
 )
-MOST, MOST_PLACED = 16384 * TILE // 2, 8192 * PLACED_TILE // 2  #: keys that can be sorted, alone and with places
+MOST, MOST_PLACED = 16384 * TILE // 2, 12288 * PLACED_TILE // 2  #: keys that can be sorted, alone and with places
 DEAL = 4096  #: keys that a block deals at once; twice as many into more than FEW buckets
 FEW = 4096
 BLOCKS = 264  #: that deal: each makes a table of the splitters first
