@@ -8,9 +8,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -30,6 +29,7 @@ from cluster_processes import (
     slow_program,
     wait_until,
 )
+from interrupts import after
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 
@@ -64,16 +64,6 @@ def raises_in_time(*errors: type[BaseException], match: str | None = None) -> It
     assert time.monotonic() - began < LIMIT
 
 
-@contextmanager
-def soon(act: Callable[[], None], seconds: float = 0.5) -> Iterator[None]:
-    timer = threading.Timer(seconds, act)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join(LIMIT)
-
-
 def slow(cluster: Processes, step: str, address: str) -> None:
     if step == "superstep":
         cluster.client.run(slow_program, SLOW)
@@ -98,7 +88,7 @@ def test_nanny_is_killed_during_a(cluster, step):
         survivor, victim = graph.workers
         slow(cluster, step, victim)
         with (
-            soon(lambda: send(cluster.nannies[victim], signal.SIGKILL)),
+            after(0.5, lambda: send(cluster.nannies[victim], signal.SIGKILL)),
             raises_in_time(WorkerLost, match=f"rank 1, the worker at {victim}"),
         ):
             work(graph, step)
@@ -126,7 +116,7 @@ def test_scheduler_is_killed_during_a(cluster, step):
     graph = DynamicGraph(cluster.client, N)
     graph.update(batch())
     slow(cluster, step, graph.workers[1])
-    with soon(cluster.scheduler.kill), raises_in_time(WorkerLost, GraphLost, match=graph.id):
+    with after(0.5, cluster.scheduler.kill), raises_in_time(WorkerLost, GraphLost, match=graph.id):
         work(graph, step)
         for _ in range(100):  # the step may have ended first: then the next call fails
             graph.degrees([0])

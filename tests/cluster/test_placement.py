@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cluster_processes import N, as_before, assert_clean, assert_usable, batch, processes, send, slow_in
 from distributed import Client
+from interrupts import after
 
 from mgraph import DynamicGraph, InvalidOption, WorkerLost
 
@@ -34,8 +35,10 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
             cluster.client.run(slow_in, "prepare", 1.5)
             calls = threading.Thread(target=lambda: reports.append(graph.update(batch(1))), daemon=True)
             calls.start()
-            threading.Timer(0.5, send, (cluster.workers[victim], signal.SIGKILL)).start()
-            with pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"):
+            with (
+                after(0.5, lambda: send(cluster.workers[victim], signal.SIGKILL)),
+                pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"),
+            ):
                 other.update(batch(1))
             assert reports == []  # it is still under way, and ends well
             calls.join(10)

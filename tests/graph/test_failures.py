@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from graph_clusters import assert_clean
 from graph_model import random_batch
-from interrupts import ctrl_c_when
+from interrupts import ctrl_c, when
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
 
@@ -181,7 +181,7 @@ def test_keyboard_interrupt_during_a_batch(own_client, step, tmp_path):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
         own_client.run(slow_in, step, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch(1))
         assert graph.epoch == 1
         assert graph.num_edges == graph.to_csr().offsets[-1]
@@ -192,7 +192,7 @@ def test_keyboard_interrupt_during_a_batch(own_client, step, tmp_path):
 def test_keyboard_interrupt_while_one_rank_commits(own_client, tmp_path):
     with DynamicGraph(own_client, N) as graph:
         own_client.run(slow_in, "commit", 1.0, tmp_path / "begun", workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch())
         assert graph.epoch == 1  # the vote was over: it is committed everywhere
         assert graph.num_edges == graph.to_csr().offsets[-1] > 0

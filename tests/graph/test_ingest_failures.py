@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
-from interrupts import ctrl_c_when
+from interrupts import after, ctrl_c, when
 from test_failures import N, batch, fail_in, raises_in_time, slow_in
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
@@ -78,8 +77,7 @@ def test_worker_is_killed_while_it_reads_its_part(own_client):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
         (pid,) = own_client.run(os.getpid, workers=[victim]).values()
-        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-        with raises_in_time(WorkerLost, "rank 1"):
+        with after(0.5, lambda: os.kill(pid, signal.SIGKILL)), raises_in_time(WorkerLost, "rank 1"):
             graph.ingest(slow_ring)
     assert_clean(own_client, [survivor])
 
@@ -93,8 +91,7 @@ def test_worker_is_killed_while_dask_computes_its_parts(own_client):
         survivor, victim = graph.workers
         (pid,) = own_client.run(os.getpid, workers=[victim]).values()
         futures = [own_client.submit(slow, workers=[worker], pure=False) for worker in graph.workers]
-        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-        with raises_in_time(WorkerLost, "rank 1", limit=5):
+        with after(0.5, lambda: os.kill(pid, signal.SIGKILL)), raises_in_time(WorkerLost, "rank 1", limit=5):
             graph.ingest(futures)
         del futures
     assert_clean(own_client, [survivor])
@@ -107,7 +104,7 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N, directed=False) as graph:
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(watched_ring)
         assert graph.epoch > 5
         graph.degrees()  # each rank says what it has
@@ -127,7 +124,7 @@ def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N) as graph:
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(stuck)
         assert graph.epoch == 2
         assert graph.update(batch(1)).epoch == 3
@@ -192,7 +189,7 @@ def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
         graph.insert(*GRID)
         module = "update" if step == "vote" else "rebalance"
         own_client.run(slow_in, step, 1.0, tmp_path / "begun", module, workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.rebalance()
         assert (graph.balance().ratio == 2.0) == (step == "vote")
         assert graph.has_edges(*GRID).all()
