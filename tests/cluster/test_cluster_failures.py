@@ -17,30 +17,27 @@ from cluster_processes import (
     N,
     Processes,
     alive,
-    as_before,
     assert_clean,
     assert_usable,
     batch,
     environment,
     processes,
     send,
-    slow_gather,
-    slow_in,
-    slow_program,
     wait_until,
 )
 from interrupts import after
+from steps import before, rest
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 
 LIMIT = 10.0
 SLOW = 2.0  #: how long the step takes in which somebody dies
-STEPS = ("share_runs", "route", "prepare", "vote", "commit", "superstep", "gather")
+STAGES = ("sort", "route", "prepare", "vote", "commit", "superstep", "gather")
 
 
 def each_step(*quick: str) -> list:
     """All stages of a batch and of an algorithm; those not named are left out with ``-m 'not slow'``."""
-    return [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
+    return [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in STAGES]
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +62,7 @@ def raises_in_time(*errors: type[BaseException], match: str | None = None) -> It
 
 
 def slow(cluster: Processes, step: str, address: str) -> None:
-    if step == "superstep":
-        cluster.client.run(slow_program, SLOW)
-    elif step == "gather":
-        cluster.client.run(slow_gather, SLOW, workers=[address])
-    else:
-        cluster.client.run(slow_in, step, SLOW, workers=[address])
+    cluster.client.run(before, step, rest, SLOW, None, workers=[address])
 
 
 def work(graph: DynamicGraph, step: str) -> None:
@@ -186,7 +178,6 @@ def test_client_is_killed_during_a(lasting, step):
         client.kill()
         client.wait(10)
     assert_clean(cluster.client, addresses, LIMIT)
-    cluster.client.run(as_before)
     with DynamicGraph(cluster.client, N) as another:
         assert another.epoch == 0
         assert_usable(another)
