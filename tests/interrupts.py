@@ -1,4 +1,4 @@
-"""Ctrl-C as a terminal sends it: a signal, which wakes the main thread whatever it waits for."""
+"""What happens to a block while it runs: a Ctrl-C, or somebody's death."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-__all__ = ["ctrl_c_after", "ctrl_c_when"]
+__all__ = ["after", "ctrl_c", "when"]
 
 
 @contextmanager
-def ctrl_c_when(begun: Callable[[], bool]) -> Iterator[None]:
-    """Press it once `begun` says so; not at all if that is after the block, so that no other test is hit."""
+def when(begun: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
+    """Do it once `begun` says so; not at all if that is after the block, so that no other test is hit."""
     over = threading.Event()
 
-    def press() -> None:
+    def watch() -> None:
         while not begun():
             if over.wait(0.02):
                 return
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        act()
 
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=watch)
     thread.start()
     try:
         yield
@@ -31,7 +31,12 @@ def ctrl_c_when(begun: Callable[[], bool]) -> Iterator[None]:
         thread.join()
 
 
-def ctrl_c_after(seconds: float) -> AbstractContextManager[None]:
-    """Press it `seconds` from now."""
+def after(seconds: float, act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Do it `seconds` from now."""
     end = time.monotonic() + seconds
-    return ctrl_c_when(lambda: time.monotonic() >= end)
+    return when(lambda: time.monotonic() >= end, act)
+
+
+def ctrl_c() -> None:
+    """Press it, as at a terminal: a signal, which wakes the main thread whatever it waits for."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

@@ -26,8 +26,8 @@ N = 50
 
 def environment() -> dict[str, str]:
     """For a process that imports the checkout and these tests' modules."""
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT), str(Path(__file__).parent)]))
-    return {**os.environ, "PYTHONPATH": path}
+    paths = [os.environ.get("PYTHONPATH"), *map(str, (ROOT, ROOT / "tests", Path(__file__).parent))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def spawn(arguments: list[str], log: Path) -> subprocess.Popen[str]:
@@ -112,54 +112,6 @@ def batch(seed: int = 0, n: int = N) -> EdgeBatch:
 
 
 # ---- what runs in the workers ----------------------------------------------------------------------------------------
-
-QUICK: dict[str, Any] = {}  #: in a worker process: what was made slow, as it was
-
-
-def slow_in(step: str, seconds: float) -> None:
-    """Take `seconds` before a step of the batch path, in this worker process."""
-    from mgraph.runtime import update
-
-    quick = QUICK.setdefault(step, getattr(update, step))
-    setattr(update, step, lambda *args, **kwargs: (time.sleep(seconds), quick(*args, **kwargs))[1])
-
-
-def slow_program(seconds: float, dask_worker: Any = None) -> None:
-    """Have rank 1 take `seconds` in the middle of every BFS, while the others wait for it."""
-    programs = dask_worker.plugins["mgraph"].programs
-    quick = QUICK.setdefault("superstep", programs["bfs"])
-
-    def slow(shard: Any, **args: Any) -> Any:
-        shard.exchange.barrier()
-        if shard.rank == 1:
-            time.sleep(seconds)
-        shard.exchange.barrier()
-        return quick(shard, **args)
-
-    programs["bfs"] = slow
-
-
-def slow_gather(seconds: float) -> None:
-    """Take `seconds` before handing out the values of a result, in this worker process."""
-    from mgraph.runtime.servant import ShardServant
-
-    quick = QUICK.setdefault("gather", ShardServant.do_fetch)
-    ShardServant.do_fetch = lambda *args, **options: (time.sleep(seconds), quick(*args, **options))[1]
-
-
-def as_before(dask_worker: Any = None) -> None:
-    """Undo what made this worker process slow."""
-    from mgraph.runtime import update
-    from mgraph.runtime.servant import ShardServant
-
-    for step, quick in QUICK.items():
-        if step == "superstep":
-            dask_worker.plugins["mgraph"].programs["bfs"] = quick
-        elif step == "gather":
-            ShardServant.do_fetch = quick
-        else:
-            setattr(update, step, quick)
-    QUICK.clear()
 
 
 def leftovers(dask_worker: Any = None) -> list[Any]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,29 +17,27 @@ from cluster_processes import (
     N,
     Processes,
     alive,
-    as_before,
     assert_clean,
     assert_usable,
     batch,
     environment,
     processes,
     send,
-    slow_gather,
-    slow_in,
-    slow_program,
     wait_until,
 )
+from interrupts import after
+from steps import before, rest
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 
 LIMIT = 10.0
 SLOW = 2.0  #: how long the step takes in which somebody dies
-STEPS = ("share_runs", "route", "prepare", "vote", "commit", "superstep", "gather")
+STAGES = ("sort", "route", "prepare", "vote", "commit", "superstep", "gather")
 
 
 def each_step(*quick: str) -> list:
     """All stages of a batch and of an algorithm; those not named are left out with ``-m 'not slow'``."""
-    return [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
+    return [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in STAGES]
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +61,8 @@ def raises_in_time(*errors: type[BaseException], match: str | None = None) -> It
     assert time.monotonic() - began < LIMIT
 
 
-@contextmanager
-def soon(act: Callable[[], None], seconds: float = 0.5) -> Iterator[None]:
-    timer = threading.Timer(seconds, act)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join(LIMIT)
-
-
 def slow(cluster: Processes, step: str, address: str) -> None:
-    if step == "superstep":
-        cluster.client.run(slow_program, SLOW)
-    elif step == "gather":
-        cluster.client.run(slow_gather, SLOW, workers=[address])
-    else:
-        cluster.client.run(slow_in, step, SLOW, workers=[address])
+    cluster.client.run(before, step, rest, SLOW, None, workers=[address])
 
 
 def work(graph: DynamicGraph, step: str) -> None:
@@ -98,7 +80,7 @@ def test_nanny_is_killed_during_a(cluster, step):
         survivor, victim = graph.workers
         slow(cluster, step, victim)
         with (
-            soon(lambda: send(cluster.nannies[victim], signal.SIGKILL)),
+            after(0.5, lambda: send(cluster.nannies[victim], signal.SIGKILL)),
             raises_in_time(WorkerLost, match=f"rank 1, the worker at {victim}"),
         ):
             work(graph, step)
@@ -126,7 +108,7 @@ def test_scheduler_is_killed_during_a(cluster, step):
     graph = DynamicGraph(cluster.client, N)
     graph.update(batch())
     slow(cluster, step, graph.workers[1])
-    with soon(cluster.scheduler.kill), raises_in_time(WorkerLost, GraphLost, match=graph.id):
+    with after(0.5, cluster.scheduler.kill), raises_in_time(WorkerLost, GraphLost, match=graph.id):
         work(graph, step)
         for _ in range(100):  # the step may have ended first: then the next call fails
             graph.degrees([0])
@@ -196,7 +178,6 @@ def test_client_is_killed_during_a(lasting, step):
         client.kill()
         client.wait(10)
     assert_clean(cluster.client, addresses, LIMIT)
-    cluster.client.run(as_before)
     with DynamicGraph(cluster.client, N) as another:
         assert another.epoch == 0
         assert_usable(another)

@@ -7,8 +7,10 @@ import threading
 
 import numpy as np
 import pytest
-from cluster_processes import N, as_before, assert_clean, assert_usable, batch, processes, send, slow_in
+from cluster_processes import N, assert_clean, assert_usable, batch, processes, send
 from distributed import Client
+from interrupts import after
+from steps import before, rest
 
 from mgraph import DynamicGraph, InvalidOption, WorkerLost
 
@@ -31,16 +33,17 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
             graph.update(batch())
             other.update(batch())
             reports = []
-            cluster.client.run(slow_in, "prepare", 1.5)
+            cluster.client.run(before, "prepare", rest, 1.5, None)
             calls = threading.Thread(target=lambda: reports.append(graph.update(batch(1))), daemon=True)
             calls.start()
-            threading.Timer(0.5, send, (cluster.workers[victim], signal.SIGKILL)).start()
-            with pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"):
+            with (
+                after(0.5, lambda: send(cluster.workers[victim], signal.SIGKILL)),
+                pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"),
+            ):
                 other.update(batch(1))
             assert reports == []  # it is still under way, and ends well
             calls.join(10)
             assert [report.epoch for report in reports] == [2]
-            cluster.client.run(as_before, workers=[first, second])
             assert_usable(graph)
             assert graph.epoch == 3
         assert_clean(cluster.client, [first, second])

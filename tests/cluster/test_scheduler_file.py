@@ -1,11 +1,11 @@
 """Finding a cluster by its scheduler file: one that is there, one that comes late, and those that never do."""
 
 import json
-import threading
 import time
 
 import pytest
 from cluster_processes import N, assert_usable, processes
+from interrupts import after
 
 from cluster import ClusterNotReady, connect
 from cluster.__main__ import main
@@ -33,11 +33,9 @@ def test_the_command_names_the_workers(cluster, capsys):
 def test_a_file_that_is_of_an_earlier_job_and_then_written_anew(cluster, tmp_path):
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": "tcp://127.0.0.1:9"}))
-    late = threading.Timer(1.0, lambda: file.write_text(cluster.file.read_text()))
-    late.start()
-    with connect(file, workers=2, timeout=20) as client:
+    written = after(1.0, lambda: file.write_text(cluster.file.read_text()))
+    with written, connect(file, workers=2, timeout=20) as client:
         assert client.scheduler.address == cluster.client.scheduler.address
-    late.join(5)
 
 
 @pytest.mark.parametrize(

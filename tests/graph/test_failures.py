@@ -15,27 +15,12 @@ import numpy as np
 import pytest
 from graph_clusters import assert_clean
 from graph_model import random_batch
-from interrupts import ctrl_c_when
+from interrupts import ctrl_c, when
+from steps import before, hit, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
 
 N = 50
-
-
-def fail_in(step: str, number: int) -> None:
-    """Have this worker process get a signal when it comes to a step of the batch path; runs there."""
-    from mgraph.runtime import update
-
-    setattr(update, step, lambda *args, **kwargs: (os.kill(os.getpid(), number), time.sleep(30)))
-
-
-def slow_in(step: str, seconds: float, begun: Path, module: str = "update") -> None:
-    """Have this worker process make the file `begun` and take its time when it comes to a step; runs there."""
-    from importlib import import_module
-
-    place = import_module(f"mgraph.runtime.{module}")
-    quick = getattr(place, step)
-    setattr(place, step, lambda *args: (begun.touch(), time.sleep(seconds), quick(*args))[2])
 
 
 def register_fatal_program(dask_worker) -> None:
@@ -48,21 +33,6 @@ def register_fatal_program(dask_worker) -> None:
         shard.exchange.barrier()
 
     dask_worker.plugins["mgraph"].programs["fatal"] = fatal
-
-
-def refuse_in_prepare(times: int) -> None:
-    """Have this worker process fail its next prepares; runs there."""
-    from mgraph.runtime import update
-
-    quick, left = update.prepare, [times]
-
-    def prepare(shard, runs):
-        left[0] -= 1
-        if left[0] >= 0:
-            raise CapacityError(f"{shard}: no room for {len(runs[0])} edges")
-        return quick(shard, runs)
-
-    update.prepare = prepare
 
 
 @contextmanager
@@ -82,7 +52,7 @@ def test_worker_is_killed_during_a_batch_before_its_vote(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
         survivor, victim = graph.workers
-        own_client.run(fail_in, step, signal.SIGKILL, workers=[victim])
+        own_client.run(before, step, hit, signal.SIGKILL, workers=[victim])
         with raises_in_time(WorkerLost, f"rank 1, the worker at {victim}"):
             graph.update(batch(1))
         assert graph.epoch == 1
@@ -95,7 +65,7 @@ def test_worker_is_killed_during_the_commit(own_client):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
         survivor, victim = graph.workers
-        own_client.run(fail_in, "commit", signal.SIGKILL, workers=[victim])
+        own_client.run(before, "commit", hit, signal.SIGKILL, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.update(batch(1))
         for _ in range(2):
@@ -125,11 +95,11 @@ def test_worker_is_killed_during_an_algorithm(own_client):
     assert_clean(own_client, [graph.workers[0]])
 
 
-def test_worker_is_lost_while_the_other_polls_nothing(own_client, tmp_path):
+def test_worker_is_lost_while_the_other_polls_nothing(own_client):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
-        own_client.run(slow_in, "prepare", 4.0, tmp_path / "begun", workers=[survivor])
-        own_client.run(fail_in, "prepare", signal.SIGKILL, workers=[victim])
+        own_client.run(before, "prepare", rest, 4.0, None, workers=[survivor])
+        own_client.run(before, "prepare", hit, signal.SIGKILL, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.update(batch())
     assert_clean(own_client, [survivor])
@@ -163,14 +133,14 @@ def test_worker_is_retired(own_client):
 def test_prepare_fails_on_one_rank_and_the_graph_goes_on(own_client):
     with DynamicGraph(own_client, N, directed=False) as graph:
         graph.update(batch())
-        before = graph.to_csr()
-        own_client.run(refuse_in_prepare, 2, workers=[graph.workers[1]])
+        held = graph.to_csr()
         for _ in range(2):
+            own_client.run(before, "prepare", refuse, workers=[graph.workers[1]])
             with raises_in_time(CapacityError, f"graph {graph.id}, epoch 1, rank 1: no room"):
                 graph.update(batch(1))
             after = graph.to_csr()
-            np.testing.assert_array_equal(after.offsets, before.offsets)
-            np.testing.assert_array_equal(after.dst, before.dst)
+            np.testing.assert_array_equal(after.offsets, held.offsets)
+            np.testing.assert_array_equal(after.dst, held.dst)
             assert graph.epoch == 1
         assert graph.update(batch(1)).epoch == 2
     assert_clean(own_client)
@@ -180,8 +150,8 @@ def test_prepare_fails_on_one_rank_and_the_graph_goes_on(own_client):
 def test_keyboard_interrupt_during_a_batch(own_client, step, tmp_path):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
-        own_client.run(slow_in, step, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        own_client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch(1))
         assert graph.epoch == 1
         assert graph.num_edges == graph.to_csr().offsets[-1]
@@ -191,8 +161,8 @@ def test_keyboard_interrupt_during_a_batch(own_client, step, tmp_path):
 
 def test_keyboard_interrupt_while_one_rank_commits(own_client, tmp_path):
     with DynamicGraph(own_client, N) as graph:
-        own_client.run(slow_in, "commit", 1.0, tmp_path / "begun", workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        own_client.run(before, "commit", rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch())
         assert graph.epoch == 1  # the vote was over: it is committed everywhere
         assert graph.num_edges == graph.to_csr().offsets[-1] > 0

@@ -8,36 +8,17 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from typing import Any
 
 import pytest
 from graph_clusters import assert_clean
+from steps import before, hit
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 from mgraph.runtime import changes, link
 
-STAGES = {  #: where a worker is when it is hit; the client is what deals
-    "sort": ("mgraph.runtime.update", "share_runs"),
-    "exchange": ("mgraph.exchange.tcp", "TcpExchange.alltoallv"),
-    "prepare": ("mgraph.runtime.update", "prepare"),
-    "vote": ("mgraph.runtime.update", "vote"),
-    "commit": ("mgraph.runtime.update", "commit"),
-    "superstep": ("mgraph.algorithms.frontier", "Frontier.absorb"),
-    "gather": ("mgraph.runtime.servant", "ShardServant.do_fetch"),
-}
-
-
-def hit_in(module: str, name: str, number: int) -> None:
-    """Have this worker process get a signal when it calls a function; runs there."""
-    import sys
-
-    *where, last = name.split(".")
-    place: Any = sys.modules[module]
-    for part in where:
-        place = getattr(place, part)
-    setattr(place, last, lambda *args, **kwargs: (os.kill(os.getpid(), number), time.sleep(1)))
+#: where a worker is when it is hit; the client is what deals
+STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather")
 
 
 def hit_while_dealing(monkeypatch: pytest.MonkeyPatch, pid: int, number: int) -> None:
@@ -62,7 +43,7 @@ def test_a_worker_during_the(own_client, monkeypatch, stage, number):
         if stage == "deal":
             hit_while_dealing(monkeypatch, own_client.run(os.getpid, workers=[victim])[victim], number)
         else:
-            own_client.run(hit_in, *STAGES[stage], number, workers=[victim])
+            own_client.run(before, stage, hit, number, workers=[victim])
         with raises_in_time(WorkerLost, f"rank 1, the worker at {victim}"):
             if stage == "superstep":
                 graph.bfs(0)

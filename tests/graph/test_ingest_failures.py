@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
-from interrupts import ctrl_c_when
-from test_failures import N, batch, fail_in, raises_in_time, slow_in
+from interrupts import after, ctrl_c, when
+from steps import before, hit, refuse, rest
+from test_failures import N, batch, raises_in_time
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
 
@@ -29,43 +29,12 @@ def slow_ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
     return ring(rank, size, step)
 
 
-def die_in(module: str, step: str, at: int) -> None:
-    """Have this worker process killed when it comes to a step for the time `at`, counted from 0; runs there."""
-    from importlib import import_module
-
-    place, left = import_module(module), [at]
-    quick = getattr(place, step)
-
-    def maybe(*args, **kwargs):
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left[0] -= 1
-        return quick(*args, **kwargs)
-
-    setattr(place, step, maybe)
-
-
-def refuse_at(epoch: int) -> None:
-    """Have this worker process refuse the batch of an epoch once; runs there."""
-    from mgraph.runtime import update
-
-    quick, left = update.prepare, [1]
-
-    def prepare(shard, runs):
-        if shard.epoch + 1 == epoch and left:
-            left.pop()
-            raise CapacityError(f"{shard}: no room for {len(runs[0])} edges")
-        return quick(shard, runs)
-
-    update.prepare = prepare
-
-
 @pytest.mark.parametrize("step", ["route", "commit"])
 def test_worker_is_killed_in_a_later_step_of_an_ingest(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
         survivor, victim = graph.workers
-        own_client.run(die_in, "mgraph.runtime.update", step, 20, workers=[victim])
+        own_client.run(before, step, hit, signal.SIGKILL, at=20, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.ingest(ring)
         with raises_in_time((WorkerLost, GraphLost), limit=1.5):  # type: ignore[arg-type]
@@ -78,8 +47,7 @@ def test_worker_is_killed_while_it_reads_its_part(own_client):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
         (pid,) = own_client.run(os.getpid, workers=[victim]).values()
-        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-        with raises_in_time(WorkerLost, "rank 1"):
+        with after(0.5, lambda: os.kill(pid, signal.SIGKILL)), raises_in_time(WorkerLost, "rank 1"):
             graph.ingest(slow_ring)
     assert_clean(own_client, [survivor])
 
@@ -93,8 +61,7 @@ def test_worker_is_killed_while_dask_computes_its_parts(own_client):
         survivor, victim = graph.workers
         (pid,) = own_client.run(os.getpid, workers=[victim]).values()
         futures = [own_client.submit(slow, workers=[worker], pure=False) for worker in graph.workers]
-        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-        with raises_in_time(WorkerLost, "rank 1", limit=5):
+        with after(0.5, lambda: os.kill(pid, signal.SIGKILL)), raises_in_time(WorkerLost, "rank 1", limit=5):
             graph.ingest(futures)
         del futures
     assert_clean(own_client, [survivor])
@@ -107,7 +74,7 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N, directed=False) as graph:
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(watched_ring)
         assert graph.epoch > 5
         graph.degrees()  # each rank says what it has
@@ -127,7 +94,7 @@ def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(own_client, N) as graph:
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt):
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(stuck)
         assert graph.epoch == 2
         assert graph.update(batch(1)).epoch == 3
@@ -136,7 +103,7 @@ def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
 
 def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(own_client):
     with DynamicGraph(own_client, N) as graph:
-        own_client.run(refuse_at, 4, workers=[graph.workers[1]])
+        own_client.run(before, "prepare", refuse, at=3, workers=[graph.workers[1]])
         with raises_in_time(
             CapacityError, "no room.*ingest step 3, epoch 4, rank 1; the epochs before it are committed"
         ):
@@ -151,7 +118,7 @@ def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(own_cl
 def test_worker_is_killed_with_batches_in_flight(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
-        own_client.run(die_in, "mgraph.runtime.update", step, 3, workers=[victim])
+        own_client.run(before, step, hit, signal.SIGKILL, at=3, workers=[victim])
         with raises_in_time(WorkerLost, r"rank 1.*the batch of epoch [34] in a pipeline"), graph.pipeline() as pipe:
             pending = [pipe.update(batch(seed)) for seed in range(8)]
         assert all(p.done() for p in pending)
@@ -163,7 +130,7 @@ def test_worker_is_killed_with_batches_in_flight(own_client, step):
 
 def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(own_client):
     with DynamicGraph(own_client, N) as graph:
-        own_client.run(refuse_at, 3, workers=[graph.workers[0]])
+        own_client.run(before, "prepare", refuse, at=2, workers=[graph.workers[0]])
         with raises_in_time(CapacityError, "no room.*the batch of epoch 3 in a pipeline"), graph.pipeline() as pipe:
             for k in range(8):
                 pipe.update(EdgeBatch([k], [k]))
@@ -177,7 +144,7 @@ def test_worker_is_killed_while_ranges_move(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         graph.insert(*GRID)
         survivor, victim = graph.workers
-        own_client.run(die_in, "mgraph.runtime.rebalance", step, 0, workers=[victim])
+        own_client.run(before, step, hit, signal.SIGKILL, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.rebalance()
         with raises_in_time(GraphLost if step == "switch" else WorkerLost, limit=1.5):
@@ -190,9 +157,8 @@ def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
     """In the vote nobody has moved, unless all agreed; while one rank switches the vote is over: all do."""
     with DynamicGraph(own_client, N) as graph:
         graph.insert(*GRID)
-        module = "update" if step == "vote" else "rebalance"
-        own_client.run(slow_in, step, 1.0, tmp_path / "begun", module, workers=[graph.workers[1]])
-        with ctrl_c_when((tmp_path / "begun").exists), raises_in_time(KeyboardInterrupt, limit=5):
+        own_client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+        with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.rebalance()
         assert (graph.balance().ratio == 2.0) == (step == "vote")
         assert graph.has_edges(*GRID).all()
@@ -204,7 +170,7 @@ def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
 def test_stopped_worker_during_an_ingest(own_client):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
-        own_client.run(fail_in, "prepare", signal.SIGSTOP, workers=[victim])
+        own_client.run(before, "prepare", hit, signal.SIGSTOP, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.ingest(ring)
     assert_clean(own_client, [survivor])

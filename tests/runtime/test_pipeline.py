@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from fakes import fake_cluster
-from interrupts import ctrl_c_after
+from interrupts import after, ctrl_c
 
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 from mgraph.runtime.pipeline import Pipeline
@@ -126,7 +126,7 @@ def test_two_pipelines_share_the_ranks():
 def test_keyboard_interrupt_drops_what_is_in_flight():
     with fake_cluster(2) as (coordinator, _):
         began = time.monotonic()
-        with ctrl_c_after(0.3), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             pipe.update({}).result()
             pending = [pipe.update({"seconds": 0.5}) for _ in range(10)]
             pending[-1].result()

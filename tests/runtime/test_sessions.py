@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster
-from interrupts import ctrl_c_after
+from interrupts import after, ctrl_c
 
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
 from mgraph.runtime import link, protocol, session
@@ -95,7 +95,7 @@ def test_arguments_that_do_not_serialize_are_an_error_and_not_a_lost_worker():
 def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
     with fake_cluster(2) as (coordinator, workers):
         began = time.monotonic()
-        with ctrl_c_after(0.3), pytest.raises(KeyboardInterrupt):
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
         assert time.monotonic() - began < 2
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
@@ -104,14 +104,14 @@ def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
 
 def test_keyboard_interrupt_while_a_rank_polls_nothing():
     with fake_cluster(2) as (coordinator, _):
-        with ctrl_c_after(0.2), pytest.raises(KeyboardInterrupt):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("deaf", {"ranks": [1], "seconds": 3.5})
         assert len(coordinator.call("echo", connect=True)) == 2  # waits for the rank to come back
 
 
 def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
     with fake_cluster(3) as (coordinator, workers):
-        with ctrl_c_after(0.2), pytest.raises(KeyboardInterrupt):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
         assert coordinator.epoch == 1
         assert [answer["epoch"] for answer in coordinator.call("resolve", {"changes": 0})] == [1, 1, 1]
@@ -120,7 +120,7 @@ def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
 
 def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
     with fake_cluster(2) as (coordinator, _):
-        with ctrl_c_after(0.2), pytest.raises(KeyboardInterrupt):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [], "doubting": [0]})
         assert coordinator.epoch == 0
         assert [answer["epoch"] for answer in coordinator.call("resolve", {"changes": 1})] == [0, 0]
