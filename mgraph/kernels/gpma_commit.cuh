@@ -23,8 +23,8 @@ struct SetWeights {  // one lane a key: the new weight of edges that are there a
 template <class Group>
 DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, i64* start, i64 first, i64 last) {
     if (first >= last) return;
-    i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, (u64)first << 32);
-    i64 high = lower_bound(merge.batch.keys, low, merge.last_key, (u64)last << 32);
+    i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, first_key_of(first));
+    i64 high = lower_bound(merge.batch.keys, low, merge.last_key, first_key_of(last));
     for (i64 r = first + group.rank(); r < last; r += group.size())
         start[r] = base + spread.place(merge.row(r, start[r], low, high), merge.n);
 }

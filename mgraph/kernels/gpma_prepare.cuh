@@ -179,7 +179,7 @@ struct Select {  // one lane a window that Climb found, a block in step: those u
         u32 begin = w.first_row;
         for (i64 t = 0; t < tasks; ++t) {
             w.first_row = begin + (u32)(t * task_rows);
-            w.last_row = lesser(end, w.first_row + (u32)task_rows);
+            w.last_row = (u32)lesser((i64)end, w.first_row + task_rows);
             window_at(row_list, to + t) = w;
         }
         return begin;

@@ -50,7 +50,7 @@ struct Numbers {  // of the keys that act
     }
     // step(r, how many before row r act) for the rows [first, last), by a whole tile.
     template <class Tile, class Step> DEVICE void rows(Tile tile, const u64* keys, i64 first, i64 last, Step step) const {
-        i64 low = lower_bound(keys, 0, n, (u64)first << 32), high = lower_bound(keys, low, n, (u64)last << 32);
+        i64 low = lower_bound(keys, 0, n, first_key_of(first)), high = lower_bound(keys, low, n, first_key_of(last));
         for (i64 r = first + tile.rank(); r < last; r += tile.size()) step(r, of(lower_bound(keys, low, high, (u64)r << 32)));
     }
 };

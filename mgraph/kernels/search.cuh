@@ -17,6 +17,9 @@ template <class T, class V> DEVICE i64 upper_bound(const T* a, i64 low, i64 high
     return low;
 }
 
+// The least key, src << 32 | dst, of a row or of one after it: row 2**32 is behind all.
+DEVICE u64 first_key_of(i64 row) { return row >> 32 ? ~(u64)0 : (u64)row << 32; }
+
 // The first index of a[0, n) whose element is not below `value`, sought from `hint` outwards: steps double, then halve.
 template <class T> DEVICE i64 lower_bound_near(const T* a, i64 n, i64 hint, T value) {
     i64 low = hint, high = hint;

@@ -51,15 +51,17 @@ struct Marks {
     }
 };
 
-DEVICE i64 buckets_for(i64 degree) {
-    return degree <= slots_of_slab ? degree > 0 : (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD);
+DEVICE i64 buckets_for(i64 degree) {  // one only where that needs no chain
+    if (degree <= slots_of_slab) return degree > 0;
+    return greater((i64)2, (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD));
 }
 // Whether a row keeps its table. Rows differ a little, so that those which were built together do not all outgrow
 // their tables in one batch.
 DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
     if (buckets <= 1) return buckets == 0 ? degree == 0 : degree > 0 && degree <= slots_of_slab;
     i64 slots = buckets * slots_of_slab;
-    return degree * 300 >= slots * LOAD && degree * 100 <= slots * (LIMIT - 8 + (i64)(mix((u32)row) & 15));
+    bool enough = degree * 300 >= slots * LOAD || (buckets == 2 && degree > slots_of_slab);
+    return enough && degree * 100 <= slots * (LIMIT - 8 + (i64)(mix((u32)row) & 15));
 }
 
 struct Task {  // a row that gets another table: the old one, the buckets, which slabs of their kind, the batch's keys, which freed

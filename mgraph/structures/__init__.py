@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import Parameter, signature
 from typing import Any
 
@@ -27,7 +28,7 @@ def names() -> list[str]:
 def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
     """The class and the options of ``NAME`` or ``NAME:OPTION=NUMBER:...``.
 
-    Raises `InvalidOption` where there is no such name or option.
+    Raises `InvalidOption` where there is no such name or option, or where the number is not whole and has to be.
 
     Examples
     --------
@@ -37,7 +38,7 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
     name, *given = structure.split(":")
     if name not in _STRUCTURES:
         raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
-    known = [p.name for p in signature(_STRUCTURES[name]).parameters.values() if p.kind == Parameter.KEYWORD_ONLY]
+    known = [option for option, kind in _options(name).items() if "tuple" not in kind]
     options = {}
     for text in given:
         option, _, number = text.partition("=")
@@ -47,7 +48,21 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
             options[option] = float(number) if "." in number else int(number)
         except ValueError:
             raise InvalidOption(f"option {text!r} of {name}: {number!r} is no number") from None
+    _check_whole(name, options)
     return _STRUCTURES[name], options
+
+
+def _options(name: str) -> dict[str, str]:
+    """A structure's options and their types."""
+    parameters = signature(_STRUCTURES[name]).parameters.values()
+    return {p.name: p.annotation for p in parameters if p.kind == Parameter.KEYWORD_ONLY}
+
+
+def _check_whole(name: str, options: Mapping[str, Any]) -> None:
+    kinds = _options(name)
+    for option, value in options.items():
+        if isinstance(value, float) and "float" not in kinds.get(option, "float"):
+            raise InvalidOption(f"option {option} of {name} is {value}; a whole number is needed")
 
 
 def create(
@@ -83,5 +98,6 @@ def create(
     2
     """
     kind, numbers = parse(name)
+    _check_whole(kind.name, options)
     rows = n_vertices if n_rows is None else n_rows
     return kind(rows, n_vertices, Device.of(device), weighted, **{**numbers, **options})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from operator import index
 from typing import Any, ClassVar
 
 import numpy as np
@@ -89,6 +90,7 @@ class Structure(ABC):
     n_vertices : int
         Bound of dst.
     device : Device
+        Becomes the calling thread's; another thread that uses the structure calls `Device.use` first.
     weighted : bool
         Whether edges have a float32 weight; inserts without one get 1.
     """
@@ -97,17 +99,19 @@ class Structure(ABC):
     num_edges: int
 
     def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
+        n_rows, n_vertices = index(n_rows), index(n_vertices)
         for n in (n_rows, n_vertices):
             if not 0 <= n <= MAX_VERTICES:
                 raise CapacityError(f"{n} vertices; 32-bit ids allow 0 to {MAX_VERTICES}")
         self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
+        device.use()
         self.num_edges = 0
         self._state = object()  # another one after every change: what a plan was made for
         self._kept: Any = None  # scratch of the last batch
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `prepare` compares the ids of an unchecked run with their bounds: a read-back less."""
+        """Whether the next `_prepare` compares the ids of an unchecked run with their bounds: a read-back less."""
         return False
 
     # --- what each structure does its own way ---
@@ -155,6 +159,8 @@ class Structure(ABC):
             raise CapacityError(f"a run of {len(run)} operations; at most {MOST} at once")
         if len(run) == 0:
             return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self._state)
+        if run.unchecked is not None and not self.checks_ids:
+            check_batch(run.unchecked, self.n_rows, self.n_vertices)
         return self._prepare(run)
 
     def commit(self, plan: Plan) -> Counts:
@@ -203,7 +209,7 @@ class Structure(ABC):
 
     def _grown(self, n: int, rows: int | None) -> tuple[int, int]:
         """n_rows and n_vertices after `add_vertices`, checked."""
-        rows = n if rows is None else rows
+        n, rows = index(n), index(n if rows is None else rows)
         if n < 0 or rows < 0:
             raise InvalidOption(f"{min(n, rows)} vertices cannot be added; 0 or more can")
         if max(self.n_vertices + n, self.n_rows + rows) > MAX_VERTICES:
@@ -232,7 +238,7 @@ class Structure(ABC):
         return self.apply(EdgeBatch(batch.src, batch.dst, op=-1))
 
     def build(self, batch: EdgeBatch) -> Counts:
-        """Fill an empty structure in one go."""
+        """Fill an empty structure in one go with every edge of a batch, whatever its ops."""
         if self.num_edges:
             raise InvalidOption(f"build needs an empty structure; this one has {self.num_edges} edges")
         return self.insert(batch)
@@ -240,12 +246,18 @@ class Structure(ABC):
     def incident(self, vertices: Array, rows: Array | None = None) -> Run:
         """A run of deletions of every edge whose dst is among `vertices` or whose row is among `rows`.
 
-        `rows` is `vertices` where it is left out. O(n_rows + m): two scans, and what they find sorted; one read-back.
+        `rows` may be left out where n_rows == n_vertices: it is `vertices` then. O(n_rows + m): two scans, and what
+        they find sorted; one read-back, and one for each column of ids that is given.
         """
+        if rows is None and self.n_rows != self.n_vertices:
+            raise InvalidOption("incident on one range of a graph needs `rows`, by their numbers there")
+        vertices = self._ids(vertices, "vertices", self.n_vertices)
+        return self._incident(vertices, vertices if rows is None else self._ids(rows, "rows", self.n_rows))
+
+    def _incident(self, vertices: Array, rows: Array) -> Run:
+        """`incident` of checked ids."""
         xp, empty, zeros = self.device.xp, self.device.empty, self.device.zeros
         view = self.view()
-        vertices = self.device.asarray(vertices, np.uint32)
-        rows = vertices if rows is None else self.device.asarray(rows, np.uint32)
         kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
         dead, dead_rows = (zeros(bound // 32 + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
         kernels.MarkDead(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
@@ -270,17 +282,15 @@ class Structure(ABC):
         up: the edges to them are then known from their rows. Edges whose reverse is not there count as missing.
         """
         if self.n_rows != self.n_vertices:
-            raise InvalidOption("delete_vertices on one range of a graph; use incident() and apply_run()")
-        ids = as_ids(ids, "ids")
-        check_ids(ids, self.n_vertices, "ids")
-        vertices = self.device.asarray(ids)
-        if len(ids) == 0 or self.num_edges == 0:
+            raise InvalidOption("delete_vertices on one range of a graph; apply_run(incident(vertices, rows)) does it")
+        vertices = self._ids(ids, "ids", self.n_vertices)
+        if len(vertices) == 0 or self.num_edges == 0:
             return Counts()
         return self.apply_run(self._both_ways(vertices)) if symmetric else self._delete_vertices(vertices)
 
     def _delete_vertices(self, vertices: Array) -> Counts:
         """`delete_vertices` of checked ids, whatever the graph: by default a batch of what `incident` finds."""
-        return self.apply_run(self.incident(vertices))
+        return self.apply_run(self._incident(vertices, vertices))
 
     def _both_ways(self, vertices: Array) -> Run:
         """A run of deletions of every edge from `vertices`, and of its reverse."""
@@ -299,17 +309,16 @@ class Structure(ABC):
         view = self.view()
         return load(self.device, "read.cuh", view), view
 
-    def _rows(self, vertices: Any, name: str) -> Array:
-        ids = as_ids(vertices, name)
-        check_ids(ids, self.n_rows, name)
+    def _ids(self, ids: Any, name: str, bound: int) -> Array:
+        ids = as_ids(ids, name)
+        check_ids(ids, bound, name)
         return self.device.asarray(ids)
 
     def has_edges(self, src: Any, dst: Any) -> Array:
         """Whether each edge is there: bool[n] on the device. O(log degree) each, or O(1) expected by hashing."""
-        src, dst = self._rows(src, "src"), self.device.asarray(as_ids(dst, "dst"))
+        src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
         if src.shape != dst.shape:
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
-        check_ids(dst, self.n_vertices, "dst")
         return self._find(src, dst)
 
     def _find(self, src: Array, dst: Array) -> Array:
@@ -324,7 +333,7 @@ class Structure(ABC):
         rows = (
             self.device.xp.arange(self.n_rows, dtype=np.uint32)
             if vertices is None
-            else self._rows(vertices, "vertices")
+            else self._ids(vertices, "vertices", self.n_rows)
         )
         kernels, view = self._reads()
         degrees = self.device.empty(len(rows), np.uint32)
@@ -333,7 +342,7 @@ class Structure(ABC):
 
     def neighbors(self, vertices: Any) -> Csr:
         """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back."""
-        return self._gather(self._rows(vertices, "vertices"))
+        return self._gather(self._ids(vertices, "vertices", self.n_rows))
 
     def to_csr(self) -> Csr:
         """All rows as CSR. O(n + m)."""

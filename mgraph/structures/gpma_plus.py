@@ -38,7 +38,7 @@ from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Counts, Plan, Structure
 from mgraph.structures.gpma_build import Build, commit_build, prepare_build
 from mgraph.structures.gpma_scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
-from mgraph.structures.run import Run, check_batch
+from mgraph.structures.run import Run
 
 __all__ = ["GpmaPlus"]
 
@@ -61,7 +61,7 @@ class _Work:
     parts: tuple[Array, int]
     rows: tuple[Array, int]
     cuts: Array  # where the batch is cut for each part
-    out: Struct | None  # the copy of wide windows, or the new array
+    out: dict[str, Array] | None  # the copy of wide windows, or the new array
     out_leaves: int  # of the new array; 0 where the array stays
     bounds: tuple[Array, Array] | None
 
@@ -154,7 +154,7 @@ class GpmaPlus(Structure):
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `prepare` does: where keys are located, which a first batch's are not."""
+        """Whether the next `_prepare` does: where keys are located, which a first batch's are not."""
         return self.num_edges > 0
 
     @property
@@ -187,8 +187,8 @@ class GpmaPlus(Structure):
     def even_leaves(self, n: int) -> int:
         """How many leaves a resized array of n items has."""
         leaves = max(1, math.ceil(n / (self.leaf * self.fill)))
-        if leaves * self.leaf >= 1 << 37:
-            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {1 << 32}")
+        if leaves >= 1 << 32:
+            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
         return leaves
 
     # --- a batch ---
@@ -197,8 +197,6 @@ class GpmaPlus(Structure):
         """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back."""
         device, kernels = self.device, self._kernels["commit"]
         if not self.num_edges:
-            if run.unchecked is not None:
-                check_batch(run.unchecked, self.n_rows, self.n_vertices)
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
         scratch = self._take_scratch(run)
         batch, words = scratch.count(run)
@@ -222,7 +220,7 @@ class GpmaPlus(Structure):
         if words[2]:
             self._plan_resize(work)
         elif words[7]:
-            work.out = Struct(**self.new_array(words[7], blank=False))
+            work.out = self.new_array(words[7], blank=False)
         if work.out:
             windows, parts = work.parts
             work.cuts = device.empty(parts, np.uint32)
@@ -238,7 +236,7 @@ class GpmaPlus(Structure):
         """The root is out of bounds: one window, all of the array, into a new one."""
         leaves = self.even_leaves(work.num_edges)
         work.out_leaves = leaves
-        work.out = Struct(**self.new_array(leaves, blank=work.num_edges == 0))
+        work.out = self.new_array(leaves, blank=work.num_edges == 0)
         work.bounds = self.level_arrays(leaves)
         n = work.batch.values["n"]
         whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
@@ -273,9 +271,9 @@ class GpmaPlus(Structure):
             )  # fmt: skip
             if work.out_leaves:
                 assert work.bounds is not None
-                columns = {name: work.out.values[name] for name in ("slots", "counts", "groups", "heads")}
+                columns = {name: work.out[name] for name in ("slots", "counts", "groups", "heads")}
                 build.EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
-                self._replace_array(work.out.values, work.bounds)
+                self._replace_array(work.out, work.bounds)
             else:
                 kernels.CopyBack(n, **both, array=array, windows=windows, n=n, copy=work.out)
         first_keys, single = work.leaf_windows

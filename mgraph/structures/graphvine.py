@@ -260,13 +260,15 @@ class GraphVine(Structure):
 
     def _delete_vertices(self, vertices: Array) -> Counts:
         """In place, with no batch: O(n_rows + m), one pass over the rows; see graphvine_vertices.py."""
+        deleted = sever(self, vertices)
         self._state = object()
-        return Counts(deleted=sever(self, vertices))
+        return Counts(deleted=deleted)
 
     def rebuild(self) -> None:
         """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""
         new = plan_rebuild(self, self._choose_shift(Counts(), 0), self._least_quanta())
         self._rebuild(self.view(), new)
+        self._state = object()
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
         """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty.

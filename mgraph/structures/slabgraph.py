@@ -87,6 +87,8 @@ class _Work:
 
     keys: Struct
     found: Found
+    late_edges: int  # at most
+    late: Array  # room for them, where the scratch had too little
     before: Move | None  # to another pool before the batch is written, and after
     after: Move | None
     looked: bool  # whether the pool was looked over for what could be given back
@@ -175,10 +177,12 @@ class SlabGraph(Structure):
             self._refuse(run, found.unknown)
         if found.task_slabs > (found.tail + found.singles + found.runs) // 32:
             self._count_chains(found, keys, scratch.listed)
-        if LATE * found.late_edges > len(scratch.late):
-            scratch.late = self.device.empty(LATE * found.late_edges, np.uint32)
+        before, after, looked = self._plan_moves(found)
+        late_edges, late = found.late_edges(packed=before is not None and before.rows is not None), None
+        if LATE * late_edges > len(scratch.late):
+            late = scratch.late = self.device.empty(LATE * late_edges, np.uint32)
             self._bind_commit(scratch)
-        work = _Work(keys, found, *self._plan_moves(found))
+        work = _Work(keys, found, late_edges, late, before, after, looked)
         return Plan(run, found.counts, outcome, work, self._state, scratch)
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
@@ -220,7 +224,7 @@ class SlabGraph(Structure):
         buckets = self.buckets + found.new_buckets
         keeps, spare = found.holds, 3 * found.holds // 2 + 64
         if slabs <= spare and 2 * self._deleted >= slabs and 8 * slabs > 9 * (buckets + found.chained):
-            looks, keeps = True, buckets + found.chained + self._count_packed()
+            looks, keeps = True, min(keeps, buckets + self._count_packed() + found.chained_packed(buckets, self.slots))
             spare = 9 * keeps // 8
         after = Move.compact(pool, device, keeps, keeps // 32, words, self.rows, buckets) if slabs > spare else None
         return before, after, looks
@@ -253,7 +257,7 @@ class SlabGraph(Structure):
             scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
         if found.tasks or found.chained:
             gap = min(found.free, found.singles + found.chained)
-            scratch.finish(max(1 + gap, min(found.late_edges, FEW_LANES)))
+            scratch.finish(max(1 + gap, min(work.late_edges, FEW_LANES)))
         if work.after:
             self._move(work.after)
         if not (work.before or work.after):

@@ -14,7 +14,7 @@ from mgraph.kernels import Library
 __all__ = ["MOST_SLABS", "PIECE_BUCKETS", "Move", "Pool"]
 
 Array = Any
-MOST_SLABS = (1 << 32) - 2  # their numbers are 32 bits; the last one stands for none
+MOST_SLABS = (1 << 32) - 64  # their numbers are 32 bits; the last one stands for none, and readers step past the end
 PIECE_BUCKETS = 2  # of a table, for one tile; as slabgraph_table.cuh has it
 
 

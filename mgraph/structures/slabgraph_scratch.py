@@ -67,10 +67,14 @@ class Found:
         """How many more buckets all tables will have."""
         return self.singles + self.runs - self.released
 
-    @property
-    def late_edges(self) -> int:
-        """The most edges that will wait for a slab."""
-        return (self.moves >> 32) - self.task_inserts + self.task_edges if self.chained else 0
+    def chained_packed(self, buckets: int, slots: int) -> int:
+        """`chained` to chains without gaps, whose last slabs may be full: one a slabful of inserts and a bucket."""
+        inserts = min(self.moves >> 32, self.chain_slabs * slots // CHAIN_UNIT)  # into tables of several buckets
+        return self.task_slabs + min(inserts, inserts // slots + buckets)
+
+    def late_edges(self, packed: bool) -> int:
+        """The most edges that will wait for a slab; `packed` where chains lose their gaps, and so slots, before."""
+        return (self.moves >> 32) - self.task_inserts + self.task_edges if self.chained or packed else 0
 
 
 STATUS = len(Found.__dataclass_fields__)

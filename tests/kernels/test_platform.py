@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mgraph.device import Device
+
 TILE = """
 struct TileOps {  // one tile an item: each lane writes what it got
     static constexpr int lanes = WIDTH;
@@ -278,3 +280,31 @@ def test_searches(machine, size):
     kernels.Search(n, n=n, size=size, sorted=device.asarray(array), value=device.asarray(value), **out)
     np.testing.assert_array_equal(device.to_host(out["lower"]), np.searchsorted(array, value, "left"))
     np.testing.assert_array_equal(device.to_host(out["upper"]), np.searchsorted(array, value, "right"))
+
+
+ROWS = """
+#include "numbers.cuh"
+struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
+    static constexpr int lanes = 1;
+    Numbers numbers;
+    const u64* keys;
+    i64 first;
+    i64 last;
+    i64* out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items((i64)1))
+            numbers.rows(Tile<1>{}, keys, first, last, [=](i64 r, i64 k) { out[r - first + i] = k; });
+    }
+};
+"""
+
+
+@pytest.mark.parametrize("rows", [100, 2**32 - 2, 2**32 - 1])
+def test_rows_up_to_the_last_id_and_one_more(machine, rows):
+    device, kernels = machine(ROWS)
+    keys = device.asarray(np.array([(rows - 3) << 32 | 1, (rows - 3) << 32 | 5, (rows - 1) << 32 | 7], np.uint64))
+    acts, before = device.asarray(np.array([7], np.uint32)), device.asarray(np.array([0, 3], np.uint32))
+    out = device.zeros(5, np.int64)
+    numbers = {"acts": acts, "before": before, "n": 3, "total": 3}
+    kernels.LastRows(1, numbers=numbers, keys=keys, first=rows - 4, last=rows + 1, out=out)
+    assert Device.to_host(out).tolist() == [0, 0, 2, 2, 3]

@@ -11,7 +11,8 @@ from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.runtime import update
 from mgraph.runtime.shard import Result
-from mgraph.structures import names
+from mgraph.structures import create, names
+from mgraph.structures.run import sort_batch
 
 N = 40
 
@@ -119,6 +120,17 @@ def test_prepare_fails_on_one_rank_and_every_shard_stays_as_it_was(failing, kind
     monkeypatch.setattr(last, "prepare", prepare)
     ranks.reconnect()
     assert [answer["epoch"] for answer in ranks.update(batch, 2)] == [2, 2, 2]  # the same batch goes in afterwards
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_plan_says_what_memory_its_commit_takes(name):
+    s, rng = create(name, 20_000, weighted=True), np.random.default_rng(0)
+    s.insert(EdgeBatch(*rng.integers(0, 20_000, (2, 100_000))))
+    before = s.nbytes
+    plan = s.prepare(sort_batch(s.device, EdgeBatch(*rng.integers(0, 20_000, (2, 100_000))), 20_000, 20_000))
+    held = update._held(plan.work)
+    s.commit(plan)
+    assert held >= s.nbytes - before > 0
 
 
 def test_the_worker_memory_limit_refuses_a_batch():

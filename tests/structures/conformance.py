@@ -15,7 +15,7 @@ from edge_model import Model, check, check_csr, edges, random_batch, scaled, ste
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.structures import Counts, Structure, create
 
 
@@ -200,6 +200,11 @@ class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
         step(s, model, random_batch(s, np.random.default_rng(3), 300, inserts=1.0))
         with pytest.raises(InvalidOption, match="range"):
             s.delete_vertices([1])
+        for columns, message in {
+            (4,): "needs `rows`", (4, 10): r"rows\[0\] is 10", (50, 4): r"vertices\[0\] is 50", (4, -1): "-1",
+        }.items():  # fmt: skip
+            with pytest.raises(MgraphError, match=message):
+                s.incident(*([column] for column in columns))
         dst, rows = np.array([4, 44], np.uint32), np.array([2], np.uint32)
         run = s.incident(s.device.asarray(dst), s.device.asarray(rows))
         gone = [e for e in model.edges if e[0] == 2 or e[1] in (4, 44)]

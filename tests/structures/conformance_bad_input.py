@@ -8,6 +8,7 @@ from edge_model import edges, snapshot
 
 from mgraph.batch import MAX_VERTICES, EdgeBatch
 from mgraph.errors import InvalidBatch, UnknownVertex
+from mgraph.structures.run import sort_batch
 
 BAD_BATCHES = {
     "negative": (([0, -3], [1, 1]), r"src\[1\] is -3"),
@@ -55,6 +56,26 @@ class BadInput:
         for message, call in calls.items():
             with pytest.raises(UnknownVertex, match=message):
                 call()
+        assert snapshot(s) == before
+
+    @pytest.mark.parametrize("filled", [False, True])
+    def test_unknown_vertices_of_an_unchecked_run(self, make, filled):
+        s = make(90, n_rows=20)
+        if filled:
+            s.insert(edges(s, [(0, 1), (19, 89)]))
+        before = snapshot(s)
+        for pairs, message in {((3, 4), (20, 0)): r"src\[1\] is 20", ((0, 90), (1, 1)): r"dst\[0\] is 90"}.items():
+            run = sort_batch(s.device, edges(s, pairs), s.n_rows, s.n_vertices, check=False)
+            with pytest.raises(UnknownVertex, match=message):
+                s.apply_run(run)
+        assert snapshot(s) == before
+
+    def test_numbers_that_are_not_whole(self, make):
+        s, _ = make.full(20, 50)
+        before = snapshot(s)
+        for call, given in ((make, [10.5]), (make, ["10"]), (s.add_vertices, [1.5]), (s.add_vertices, [1, 0.5])):
+            with pytest.raises(TypeError, match="integer"):
+                call(*given)
         assert snapshot(s) == before
 
     def test_bad_ids_of_reads(self, make):

@@ -41,10 +41,15 @@ def test_options_in_a_name():
         "slabgraph:slab": "'' is no number",
         "slabgraph:slab=x": "'x' is no number",
         "slabgraph:slab=48": "48 bytes",
+        "slabgraph:slab=64.0": r"slab of slabgraph is 64\.0; a whole number",
+        "graphvine:block=16.5": "a whole number",
+        "gpma+:leaf_density=0.5": "gpma\\+ has no option 'leaf_density', but 'leaf', 'fill'",
         ":slab=32": "structure '' is none of",
     }.items():
         with pytest.raises(InvalidOption, match=message):
             create(name, 10)
+    with pytest.raises(InvalidOption, match=r"leaf of gpma\+ is 32\.0"):
+        create("gpma+", 10, leaf=32.0)
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:x", "cpu:1", ""])

@@ -13,7 +13,7 @@ from pma_model import EMPTY, PmaModel
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.structures import create
 from mgraph.structures.gpma_plus import GpmaPlus, _Work
 from mgraph.structures.run import sort_batch
@@ -213,3 +213,12 @@ def test_no_rows():
     assert s.insert(EdgeBatch([], [])).inserted == 0
     with pytest.raises(UnknownVertex, match=r"src\[0\] is 0"):
         s.insert(EdgeBatch([0], [0]))
+
+
+@pytest.mark.parametrize("leaf", [8, 32, 128])
+def test_leaves_are_numbered_by_32_bits(leaf):
+    s, most = create("gpma+", 1, leaf=leaf), (1 << 32) - 1
+    edges_of_all = int(most * leaf * s.fill)
+    assert most - 1 <= s.even_leaves(edges_of_all) <= most
+    with pytest.raises(CapacityError, match=f"32-bit leaf numbers allow {most}"):
+        s.even_leaves(edges_of_all + leaf)

@@ -15,6 +15,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
 from mgraph.structures.graphvine_pool import Pool
+from mgraph.structures.run import sort_batch
 
 PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
 
@@ -106,6 +107,18 @@ def test_memory_follows_the_edges():
     assert bytes_per_edge["all"][1] < 2 * bytes_per_edge["all"][0]
     assert bytes_per_edge["compact"][1] > 3 * bytes_per_edge["compact"][0]
     assert bytes_per_edge["plain"][1] > 1.5 * bytes_per_edge["all"][1]
+
+
+def test_a_plan_is_outdated_by_a_rebuild():
+    s, rng = create("graphvine", 500), np.random.default_rng(1)
+    src, dst = rng.integers(0, 500, (2, 20_000))
+    s.insert(EdgeBatch(src, dst))
+    s.delete(EdgeBatch(src[:3000], dst[:3000]))
+    plan = s.prepare(sort_batch(s.device, EdgeBatch(src[5000:5500], dst[5000:5500], op=-1), 500, 500))
+    s.rebuild()
+    with pytest.raises(InvalidOption, match="before the structure changed"):
+        s.commit(plan)
+    s.check_invariants()
 
 
 def test_block_size_follows_the_mean_degree():

@@ -13,6 +13,7 @@ from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create, slabgraph_pool
 from mgraph.structures.run import sort_batch
 from mgraph.structures.slabgraph_check import mix
+from mgraph.structures.slabgraph_scratch import LATE, STATUS
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -98,6 +99,63 @@ class TestTables:
             assert s.insert(EdgeBatch(row, dst + 20 * (i + 1))) == Counts(inserted=20_000)
             s.check_invariants()
         assert s.chains().slabs == before.slabs
+
+    def test_a_small_pool_has_room_for_what_a_batch_chains_after_it_was_packed(self, device):
+        """Few rows whose chains fill and empty: the pool is looked over again and again, with no slack to hide in."""
+        seed, looked = int(np.random.SeedSequence().generate_state(1)[0]), 0
+        print("seed", seed)
+        rng, n = np.random.default_rng(seed), 3000
+        for _ in range(scaled(2000) // 50 if device == "cpu" else 4):
+            rows, degree = int(rng.choice([1, 2, 5, 10])), int(rng.choice([60, 200, 600, 1500]))
+            s, model = fresh(device, n, slab=64), Model()
+            step(s, model, EdgeBatch(rng.integers(0, rows, rows * degree), rng.integers(0, n, rows * degree)))
+            for _ in range(12):
+                many = int(rows * degree * rng.choice([0.02, 0.1, 0.3]))
+                held = list(model.edges)
+                gone = [held[i] for i in rng.choice(len(held), min(many, len(held) // 2), replace=False)]
+                new = list(zip(rng.integers(0, rows, many).tolist(), rng.integers(0, n, many).tolist(), strict=True))
+                both = edges(s, gone + new, op=[-1] * len(gone) + [1] * len(new))
+                plan = s.prepare(sort_batch(s.device, both, n, n))
+                looked += plan.work.looked
+                assert s.commit(plan) == model.apply(both)
+                assert Device.to_host(s.supply)[1] <= s.pool.slabs
+                s.check_invariants()
+            check(s, model)
+        assert looked
+
+    def test_edges_wait_where_a_batch_packs_chains_first(self, device):
+        """More operations than scratch is kept for, none of which would chain a slab, had the pool not to be moved."""
+        n, row, buckets = 3_000_000, 7, 1000
+        s = fresh(device, n, slab=64)
+        of_first = colliding(0, buckets, 60)
+        full, new = of_first[:42], of_first[50:55]  # three slabs; and what goes there when two are left, full
+        few = np.arange(200_000, dtype=np.uint32)
+        few = few[(mix(few).astype(np.uint64) * np.uint64(buckets) >> np.uint64(32)) > 0]
+        order = np.argsort(mix(few), kind="stable")  # by buckets, of which each gets some 10
+        held = np.concatenate([full, few[order][:: len(few) // 9758][:9758]])  # 9800: 1000 buckets by the load factor
+        singles = np.arange(1000, 401_000, dtype=np.uint32)  # rows of an edge each
+        s.insert(EdgeBatch(np.r_[np.full(len(held), row), singles], np.r_[held, singles]))
+        s.delete(EdgeBatch(np.r_[np.full(14, row), singles[:100_000]], np.r_[full[28:], singles[:100_000]]))
+        more = np.arange(1_500_000, 2_700_000, dtype=np.uint32)
+        src, dst = np.r_[np.full(5, row), more], np.r_[new, more]
+        plan = s.prepare(sort_batch(s.device, EdgeBatch(src, dst), n, n))
+        assert plan.work.before.rows is not None
+        assert plan.work.found.chained == 0
+        assert s.commit(plan) == Counts(inserted=len(src))
+        waited = int(plan.scratch.status[STATUS - 1])
+        assert 0 < LATE * waited <= len(plan.scratch.late)
+        assert Device.to_host(s.has_edges(src, dst)).all()
+        s.check_invariants()
+
+    @pytest.mark.parametrize(("load_factor", "limit"), [(1.0, 1.1), (1.1, 1.5), (1.5, 2.0), (3.5, 4.0)])
+    def test_loads_of_more_than_a_slab(self, device, load_factor, limit):
+        s, model = create("slabgraph", 400, device=device, load_factor=load_factor, limit=limit), Model()
+        pairs = [(r, d) for r in range(100) for d in range(r % 40)]
+        step(s, model, edges(s, pairs))
+        step(s, model, edges(s, pairs[::3], op=[-1] * len(pairs[::3])))
+        for seed in range(4):
+            step(s, model, random_batch(s, np.random.default_rng(seed), 2000, inserts=0.7))
+        check(s, model)
 
     def test_insert_after_delete_leaves_no_duplicate(self, device):
         s, model = fresh(device), Model()
