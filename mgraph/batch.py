@@ -25,6 +25,9 @@ def as_array(values: Any) -> Any:
         on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
             return np.from_dlpack(values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        at = np.flatnonzero(np.ma.getmaskarray(values))[0]
+        raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
     if on_gpu:
         import cupy
 
@@ -78,16 +81,24 @@ def _as_weights(values: Any) -> Any:
     array = as_array(values)
     if array.dtype.kind not in "fiu":
         raise InvalidBatch(f"weight has dtype {array.dtype}; weights are numbers, kept as float32")
-    array = array.astype(np.float32, copy=False)
-    bad = array != array
+    with np.errstate(over="ignore"):
+        kept = array.astype(np.float32, copy=False)
+    bad = kept != kept
     if bad.any():
         raise InvalidBatch(f"weight[{_first(bad)}] is NaN; every edge needs a number")
-    return array
+    if kept is not array:
+        bad = np.isinf(kept) & ~np.isinf(array)
+        if bad.any():
+            at, most = _first(bad), np.finfo(np.float32).max
+            raise InvalidBatch(f"weight[{at}] is {float(array[at])}; weights are kept as float32, up to {most:.8g}")
+    return kept
 
 
 def _as_ops(values: Any) -> Any:
     array = as_array(values)
-    if array.ndim == 0 and array.dtype.kind in "iu" and int(array) in (1, -1):
+    if array.ndim == 0:
+        if array.dtype.kind not in "iu" or int(array) not in (1, -1):
+            raise InvalidBatch(f"op is {values!r}; ops are +1 (insert) and -1 (delete)")
         return None if int(array) == 1 else -1
     if array.size and array.dtype.kind not in "iu":
         raise InvalidBatch(f"op has dtype {array.dtype}; ops are the integers +1 (insert) and -1 (delete)")
@@ -153,7 +164,9 @@ class EdgeBatch:
         return f"EdgeBatch({len(self)} edges{extra})"
 
     def __getitem__(self, part: slice) -> EdgeBatch:
-        """A contiguous part, without a copy and without a second check."""
+        """A part, without a copy and without a second check; a batch is cut by slices only."""
+        if not isinstance(part, slice):
+            raise TypeError(f"a batch is cut by slices, not by {type(part).__name__}; one edge is batch[i : i + 1]")
         batch = object.__new__(EdgeBatch)
         for name in ("src", "dst", "weight", "op"):
             column = getattr(self, name)

@@ -57,7 +57,7 @@ class DynamicGraph(Changes):
         Ranges of equally many vertices, or of about equal work by these degrees.
     workers : list of str, optional
         Addresses of the workers that hold the graph; all of the cluster where it is left out.
-    exchange : "auto" | "loopback" | "tcp" | "ucx"
+    exchange : "auto" | "loopback" | "tcp" | "ucx" | "nccl"
         How the workers speak to each other.
     device : "auto" | "cpu" | "cuda"
         "auto" takes GPUs where every worker has one.
@@ -174,13 +174,19 @@ class DynamicGraph(Changes):
     # ---- reads -------------------------------------------------------------------------------------------------------
 
     def _read(self, read: Callable[[Door], T]) -> T:
-        """A read by the ranges of now: one that another thread's move of them overtook is made again."""
+        """A read by the ranges of now: one that a move of them overtook is made again.
+
+        The move was another thread's, or one that Ctrl-C kept from being followed here.
+        """
         while True:
             door = self._door
             try:
                 return read(door)
             except Moved:
                 with self._moving:  # until the move is known here
+                    if self._door is door:
+                        self._coordinator.call("inspect")  # where the ranks say what they have
+                        self._follow()
                     if self._door is door:
                         raise
 

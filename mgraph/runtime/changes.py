@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -104,9 +103,10 @@ class Changes:
             A part is one of: an `EdgeBatch`; a data frame or mapping with columns src, dst[, weight, op]; a tuple of
             such arrays. A source is one of:
 
-            - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays; computed whole
-              before the first step;
-            - a list of futures or delayed values of parts, moved to their ranks' workers where they lie elsewhere;
+            - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series, cut
+              alike where Dask does not know their lengths; computed whole before the first step;
+            - a future or delayed value of a part, or a list of them, moved to their ranks' workers where they lie
+              elsewhere;
             - a list of .npz and Parquet files, which the workers read, each file as a part when its step comes;
             - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last.
               One with an argument `device` is given the shard's `mgraph.device.Device`. It runs in a thread of its own;
@@ -165,9 +165,9 @@ class Changes:
                 self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
             except KeyboardInterrupt:  # some ranks may have them: finish, which changes nothing on those
                 self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True)
-                self._door = self._door.grown(n)
                 raise
-            self._door = self._door.grown(n)
+            finally:
+                self._follow()
             return range(first, total)
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
@@ -210,7 +210,7 @@ class Changes:
         O(n + m log m) in all, divided over the workers: each part is built anew from its sorted edges. Takes memory for
         the new part beside the old, and 16 bytes an arc while it moves.
         """
-        return self._move("rebalance", self._follow_ranges)
+        return self._move("rebalance")
 
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices: by descending degree, dealt to the workers in turn; the balance.
@@ -233,27 +233,26 @@ class Changes:
         """
         with self._moving:
             self._order_due = False
-            return self._move("reorder", self._follow_order)
+            return self._move("reorder")
 
-    def _move(self, call: str, follow: Callable[[], None]) -> Balance:
+    def _move(self, call: str) -> Balance:
         """Let all workers switch, or none, and follow them here."""
         with self._moving:
             try:
                 self._coordinator.call(call, connect=True)
             finally:  # after Ctrl-C it may have happened
-                follow()
+                self._follow()
             return self.balance()
 
-    def _follow_ranges(self) -> None:
-        self._door = self._door.moved(self._ranges())
-
-    def _follow_order(self) -> None:
-        generation = self._coordinator.states[0]["generation"]
-        if generation == self._door.generation:
-            return
-        wanted = [{"wanted": rank == 0} for rank in range(len(self.workers))]
-        order = self._coordinator.call("order", shares=wanted)[0]["order"]
-        self._door = Door(self._ranges(), np.ascontiguousarray(order, np.uint32), generation)
+    def _follow(self) -> None:
+        """Take over the ranges and the order that the ranks last said they have."""
+        generation, ranges = self._coordinator.states[0]["generation"], self._ranges()
+        if generation != self._door.generation:
+            wanted = [{"wanted": rank == 0} for rank in range(len(self.workers))]
+            order = self._coordinator.call("order", shares=wanted)[0]["order"]
+            self._door = Door(ranges, np.ascontiguousarray(order, np.uint32), generation)
+        elif ranges != self._door.partition:
+            self._door = self._door.moved(ranges)
 
     def _order_first(self) -> None:
         """After a batch: the order by degree that was asked for, once there are edges."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.batch import as_array
+from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.partition import Partition
 
@@ -97,16 +99,12 @@ class Door:
         places = None if (owner[1:] >= owner[:-1]).all() else np.argsort(owner, kind="stable")
         return Routed(internal, places, bounds)
 
-    def grown(self, n: int) -> Door:
-        """The same door with `n` more vertices at the end."""
-        order = self.order
-        if order is not None:
-            order = np.concatenate([order, np.arange(self.n_vertices, self.n_vertices + n, dtype=np.uint32)])
-        return Door(self.partition.grown(n), order, self.generation)
-
     def moved(self, partition: Partition) -> Door:
-        """The same ids, with other ranges of owners."""
-        return Door(partition, self.order, self.generation)
+        """The same ids, with other ranges of owners, and perhaps more vertices at the end."""
+        order = self.order
+        if order is not None and partition.n_vertices > self.n_vertices:
+            order = np.concatenate([order, np.arange(self.n_vertices, partition.n_vertices, dtype=np.uint32)])
+        return Door(partition, order, self.generation)
 
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Door:
@@ -129,7 +127,7 @@ class Door:
 
 
 def _permutation(order: Any, n: int) -> np.ndarray:
-    array = np.asarray(order.get() if hasattr(order, "get") else order)
+    array = _whole(order)
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise InvalidOption(
             f"order has shape {array.shape} and dtype {array.dtype}; it takes one internal id for each of {n} vertices"
@@ -144,10 +142,15 @@ def _permutation(order: Any, n: int) -> np.ndarray:
     raise InvalidOption(f"order[{bad[0]}] is {array[bad[0]]}; internal ids run from 0 to {n - 1}")
 
 
+def _whole(values: Any) -> np.ndarray:
+    array = Device.to_host(as_array(values))
+    return array if array.size else array.astype(np.int64)
+
+
 def _degrees(balance: Any, n: int) -> np.ndarray:
     if isinstance(balance, str):
         raise InvalidOption(f'balance {balance!r} is neither None, "vertices" nor an array of degrees')
-    array = np.asarray(balance.get() if hasattr(balance, "get") else balance)
+    array = _whole(balance)
     if array.shape != (n,) or array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
         raise InvalidOption(
             f"balance has shape {array.shape} and dtype {array.dtype}; "

@@ -13,7 +13,8 @@ from mgraph.structures import Structure
 
 __all__ = ["edge_hash", "fingerprint", "mix"]
 
-CHUNK = 1 << 24  #: edges hashed at once, or those of one row where it has more
+CHUNK, LEAST = 1 << 24, 1 << 16  #: edges hashed at once, or those of one row where it has more
+BYTES = 80  #: that an edge of a chunk takes meanwhile
 
 
 def mix(keys: Array) -> Array:
@@ -26,7 +27,8 @@ def mix(keys: Array) -> Array:
 def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
     """The sum of ``mix(src << 32 | dst)`` over a structure's edges, modulo 2**64.
 
-    O(n_rows + m), a read-back a chunk; takes some 60 bytes an edge of a chunk.
+    O(n_rows + m), a read-back a chunk; takes some 60 bytes an edge of a chunk, of which there are more where memory is
+    short.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
     """
     device, total = structure.device, 0
     xp, ends = device.xp, device.xp.cumsum(structure.degrees(), dtype=np.int64)
-    goals = device.asarray(np.arange(CHUNK, structure.num_edges, CHUNK))
+    chunk = min(CHUNK, max(LEAST, device.memory_free // (2 * BYTES)))
+    goals = device.asarray(np.arange(chunk, structure.num_edges, chunk))
     cuts = np.unique([0, *device.to_host(xp.searchsorted(ends, goals)).tolist(), structure.n_rows]).tolist()
     for first, end in pairwise(cuts):
         csr = structure.neighbors(xp.arange(first, end, dtype=np.uint32))

@@ -19,7 +19,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, InvalidBatch
 from mgraph.runtime import update
 from mgraph.runtime.ahead import Ahead
-from mgraph.runtime.protocol import retold
+from mgraph.runtime.protocol import plain, retold
 from mgraph.runtime.shard import Shard
 from mgraph.runtime.sources import Reader
 from mgraph.structures import Run
@@ -109,8 +109,8 @@ def _next(ahead: Ahead[list[Run] | None]) -> tuple[list[Run] | None, Exception |
         return ahead.next(), None
     except Aborted:
         raise
-    except Exception as error:
-        return None, error
+    except BaseException as error:  # what would end the process too: here it is the part's failure
+        return None, plain(error)
 
 
 def _routed(shard: Shard, runs: list[Run] | None, problem: Exception | None) -> list[Run] | None:

@@ -125,16 +125,17 @@ class Link:
         kind = message["type"]
         if kind == "part":
             self._parts.setdefault((message["seq"], message["name"]), []).append(message["array"])
-        elif kind == "result":
-            self._finish(message["seq"], self._joined(message["seq"], message["value"]))
-        elif kind == "error":
-            self._joined(message["seq"], {})
-            self._finish(message["seq"], decode_error(message["error"]))
+        elif kind in ("result", "error"):
+            seq, parts = message["seq"], self._parts_of(message["seq"])
+            try:
+                joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+                outcome = decode_error(message["error"]) if kind == "error" else {**message["value"], **joined}
+            except Exception as error:  # an answer for which there is no room here fails its call, and no other
+                outcome = error
+            self._finish(seq, outcome)
 
-    def _joined(self, seq: int, value: dict[str, Any]) -> dict[str, Any]:
-        for key in [key for key in self._parts if key[0] == seq]:
-            value[key[1]] = np.concatenate(self._parts.pop(key))
-        return value
+    def _parts_of(self, seq: int) -> dict[str, list[np.ndarray]]:
+        return {name: self._parts.pop((of, name)) for of, name in list(self._parts) if of == seq}
 
     def _finish(self, seq: int, outcome: dict[str, Any] | BaseException) -> None:
         future = self._waiting.pop(seq, None)

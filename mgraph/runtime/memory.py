@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 
 __all__ = ["WorkerDevice", "left_under", "resident_bytes", "unlimited"]
 
 SMALL = 1 << 22  #: bytes below which an allocation is not worth a look at the limit
+PAGE = 4096
 
 
 def resident_bytes() -> int:
@@ -44,11 +47,17 @@ class WorkerDevice(Device):
     memory_left: Callable[[], int] = field(default=unlimited, compare=False)
 
     def empty(self, n: int, dtype: Any) -> Array:
-        """As `Device.empty`; `CapacityError` past the worker's limit too."""
+        """As `Device.empty`; `CapacityError` past the worker's limit too.
+
+        Host memory is mapped at once, not when it is written: so the next one who asks what is left is told the truth.
+        """
         need = int(n) * self.xp.dtype(dtype).itemsize
-        if need > SMALL:
-            self.check_memory(need)
-        return super().empty(n, dtype)
+        if need <= SMALL or self.kind != "cpu":
+            return super().empty(n, dtype)
+        self.check_memory(need)
+        array = super().empty(n, dtype)
+        array.view(np.uint8)[::PAGE] = 0
+        return array
 
     @property
     def memory_free(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from dask import delayed
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
@@ -64,6 +65,10 @@ def as_parts(
         return Parts([{"kind": "function", "function": dumps(source), "steps": steps}] * len(workers))
     if isinstance(source, str | os.PathLike):
         source = [source]
+    if isinstance(source, Future | Delayed):
+        source = [source]
+    if isinstance(source, list) and not source:
+        raise InvalidOption("a list of 0 parts; a source has at least one")
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return _dealt("files", [_checked_path(item) for item in source], len(workers))
     keys, held = _computed(client, _futures(client, source), workers, watch)
@@ -93,27 +98,47 @@ def _futures(client: Client, source: Any) -> list[Future]:
     if isinstance(source, list | tuple) and source and all(isinstance(item, Future | Delayed) for item in source):
         return [item if isinstance(item, Future) else client.compute(item) for item in source]
     raise InvalidOption(
-        "a source is a Dask DataFrame, a tuple or mapping of Dask arrays (src, dst[, weight, op]), a list of futures, "
+        "a source is a Dask DataFrame, a tuple or mapping of Dask columns (src, dst[, weight, op]), a list of futures, "
         f"of delayed values or of paths, or a function; got {type(source).__name__}. Batches of this process go "
         "through update() and pipeline()"
     )
 
 
 def _zipped(columns: Sequence[Any]) -> list[Delayed]:
-    """One delayed mapping a chunk of arrays that are cut alike."""
+    """One delayed mapping a chunk of columns that are cut alike; arrays of known lengths are made so."""
     named = {name: column for name, column in zip(COLUMNS, columns, strict=False) if column is not None}
     first = named.get("src")
     if first is None or "dst" not in named:
         raise InvalidBatch("src and dst are needed")
     for name, column in named.items():
-        if getattr(column, "ndim", 1) != 1 or not hasattr(column, "to_delayed") or column.shape != first.shape:
+        if getattr(column, "ndim", 1) != 1 or not hasattr(column, "npartitions") or not hasattr(column, "to_delayed"):
+            raise InvalidBatch(f"{name} is {type(column).__name__}; columns are one-dimensional Dask arrays or series")
+    lengths = {name: _length(column) for name, column in named.items()}
+    if None not in lengths.values():
+        for name, length in lengths.items():
+            if length != lengths["src"]:
+                raise InvalidBatch(f"{name} has {length} entries and src {lengths['src']}; a batch has one an edge")
+        named = {name: column.rechunk(first.chunks) for name, column in named.items()}
+    for name, column in named.items():
+        if column.npartitions != first.npartitions:
             raise InvalidBatch(
-                f"{name} is {type(column).__name__} of shape {getattr(column, 'shape', '?')}; the columns are "
-                f"one-dimensional Dask arrays as long as src, {first.shape}"
+                f"{name} has {column.npartitions} partitions and src {first.npartitions}; where lengths are not known, "
+                "columns are cut alike (see dask.array.Array.compute_chunk_sizes)"
             )
-    blocks = [column.rechunk(first.chunks).to_delayed().ravel() for column in named.values()]
+    blocks = [_blocks(column) for column in named.values()]
     together = delayed(_mapping, pure=True)
     return [together(tuple(named), *parts) for parts in zip(*blocks, strict=True)]
+
+
+def _blocks(column: Any) -> list[Delayed]:
+    blocks = column.to_delayed()
+    return blocks.ravel().tolist() if isinstance(blocks, np.ndarray) else list(blocks)
+
+
+def _length(column: Any) -> int | None:
+    """How many entries; None where Dask does not know."""
+    length = column.shape[0] if hasattr(column, "chunks") else None
+    return None if length is None or length != length else int(length)
 
 
 def _mapping(names: tuple[str, ...], *columns: Any) -> dict[str, Any]:

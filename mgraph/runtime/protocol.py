@@ -45,6 +45,7 @@ __all__ = [
     "decode_error",
     "encode",
     "encode_error",
+    "plain",
     "retold",
 ]
 
@@ -96,6 +97,7 @@ def encode_error(error: BaseException) -> bytes:
     """
     if not isinstance(error, MgraphError):
         error.add_note("on the worker:\n" + "".join(traceback.format_exception(error)))
+    error = plain(error)
     try:
         data = pickle.dumps(error)
         pickle.loads(data)  # an exception whose constructor wants more than its message pickles, but does not unpickle
@@ -104,13 +106,24 @@ def encode_error(error: BaseException) -> bytes:
     return data
 
 
+def plain(error: BaseException) -> Exception:
+    """`error`, or an `MgraphError` that tells of it: what ends a process, a task or an iteration is not raised."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    told = MgraphError(f"{type(error).__name__}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    told.__cause__ = error
+    return told
+
+
 def decode_error(data: bytes) -> BaseException:
     """The exception in `data`; an `MgraphError` where its class is unknown on this side."""
     try:
         error = pickle.loads(data)
     except Exception as problem:
         return MgraphError(f"a worker raised an error that cannot be read here: {problem}")
-    return error if isinstance(error, BaseException) else MgraphError(repr(error))
+    return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
 
 
 def retold(error: BaseException, where: str) -> BaseException:

@@ -17,6 +17,7 @@ from mgraph.partition import Partition
 from mgraph.runtime.shard import Shard
 from mgraph.runtime.update import forward_counts, waiting
 from mgraph.structures import Run, Structure
+from mgraph.structures.run import sort_run
 
 __all__ = ["Moved", "balanced", "leaving", "move", "rebuilt", "switch"]
 
@@ -103,10 +104,9 @@ def leaving(shard: Shard, structure: Structure) -> Run:
     load(device, "arcs.cuh").RowKeys(
         n, offsets=csr.offsets, dst=csr.dst, n=n, rows=structure.n_rows, lo=shard.lo, keys=keys
     )
-    if structure.sorted_rows:
-        return Run(keys, None, csr.weight)
-    places = device.xp.argsort(keys, kind="stable")
-    return Run(keys[places], None, None if csr.weight is None else csr.weight[places])
+    weight = csr.weight
+    del csr
+    return Run(keys, None, weight) if structure.sorted_rows else sort_run(device, keys, None, weight)
 
 
 def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
@@ -121,6 +121,7 @@ def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
 
 def _joined(shard: Shard, parts: list[Array]) -> Array:
     full = [part for part in parts if len(part)] or parts[:1]
+    shard.device.check_memory(sum(part.nbytes for part in full[1:]))
     return full[0] if len(full) == 1 else shard.device.xp.concatenate(full)
 
 

@@ -134,7 +134,7 @@ def starts_of(start: Any, coordinator: Coordinator, door: Door) -> list[dict[str
             f"start has shape {array.shape} and dtype {array.dtype}; "
             f"it takes a number for each of {door.n_vertices} vertices"
         )
-    inside = np.empty(len(array), np.float32)
+    inside = np.full(door.n_vertices, array.mean() if len(array) else 1, np.float32)
     inside[door.inside(np.arange(len(array)))] = array
     return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]
 

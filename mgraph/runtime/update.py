@@ -26,7 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -179,7 +179,6 @@ def prepare(shard: Shard, runs: list[Run]) -> Prepared:
     try:
         for structure, run in zip(shard.structures, runs, strict=True):
             plans.append((structure, structure.prepare(run)))
-        shard.device.check_memory(sum(_held(plan.work) for _, plan in plans))
         counts = plans[0][1].counts if shard.directed else forward_counts(shard, plans[0][1], shard.lo)
         return Prepared(plans, counts)
     except BaseException:
@@ -228,16 +227,3 @@ def _discard(plans: list[tuple[Structure, Plan]]) -> None:
 def refused(shard: Shard) -> Aborted:
     """What the ranks raise that could have committed, where another could not."""
     return Aborted(f"{shard}: another rank could not prepare the batch; nothing was changed")
-
-
-def _held(value: Any) -> int:
-    """Bytes of the arrays in a plan's work, which its commit will touch: the system maps memory only then."""
-    if hasattr(value, "nbytes") and hasattr(value, "dtype"):
-        return int(value.nbytes)
-    if isinstance(value, dict):
-        return sum(_held(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return sum(_held(item) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(_held(getattr(value, f.name)) for f in fields(value))
-    return 0

@@ -129,6 +129,8 @@ def test_a_result_of_another_graph_is_an_array_as_a_start(client):
         ranks = one.pagerank()
         again = other.pagerank(start=ranks)
         assert again.iterations == 1
+        few = other.pagerank(start=[1, 2, 3])
+        np.testing.assert_allclose(few.to_numpy(), ranks.to_numpy(), atol=1e-6)
         np.testing.assert_allclose(again.to_numpy(), ranks.to_numpy(), rtol=1e-4)
 
 

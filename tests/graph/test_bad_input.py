@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 
+import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import assert_clean, leftovers
@@ -69,6 +70,32 @@ def test_weights(graph, client):
         graph.insert([0], [1], [2.0])
     with pytest.raises(InvalidBatch, match=r"weight\[0\] is NaN"):
         EdgeBatch([0], [1], [float("nan")])
+    with pytest.raises(InvalidBatch, match=r"weight\[1\] is 1e\+39; weights are kept as float32, up to 3.4028235e\+38"):
+        EdgeBatch([0, 1], [1, 2], [float("inf"), 1e39])
+
+
+@pytest.mark.parametrize("op", [0, 2, True, 1.0, "delete"])
+def test_one_op_that_is_none(op):
+    with pytest.raises(InvalidBatch, match=f"op is {op!r}; ops are"):
+        EdgeBatch([0], [1], op=op)
+
+
+def test_masked_entries():
+    masked = np.ma.array([0, 5], mask=[False, True])
+    for columns in ((masked, [1, 2]), ([1, 2], masked), ([1, 2], [3, 4], masked), ([1, 2], [3, 4], None, masked)):
+        with pytest.raises(InvalidBatch, match="entry 1 of a masked array is masked"):
+            EdgeBatch(*columns)
+    assert EdgeBatch(np.ma.array([0, 5]), [1, 2]).src.tolist() == [0, 5]
+
+
+def test_a_batch_is_cut_by_slices_only():
+    batch = EdgeBatch([0, 1, 2], [1, 2, 3])
+    assert batch[1:].src.tolist() == [1, 2]
+    for part in (0, [0, 1]):
+        with pytest.raises(TypeError, match="cut by slices"):
+            batch[part]
+    with pytest.raises(TypeError, match="cut by slices"):
+        list(batch)
 
 
 def test_update_wants_a_batch(graph):
@@ -80,6 +107,8 @@ def test_update_wants_a_batch(graph):
     ("options", "error", "message"),
     [
         ({"structure": "list"}, InvalidOption, "structure 'list' is none of '"),
+        ({"structure": None}, InvalidOption, "structure None is none of"),
+        ({"structure": "gpma+:root_density=0.8"}, InvalidOption, "no option 'root_density', but 'leaf', 'fill'"),
         ({"workers": []}, InvalidOption, "workers is empty; a graph needs at least 1"),
         ({"workers": ["tcp://1.2.3.4:5"]}, InvalidOption, "'tcp://1.2.3.4:5' is not in the cluster"),
         ({"workers": "tcp://1.2.3.4:5"}, InvalidOption, "takes a list of addresses"),

@@ -114,6 +114,37 @@ def test_reads_of_other_threads_while_the_order_changes(client):
         assert all(pool.map(read, range(24)))
 
 
+@pytest.mark.parametrize("call", ["reorder", "rebalance", "add_vertices"])
+def test_a_move_that_an_interrupt_kept_from_being_known_here(client, call, monkeypatch):
+    """Ctrl-C between the ranks' switch and the client's: whoever reads next finds out."""
+    with DynamicGraph(client, N, order="degree") as graph:
+        src, dst = np.arange(30) % 7, np.arange(30)
+        graph.insert(src, dst)
+        graph.insert(np.arange(30) % 9, np.arange(30, 60))
+        before = graph.degrees()
+        with monkeypatch.context() as patch:
+            patch.setattr(graph, "_follow", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                getattr(graph, call)(*([5] if call == "add_vertices" else []))
+        np.testing.assert_array_equal(graph.degrees(range(N)), before)
+        assert graph.has_edges(src, dst).all()
+        assert graph.bfs(3).to_numpy()[3] == 0
+        assert graph.num_vertices == N + 5 * (call == "add_vertices")
+        assert len(graph.degrees()) == graph.num_vertices
+        assert graph.insert([1], [N - 1]).inserted == 1
+        assert graph.degrees([1]) == before[1] + 1
+
+
+def test_orders_of_any_array_and_of_no_vertices(client):
+    pandas = pytest.importorskip("pandas")
+    order = np.random.default_rng(0).permutation(N)
+    with DynamicGraph(client, N, order=pandas.Series(order), balance=pandas.Series(np.ones(N, int))) as graph:
+        graph.insert([1, 2], [3, 4])
+        assert graph.has_edges([1, 2], [3, 4]).all()
+    with DynamicGraph(client, 0, order=[], balance=[]) as graph:
+        assert graph.num_edges == 0
+
+
 def test_unknown_order(client):
     with pytest.raises(InvalidOption, match="order 'hubs' is neither"):
         DynamicGraph(client, N, order="hubs")

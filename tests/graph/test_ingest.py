@@ -10,7 +10,16 @@ import pytest
 from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 
-from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph import (
+    DynamicGraph,
+    EdgeBatch,
+    GraphClosed,
+    InvalidBatch,
+    InvalidOption,
+    MgraphError,
+    ReadError,
+    UnknownVertex,
+)
 from mgraph.runtime.rmat import Rmat
 
 N = 50
@@ -88,6 +97,59 @@ def test_data_frames_and_dask_arrays(client):
         check_graph(graph, model, rng)
 
 
+def test_columns_whose_lengths_dask_does_not_know(client):
+    pandas, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    import dask.array as da
+
+    frame = dd.from_pandas(pandas.DataFrame({"src": range(20), "dst": range(20, 40)}), npartitions=3)
+    array = da.arange(40, chunks=10)
+    few = array[array < 20]
+    with DynamicGraph(client, N) as graph:
+        for source, known in (
+            ((frame.src, frame.dst), 0),
+            ({"dst": frame.dst, "src": frame.src}, 20),
+            ((frame.src.values, frame.dst.values), 20),
+            ((frame.src, frame.dst.values), 20),
+            ((few, few), 0),
+        ):
+            reports = graph.ingest(source)
+            assert sum(report.updated for report in reports) == known
+        assert graph.num_edges == 40
+        for source, message in [
+            ((few, da.arange(20, chunks=20)), "dst has 1 partitions and src 4"),
+            ((frame.src, frame.dst.repartition(npartitions=1)), "dst has 1 partitions and src 3"),
+            ((frame.src, [1, 2]), "dst is list"),
+            ((da.arange(4), da.arange(5)), "dst has 5 entries and src 4"),
+        ]:
+            with pytest.raises(InvalidBatch, match=message):
+                graph.ingest(source)
+
+
+def test_one_part_alone(client):
+    delayed = pytest.importorskip("dask").delayed
+    with DynamicGraph(client, N) as graph:
+        assert len(graph.ingest(delayed(lambda: ([1], [2]))())) == 1
+        assert len(graph.ingest(client.submit(lambda: ([3], [4])))) == 1
+        assert graph.has_edges([1, 3], [2, 4]).all()
+
+
+@pytest.mark.parametrize("end", [StopIteration, SystemExit, KeyboardInterrupt])
+def test_a_function_that_raises_what_ends_a_loop_or_a_process(client, end):
+    def source(rank, size, step):
+        if step == 2 and rank == 1:
+            raise end("of this test")
+        return [step], [rank]
+
+    with DynamicGraph(client, N) as graph:
+        with pytest.raises(
+            MgraphError, match=f"{end.__name__}: of this test.*ingest step 2, epoch 3, rank 1"
+        ) as raised:
+            graph.ingest(source)
+        assert type(raised.value) is MgraphError
+        assert (graph.epoch, graph.num_edges) == (2, 4)
+        assert graph.insert([40], [41]).epoch == 3
+
+
 def test_functions_on_each_worker(client):
     def ring(rank, size, step):
         return None if step == 3 else ([step], [10 * rank + step])
@@ -127,6 +189,7 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
         for source, error in [
             (3, InvalidOption),
             ([], InvalidOption),
+            (client.submit(lambda: "text"), InvalidBatch),
             (EdgeBatch([0], [1]), InvalidOption),
             ([EdgeBatch([0], [1])], InvalidOption),
             (["edges.txt"], InvalidOption),

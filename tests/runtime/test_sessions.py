@@ -45,6 +45,16 @@ def test_large_answers_travel_in_parts(monkeypatch):
                 np.testing.assert_array_equal(answer["array"], np.arange(n) + rank)
 
 
+def test_an_answer_for_which_there_is_no_room_fails_its_call_and_no_other(monkeypatch):
+    monkeypatch.setattr(protocol, "PART_BYTES", 1000)
+    with fake_cluster(2) as (coordinator, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(link.np, "concatenate", lambda arrays: (_ for _ in ()).throw(MemoryError("no room")))
+            with pytest.raises(MemoryError, match="no room"):
+                coordinator.call("big", {"n": 12345})
+        assert [answer["n"] for answer in coordinator.call("big", {"n": 12345})] == [12345] * 2
+
+
 def test_calls_of_many_threads_reach_the_ranks_in_one_order():
     with fake_cluster(2) as (coordinator, workers):
         threads = [

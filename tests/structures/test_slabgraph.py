@@ -100,28 +100,26 @@ class TestTables:
             s.check_invariants()
         assert s.chains().slabs == before.slabs
 
-    def test_a_small_pool_has_room_for_what_a_batch_chains_after_it_was_packed(self, device):
-        """Few rows whose chains fill and empty: the pool is looked over again and again, with no slack to hide in."""
-        seed, looked = int(np.random.SeedSequence().generate_state(1)[0]), 0
-        print("seed", seed)
-        rng, n = np.random.default_rng(seed), 3000
-        for _ in range(scaled(2000) // 50 if device == "cpu" else 4):
-            rows, degree = int(rng.choice([1, 2, 5, 10])), int(rng.choice([60, 200, 600, 1500]))
-            s, model = fresh(device, n, slab=64), Model()
-            step(s, model, EdgeBatch(rng.integers(0, rows, rows * degree), rng.integers(0, n, rows * degree)))
-            for _ in range(12):
-                many = int(rows * degree * rng.choice([0.02, 0.1, 0.3]))
-                held = list(model.edges)
-                gone = [held[i] for i in rng.choice(len(held), min(many, len(held) // 2), replace=False)]
-                new = list(zip(rng.integers(0, rows, many).tolist(), rng.integers(0, n, many).tolist(), strict=True))
-                both = edges(s, gone + new, op=[-1] * len(gone) + [1] * len(new))
-                plan = s.prepare(sort_batch(s.device, both, n, n))
-                looked += plan.work.looked
-                assert s.commit(plan) == model.apply(both)
-                assert Device.to_host(s.supply)[1] <= s.pool.slabs
-                s.check_invariants()
-            check(s, model)
-        assert looked
+    def test_a_packed_pool_has_room_for_what_the_batch_chains(self, device):
+        """Half of a row's buckets have two slabs, half empty since edges left, and get one: packed, none has room."""
+        buckets, row, n = 1000, 7, 1 << 22
+        s, ids = fresh(device, n, slab=64), np.arange(1 << 17, dtype=np.uint32)
+        bucket = (mix(ids).astype(np.uint64) * np.uint64(buckets) >> np.uint64(32)).astype(int)
+        ids, bucket = ids[np.argsort(bucket, kind="stable")], np.sort(bucket)
+        place = np.arange(len(ids)) - np.searchsorted(bucket, bucket)  # in its bucket
+        full = bucket < buckets // 2
+        held = ids[(full & (place < 18)) | (~full & (place < 1))]
+        held = np.concatenate([held, ids[~full & (place == 1)][: 9800 - len(held)]])  # 1000 buckets by the load factor
+        s.insert(EdgeBatch(np.full(len(held), row), held))
+        gone = ids[full & (place >= 14) & (place < 18)]
+        s.delete(EdgeBatch(np.full(len(gone), row), gone))
+        new = ids[full & (place == 20)]
+        plan = s.prepare(sort_batch(s.device, EdgeBatch(np.full(len(new), row), new), n, n))
+        assert plan.work.looked
+        assert s.commit(plan) == Counts(inserted=len(new))
+        assert int(s.supply[1]) <= s.pool.slabs
+        s.check_invariants()
+        assert Device.to_host(s.has_edges(np.full(len(new), row), new)).all()
 
     def test_edges_wait_where_a_batch_packs_chains_first(self, device):
         """More operations than scratch is kept for, none of which would chain a slab, had the pool not to be moved."""
