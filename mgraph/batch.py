@@ -50,7 +50,7 @@ def as_ids(values: Any, name: str) -> Any:
     """
     array = as_array(values)
     if array.ndim != 1:
-        raise InvalidBatch(f"{name} has {array.ndim} dimensions; ids come as one")
+        raise InvalidBatch(f"{name} is {type(values).__name__} of {array.ndim} dimensions; ids come in an array of one")
     if array.size == 0:
         return array.astype(np.uint32)
     if array.dtype.kind == "f":
@@ -59,7 +59,7 @@ def as_ids(values: Any, name: str) -> Any:
             at = _first(bad)
             raise InvalidBatch(f"{name}[{at}] is {float(array[at])}; vertex ids are whole numbers")
     if array.dtype.kind not in "iu":
-        raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers")
+        raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= MAX_VERTICES:

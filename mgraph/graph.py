@@ -18,7 +18,7 @@ from mgraph.partition import Partition
 from mgraph.runtime import display, placement, plugin, reads
 from mgraph.runtime.bridge import Bridge
 from mgraph.runtime.changes import Changes
-from mgraph.runtime.checks import check_count, check_whole
+from mgraph.runtime.checks import check_count, check_number, check_whole
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 from mgraph.runtime.protocol import Moved
@@ -197,19 +197,31 @@ class DynamicGraph(Changes):
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}; an edge is one of each")
         return self._read(lambda door: reads.has_edges(self._coordinator, door, src, dst))
 
-    def degrees(self, ids: Any = None) -> np.ndarray:
-        """Out-degrees, uint32[n], of `ids` or of all vertices; a self-loop counts once."""
-        ids = np.arange(self.num_vertices, dtype=np.uint32) if ids is None else self._ids(ids, "ids")
-        return self._read(lambda door: reads.degrees(self._coordinator, door, ids))
+    def degrees(self, ids: Any = None, direction: str = "out") -> np.ndarray:
+        """Out-degrees, or in-degrees, uint32[n], of `ids` or of all vertices; a self-loop counts once.
 
-    def neighbors(self, ids: Any) -> Csr:
-        """The rows of `ids`, in their order.
+        Direction "in" needs ``reverse=True`` or an undirected graph.
+        """
+        self._check_direction(direction)
+        ids = np.arange(self.num_vertices, dtype=np.uint32) if ids is None else self._ids(ids, "ids")
+        return self._read(lambda door: reads.degrees(self._coordinator, door, ids, direction))
+
+    def neighbors(self, ids: Any, direction: str = "out") -> Csr:
+        """The rows of `ids`, in their order: whom their edges lead to, or with direction "in" from whom edges come.
 
         Row i of the answer is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure holds it;
-        offsets is int64[n + 1], dst uint32[m], and weight float32[m], or None in an unweighted graph.
+        offsets is int64[n + 1], dst uint32[m], and weight float32[m], or None in an unweighted graph. Direction "in"
+        needs ``reverse=True`` or an undirected graph.
         """
+        self._check_direction(direction)
         ids = self._ids(ids, "ids")
-        return self._read(lambda door: reads.neighbors(self._coordinator, door, ids))
+        return self._read(lambda door: reads.neighbors(self._coordinator, door, ids, direction))
+
+    def _check_direction(self, direction: str) -> None:
+        if direction not in ("out", "in"):
+            raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
+        if direction == "in" and not self.reverse:
+            raise InvalidOption('direction "in" needs the in-edges; create the graph with reverse=True')
 
     def fingerprint(self) -> int:
         """A 64-bit hash of the set of edges by users' ids, weights aside; computed on the workers, O(n + m).
@@ -255,10 +267,7 @@ class DynamicGraph(Changes):
         >>> found.to_numpy(), found.predecessors.to_numpy()  # doctest: +SKIP
         (array([ 0,  1,  2, -1], dtype=int32), array([-1,  0,  1, -1]))
         """
-        if direction not in ("out", "in"):
-            raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
-        if direction == "in" and not self.reverse:
-            raise InvalidOption('direction "in" needs the in-edges; create the graph with reverse=True')
+        self._check_direction(direction)
         self._coordinator.check()
         vertex = np.array([check_vertex(source, self.num_vertices, "source")], np.uint32)
         args = {"direction": direction, "predecessors": bool(predecessors)}
@@ -293,9 +302,9 @@ class DynamicGraph(Changes):
         GraphClosed
             `start` is a result that was closed.
         """
-        if not 0 < alpha < 1:
+        if not 0 < check_number(alpha, "alpha") < 1:
             raise InvalidOption(f"alpha is {alpha}; it lies above 0 and below 1")
-        if not tol > 0:
+        if not check_number(tol, "tol") > 0:
             raise InvalidOption(f"tol is {tol}; it is above 0")
         if check_count(max_iter, "max_iter") < 1:
             raise InvalidOption(f"max_iter is {max_iter}; at least 1 iteration is needed")

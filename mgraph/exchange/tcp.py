@@ -30,7 +30,6 @@ __all__ = ["TcpExchange"]
 
 PART_LIMIT = 64 << 20  #: bytes of one message; larger parts travel as several
 
-_HOST = Device("cpu")
 _T = TypeVar("_T")
 
 
@@ -78,6 +77,7 @@ class TcpExchange(Exchange):
             raise InvalidOption(f"part_limit is {part_limit} bytes; one item may need 8")
         super().__init__(rank, size, aborted)
         self._device, self._hub, self._key = device, hub, key
+        self._host = device if device.kind == "cpu" else Device("cpu")  # whose memory may be limited
         self._part_limit, self._timeout = part_limit, connect_timeout
         self._out: dict[int, Comm] = {}
         self._step, self._over = 0, ""  # _over: why no further call is possible
@@ -225,7 +225,7 @@ class TcpExchange(Exchange):
         total, data = head.take(await comm.read(), 0)
         if data.size == total:
             return data
-        whole, at = _HOST.empty(total, data.dtype), data.size
+        whole, at = self._host.empty(total, data.dtype), data.size
         whole[:at] = data
         while at < total:
             _, data = head.take(await comm.read(), at)

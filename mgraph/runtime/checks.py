@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from numbers import Real
 from typing import Any
 
 from mgraph.batch import MAX_VERTICES
 from mgraph.errors import CapacityError, InvalidOption
 
-__all__ = ["check_count", "check_whole"]
+__all__ = ["check_count", "check_number", "check_whole"]
 
 
 def check_whole(value: Any, name: str) -> int:
@@ -20,6 +21,13 @@ def check_whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or n < 0:
         raise InvalidOption(f"{name} is {value!r}; it is 0 or more")
     return n
+
+
+def check_number(value: Any, name: str) -> float:
+    """`value` as a number; `InvalidOption` for anything else."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InvalidOption(f"{name} is {value!r}; it is a number")
+    return float(value)
 
 
 def check_count(value: Any, name: str) -> int:

@@ -22,17 +22,17 @@ def has_edges(coordinator: Coordinator, door: Door, src: np.ndarray, dst: np.nda
     return routed.restore([answer["found"] for answer in answers])
 
 
-def degrees(coordinator: Coordinator, door: Door, ids: np.ndarray) -> np.ndarray:
-    """Out-degrees of users' ids: uint32[n]."""
-    routed = door.route(ids)
-    answers = coordinator.call("degrees", _by(door), [{"ids": part} for part in routed.deal(routed.internal)])
+def degrees(coordinator: Coordinator, door: Door, ids: np.ndarray, direction: str) -> np.ndarray:
+    """Degrees of users' ids, along the edges or against them: uint32[n]."""
+    routed, common = door.route(ids), {**_by(door), "direction": direction}
+    answers = coordinator.call("degrees", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return routed.restore([answer["degrees"] for answer in answers])
 
 
-def neighbors(coordinator: Coordinator, door: Door, ids: np.ndarray) -> Csr:
-    """The rows of users' ids, in their order."""
-    routed = door.route(ids)
-    answers = coordinator.call("neighbors", _by(door), [{"ids": part} for part in routed.deal(routed.internal)])
+def neighbors(coordinator: Coordinator, door: Door, ids: np.ndarray, direction: str) -> Csr:
+    """The rows of users' ids, of the edges or of their reverse, in their order."""
+    routed, common = door.route(ids), {**_by(door), "direction": direction}
+    answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, door), routed)
 
 

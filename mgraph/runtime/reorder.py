@@ -22,7 +22,7 @@ from mgraph.structures.run import sort_run
 
 __all__ = ["by_degree"]
 
-CHUNK = 1 << 24  #: ids counted at once
+CHUNK = 1 << 20  #: ids counted at once, or as many as there are vertices
 
 
 def by_degree(shard: Shard) -> Moved:
@@ -55,8 +55,9 @@ def _all_degrees(shard: Shard) -> Array:
 def _in_degrees(shard: Shard) -> Array:
     """Of the own vertices, counted by the ranks that hold the edges to them."""
     dst, counts = shard.out_edges.to_csr().dst, shard.device.zeros(shard.n_vertices, np.uint32)
-    for at in range(0, len(dst), CHUNK):  # NumPy's takes 8 bytes an id
-        counts += shard.device.xp.bincount(dst[at : at + CHUNK], minlength=shard.n_vertices).astype(np.uint32)
+    step = max(CHUNK, shard.n_vertices)
+    for at in range(0, len(dst), step):  # NumPy's takes 8 bytes an id
+        counts += shard.device.xp.bincount(dst[at : at + step], minlength=shard.n_vertices).astype(np.uint32)
     with waiting(shard):
         parts = shard.exchange.alltoallv([counts[first:end] for first, end in pairwise(shard.partition.starts)])
     return sum(parts[1:], parts[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -82,6 +82,9 @@ class VertexValues:
 
     def __len__(self) -> int:
         return self._door.n_vertices
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return _as_array(self.to_numpy, dtype, copy)
@@ -179,6 +182,9 @@ class Predecessors:
 
     def __len__(self) -> int:
         return len(self._search)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.to_numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return _as_array(self.to_numpy, dtype, copy)

@@ -326,14 +326,15 @@ class ShardServant:
         """Internal ids whose sources this rank owns."""
         return {"found": self._owner(starts, generation).has_edges(src, dst)}
 
-    def do_degrees(self, starts: list[int], generation: int, ids: np.ndarray) -> Answer:
+    def do_degrees(self, starts: list[int], generation: int, ids: np.ndarray, direction: str = "out") -> Answer:
         """Internal ids that this rank owns."""
-        return {"degrees": self._owner(starts, generation).degrees(ids)}
+        return {"degrees": self._owner(starts, generation).degrees(ids, direction)}
 
-    def do_neighbors(self, starts: list[int], generation: int, ids: np.ndarray | None) -> Answer:
+    def do_neighbors(
+        self, starts: list[int], generation: int, ids: np.ndarray | None, direction: str = "out"
+    ) -> Answer:
         """Internal ids that this rank owns; all of them for None."""
-        self._owner(starts, generation)
-        offsets, dst, weight = self._ready.neighbors(ids)
+        offsets, dst, weight = self._owner(starts, generation).neighbors(ids, direction)
         return {"offsets": offsets, "dst": dst, "weight": weight}
 
     def do_fingerprint(self) -> Answer:

@@ -228,15 +228,21 @@ class Shard:
         found = self.out_edges.has_edges(self._rows(src), self.device.asarray(aligned(dst)))
         return self.device.to_host(found)
 
-    def degrees(self, ids: Any) -> np.ndarray:
-        """Out-degrees, uint32[n], of internal ids that this shard owns."""
-        return self.device.to_host(self.out_edges.degrees(self._rows(ids)))
+    def degrees(self, ids: Any, direction: str) -> np.ndarray:
+        """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
+        return self.device.to_host(self._edges(direction).degrees(self._rows(ids)))
 
-    def neighbors(self, ids: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Offsets, destinations and weights of the rows of internal ids that this shard owns, or of all its rows."""
-        csr = self.out_edges.to_csr() if ids is None else self.out_edges.neighbors(self._rows(ids))
+    def neighbors(self, ids: Any, direction: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Offsets, destinations and weights of the rows of internal ids that this shard owns, or for None of all."""
+        edges = self._edges(direction)
+        csr = edges.to_csr() if ids is None else edges.neighbors(self._rows(ids))
         weight = None if csr.weight is None else self.device.to_host(csr.weight)
         return self.device.to_host(csr.offsets), self.device.to_host(csr.dst), weight
+
+    def _edges(self, direction: str) -> Structure:
+        edges = self.out_edges if direction == "out" else self.in_edges
+        assert edges is not None, "the client asks for in-edges only where they are kept"
+        return edges
 
     # ---- results -----------------------------------------------------------------------------------------------------
 

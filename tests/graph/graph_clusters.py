@@ -68,13 +68,16 @@ def check_graph(graph: DynamicGraph, model: GraphModel, rng: np.random.Generator
     ids = rng.integers(0, model.n_vertices, 30)
     np.testing.assert_array_equal(graph.degrees(ids), np.diff(offsets)[ids])
     np.testing.assert_array_equal(graph.degrees(), np.diff(offsets))
-    rows = graph.neighbors(ids)
     arcs = model.arcs()
-    for i, u in enumerate(ids.tolist()):
-        part = slice(rows.offsets[i], rows.offsets[i + 1])
-        assert sorted(rows.dst[part].tolist()) == sorted(v for w, v in arcs if w == u)
-        if graph.weighted:
-            assert [arcs[u, int(v)] for v in rows.dst[part]] == rows.weight[part].tolist()
+    for direction in ("out", "in") if graph.reverse else ("out",):
+        near = arcs if direction == "out" else {(v, u): w for (u, v), w in arcs.items()}
+        rows = graph.neighbors(ids, direction)
+        assert graph.degrees(ids, direction).tolist() == np.diff(rows.offsets).tolist()
+        for i, u in enumerate(ids.tolist()):
+            part = slice(rows.offsets[i], rows.offsets[i + 1])
+            assert sorted(rows.dst[part].tolist()) == sorted(v for w, v in near if w == u)
+            if graph.weighted:
+                assert [near[u, int(v)] for v in rows.dst[part]] == rows.weight[part].tolist()
     if graph.weighted:
         np.testing.assert_array_equal(csr.weight, weight)
     src, dst = rng.integers(0, model.n_vertices, (2, 60))

@@ -64,6 +64,8 @@ def test_values_come_by_users_ids(graph, order):
     assert np.asarray(result, np.float64).dtype == np.float64
     assert repr(result) == "<squares: 20 float32 values at epoch 1, iterations 3>"
     assert "iterations" in dir(result)
+    assert list(result) == want.tolist()
+    assert pytest.importorskip("pandas").Series(result).tolist() == want.tolist()
     for k in (0, 1, 5, N, N + 5):
         best = np.lexsort((np.arange(N), -want))[:k]
         assert [value for _, value in result.top(k)] == want[best].tolist()
