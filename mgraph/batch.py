@@ -18,7 +18,8 @@ def as_array(values: Any) -> Any:
     """`values` as a NumPy or CuPy array, without a copy where its protocol allows.
 
     Takes NumPy and CuPy arrays, sequences, and whatever has ``__cuda_array_interface__``, ``__array_interface__``,
-    ``__array__`` or DLPack (``__dlpack__``). What lies on a GPU stays there.
+    ``__array__`` or DLPack (``__dlpack__``). What lies on a GPU stays there. `InvalidBatch` for what is no array, or is
+    masked.
     """
     on_gpu = hasattr(values, "__cuda_array_interface__")
     if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
@@ -32,7 +33,10 @@ def as_array(values: Any) -> Any:
         import cupy
 
         return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # rows of unequal lengths
+        raise InvalidBatch(f"{type(values).__name__} is no array: {error}") from None
 
 
 def _first(mask: Any) -> int:

@@ -58,7 +58,10 @@ class VertexValues:
         return np.concatenate([answer["values"] for answer in answers])
 
     def top(self, k: int = 10) -> list[tuple[int, Any]]:
-        """The `k` vertices with the largest values, as (vertex, value), largest first; O(n), moves k a worker."""
+        """The `k` vertices with the largest values, as (vertex, value), largest first; O(n), moves k a worker.
+
+        Where the last of them are equal to others, it is the graph's internal order that chooses.
+        """
         try:
             k = operator.index(k)
         except TypeError:

@@ -119,7 +119,10 @@ def _read_file(path: str) -> EdgeBatch:
 
 
 def _npz(path: str) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as archive:
+    archive = np.load(path, allow_pickle=False)
+    if isinstance(archive, np.ndarray):
+        raise ReadError(f"{path}: one array, not an archive of src and dst")
+    with archive:
         return {name: archive[name] for name in COLUMNS if name in archive}
 
 

@@ -51,6 +51,7 @@ def unchanged(graph):
         ([[0]], [[1]], InvalidBatch, "2 dimensions"),
         (1, 2, InvalidBatch, "src is int of 0 dimensions"),
         ({0}, {1}, InvalidBatch, "src is set of 0 dimensions"),
+        ([[0], [1, 2]], [1], InvalidBatch, "list is no array: .*inhomogeneous"),
         ([2**40], [1], InvalidBatch, r"src\[0\] is 1099511627776"),
     ],
 )

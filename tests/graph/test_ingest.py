@@ -204,6 +204,10 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
                 graph.ingest(source)
         with pytest.raises(InvalidOption, match="steps"):
             graph.ingest(["a.npz"], steps=3)
+        with (tmp_path / "one.npz").open("wb") as file:
+            np.save(file, np.arange(3))
+        with pytest.raises(ReadError, match=r"one\.npz: one array, not an archive"):
+            graph.ingest([tmp_path / "one.npz"])
         with pytest.raises(ReadError, match=r"no\.npz.*ingest step 0, epoch 1, rank 0"):
             graph.ingest([tmp_path / "no.npz"])
         assert (graph.epoch, graph.num_edges) == (0, 0)
