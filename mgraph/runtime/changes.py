@@ -22,7 +22,7 @@ from mgraph.runtime.door import Door
 from mgraph.runtime.parts import as_parts
 from mgraph.runtime.pipeline import Pipeline
 from mgraph.runtime.report import UpdateReport
-from mgraph.runtime.shares import check_batch, deal
+from mgraph.runtime.shares import check_batch, deal, lack_of_room
 
 __all__ = ["Changes"]
 
@@ -180,7 +180,12 @@ class Changes:
         """A batch, checked, as contiguous shares, one a worker."""
         check_batch(batch, self.num_vertices, self.weighted)
         one_process = all(address.startswith("inproc:") for address in self.workers)
-        return deal(batch, len(self.workers), shared_gpu=one_process and self.device == "cuda")
+        shares = deal(batch, len(self.workers), shared_gpu=one_process and self.device == "cuda")
+        if not one_process and lack_of_room(shares, self._coordinator.states):
+            self._coordinator.call("inspect")  # at the end of a call some of its memory may not have been free again
+            if lack := lack_of_room(shares, self._coordinator.states):
+                raise CapacityError(f"graph {self._coordinator.graph}: {lack}; nothing was sent")
+        return shares
 
     def _report(self, answers: list[dict[str, Any]], began: float) -> UpdateReport:
         return report.of_batch(answers, time.perf_counter() - began)

@@ -126,6 +126,7 @@ class ShardServant:
     def _state(self) -> Answer:
         shard = self._shard
         state: Answer = {"in_doubt": self._in_doubt is not None, "broken": self._broken}
+        state["memory_left"] = self._memory_left()
         if shard is None:
             return {**state, "epoch": 0, "changes": 0, "generation": 0}
         state.update(epoch=shard.epoch, changes=shard.changes, edges=shard.num_edges, nbytes=shard.nbytes)

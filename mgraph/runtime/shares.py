@@ -11,7 +11,7 @@ from mgraph.batch import EdgeBatch, check_ids
 from mgraph.errors import InvalidBatch
 from mgraph.runtime.sources import COLUMNS
 
-__all__ = ["check_batch", "deal", "nbytes"]
+__all__ = ["check_batch", "deal", "lack_of_room", "nbytes"]
 
 
 def check_batch(batch: Any, n_vertices: int, weighted: bool) -> EdgeBatch:
@@ -49,6 +49,18 @@ def deal(batch: EdgeBatch, size: int, shared_gpu: bool = False) -> list[dict[str
     return [
         {k: c if c is None or isinstance(c, int) else c[a:b] for k, c in columns.items()} for a, b in pairwise(cuts)
     ]
+
+
+def lack_of_room(shares: list[dict[str, Any]], states: list[dict[str, Any]]) -> str | None:
+    """Which share alone is more than its worker can take, by what that last said; None where none is.
+
+    The worker could not refuse it: its comm takes the bytes first, and then the nanny the worker.
+    """
+    for rank, (share, state) in enumerate(zip(shares, states, strict=True)):
+        need, left = nbytes([share]), state["memory_left"]
+        if need > left:
+            return f"rank {rank} would be sent {need} bytes of the batch, and its worker's memory limit leaves {left}"
+    return None
 
 
 def nbytes(shares: list[dict[str, Any]]) -> int:

@@ -21,6 +21,9 @@ def test_no_call_outgrows_the_limit_of_its_worker(structure):
         Client(cluster) as client,
     ):
         with DynamicGraph(client, N, structure=structure) as graph:
+            ids = np.zeros(90_000_000, np.uint32)
+            with pytest.raises(CapacityError, match="rank 0 would be sent 360000000 bytes .* memory limit leaves"):
+                graph.insert(ids, ids)
             while "insert" not in refused:
                 before = graph.num_edges
                 try:
