@@ -233,7 +233,7 @@ class DynamicGraph(Changes):
 
     def to_csr(self) -> Csr:
         """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
-        self._coordinator.check()
+        self._check()
         return self._read(lambda door: reads.all_rows(self._coordinator, door))
 
     def to_scipy(self) -> Any:
@@ -268,7 +268,7 @@ class DynamicGraph(Changes):
         (array([ 0,  1,  2, -1], dtype=int32), array([-1,  0,  1, -1]))
         """
         self._check_direction(direction)
-        self._coordinator.check()
+        self._check()
         vertex = np.array([check_vertex(source, self.num_vertices, "source")], np.uint32)
         args = {"direction": direction, "predecessors": bool(predecessors)}
 
@@ -332,7 +332,7 @@ class DynamicGraph(Changes):
         start: list[dict[str, Any]] | None = None,
     ) -> VertexValues:
         """Run a program whose arguments, and what each rank is to `start` from, are by the internal ids of `door`."""
-        self._coordinator.check()
+        self._check()
         result = uuid.uuid4().hex
         shares = None if start is None else [{"start": share} for share in start]
         try:
@@ -342,8 +342,7 @@ class DynamicGraph(Changes):
             self._coordinator.forget(result)  # some ranks may have finished
             raise
         first, ranges = answers[0], Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
-        if ranges.n_vertices == door.n_vertices:  # else another thread added vertices meanwhile
-            door = door.moved(ranges)
+        door = door.moved(ranges)  # as they were when it ran: another thread may have moved them, or added vertices
         return values(self._coordinator, door, name, result, first["epoch"], first["dtype"], first["info"])
 
     # ---- the end, and how it looks -----------------------------------------------------------------------------------

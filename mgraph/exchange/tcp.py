@@ -225,7 +225,7 @@ class TcpExchange(Exchange):
         total, data = head.take(await comm.read(), 0)
         if data.size == total:
             return data
-        whole, at = self._host.empty(total, data.dtype), data.size
+        whole, at = await asyncio.to_thread(self._host.empty, total, data.dtype), data.size  # a limited host's maps it
         whole[:at] = data
         while at < total:
             _, data = head.take(await comm.read(), at)

@@ -46,7 +46,6 @@ IDLE = 0.02  #: seconds between two polls while no call is running
 _SOURCE_BITS = 16
 _STEPS = (1 << 32) - 1
 _ANY_CODE = (1 << 64) - 1 ^ ((1 << CODE_BITS) - 1) << _SOURCE_BITS
-_HOST = Device("cpu")
 _NOTHING = np.zeros(0, np.uint8)
 
 
@@ -96,6 +95,7 @@ class UcxExchange(Exchange):
     ) -> None:
         super().__init__(rank, size, aborted)
         self._device, self._timeout = device, connect_timeout
+        self._host = device if device.kind == "cpu" else Device("cpu")  # whose memory may be limited
         self._step, self._over = 0, ""  # _over: why no further call is possible
         self._lock = threading.Lock()  # held by the running call; close() waits for it
         self._others = [(rank + i) % size for i in range(1, size)]
@@ -273,7 +273,7 @@ class UcxExchange(Exchange):
             small.append((rank, nbytes))
             buffer = self._slots[rank]
         else:
-            received[rank] = (self._device if on_gpu else _HOST).empty(nbytes // dtype.itemsize, dtype)
+            received[rank] = (self._device if on_gpu else self._host).empty(nbytes // dtype.itemsize, dtype)
             buffer = self._api.array(received[rank])
             self._buffers.append(buffer)
         self._post(rank, self._worker.tag_recv(buffer, tag))

@@ -67,7 +67,7 @@ class Changes:
         WorkerLost, GraphLost, GraphClosed
             The graph cannot be used.
         """
-        self._coordinator.check()
+        self._check()
         shares = self._shares(batch)
         began = time.perf_counter()
         done = self._report(self._coordinator.call("update", shares=shares, connect=True, commits=True), began)
@@ -88,7 +88,7 @@ class Changes:
         """
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
-        self._coordinator.check()
+        self._check()
         return Pipeline(self._coordinator, self._shares, max_bytes)
 
     def ingest(self, source: Any, *, steps: int | None = None) -> list[UpdateReport]:
@@ -132,7 +132,7 @@ class Changes:
         -----
         No call of the client a step. Weights that only some parts of a step have are 1 in the others.
         """
-        self._coordinator.check()
+        self._check()
         parts = as_parts(self._client, source, self.workers, steps, self._coordinator.check)
         shares = [{"source": share} for share in parts.shares]
         done = report.of_steps(self._coordinator.call("ingest", shares=shares, connect=True, commits=True))
@@ -157,7 +157,7 @@ class Changes:
             More vertices than 32-bit ids allow, or than the last worker has room for.
         """
         n = check_count(n, "n")
-        self._coordinator.check()
+        self._check()
         with self._moving:
             first = self.num_vertices
             total = check_count(first + n, "n_vertices")
@@ -249,6 +249,13 @@ class Changes:
                 self._follow()
             return self.balance()
 
+    def _check(self) -> None:
+        """Raise what any call would raise now; and follow a move that Ctrl-C kept from being followed."""
+        self._coordinator.check()
+        if self._ranges() != self._door.partition:
+            with self._moving:  # another thread may be about to
+                self._follow()
+
     def _follow(self) -> None:
         """Take over the ranges and the order that the ranks last said they have."""
         generation, ranges = self._coordinator.states[0]["generation"], self._ranges()
@@ -275,7 +282,7 @@ class Changes:
         return Partition(starts) if joined else self._door.partition
 
     def _ids(self, values: Any, name: str) -> np.ndarray:
-        self._coordinator.check()
+        self._check()
         ids = as_ids(values, name)
         check_ids(ids, self.num_vertices, name)
         return Device.to_host(ids)

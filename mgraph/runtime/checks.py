@@ -25,9 +25,12 @@ def check_whole(value: Any, name: str) -> int:
 
 def check_number(value: Any, name: str) -> float:
     """`value` as a number; `InvalidOption` for anything else."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise InvalidOption(f"{name} is {value!r}; it is a number")
-    return float(value)
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:  # an int of hundreds of digits
+        pass
+    raise InvalidOption(f"{name} is {value!r}; it is a number that float64 holds")
 
 
 def check_count(value: Any, name: str) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.batch import as_array
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.partition import Partition
 
 __all__ = ["Door", "Routed"]
@@ -127,7 +127,7 @@ class Door:
 
 
 def _permutation(order: Any, n: int) -> np.ndarray:
-    array = _whole(order)
+    array = _whole(order, "order")
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise InvalidOption(
             f"order has shape {array.shape} and dtype {array.dtype}; it takes one internal id for each of {n} vertices"
@@ -142,15 +142,18 @@ def _permutation(order: Any, n: int) -> np.ndarray:
     raise InvalidOption(f"order[{bad[0]}] is {array[bad[0]]}; internal ids run from 0 to {n - 1}")
 
 
-def _whole(values: Any) -> np.ndarray:
-    array = Device.to_host(as_array(values))
+def _whole(values: Any, name: str) -> np.ndarray:
+    try:
+        array = Device.to_host(as_array(values))
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name}: {error}") from None
     return array if array.size else array.astype(np.int64)
 
 
 def _degrees(balance: Any, n: int) -> np.ndarray:
     if isinstance(balance, str):
         raise InvalidOption(f'balance {balance!r} is neither None, "vertices" nor an array of degrees')
-    array = _whole(balance)
+    array = _whole(balance, "balance")
     if array.shape != (n,) or array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
         raise InvalidOption(
             f"balance has shape {array.shape} and dtype {array.dtype}; "

@@ -14,7 +14,7 @@ from mgraph.structures import Structure
 __all__ = ["edge_hash", "fingerprint", "mix"]
 
 CHUNK, LEAST = 1 << 24, 1 << 16  #: edges hashed at once, or those of one row where it has more
-BYTES = 80  #: that an edge of a chunk takes meanwhile
+BYTES = 80  #: an edge of a chunk takes less
 
 
 def mix(keys: Array) -> Array:
@@ -27,8 +27,7 @@ def mix(keys: Array) -> Array:
 def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
     """The sum of ``mix(src << 32 | dst)`` over a structure's edges, modulo 2**64.
 
-    O(n_rows + m), a read-back a chunk; takes some 60 bytes an edge of a chunk, of which there are more where memory is
-    short.
+    O(n_rows + m), a read-back a chunk; takes some 60 bytes an edge of a chunk, which is smaller where memory is short.
 
     Parameters
     ----------

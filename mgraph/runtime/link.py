@@ -126,13 +126,12 @@ class Link:
         if kind == "part":
             self._parts.setdefault((message["seq"], message["name"]), []).append(message["array"])
         elif kind in ("result", "error"):
-            seq, parts = message["seq"], self._parts_of(message["seq"])
+            parts = self._parts_of(message["seq"])
             try:
-                joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
-                outcome = decode_error(message["error"]) if kind == "error" else {**message["value"], **joined}
+                outcome = decode_error(message["error"]) if kind == "error" else {**message["value"], **_joined(parts)}
             except Exception as error:  # an answer for which there is no room here fails its call, and no other
                 outcome = error
-            self._finish(seq, outcome)
+            self._finish(message["seq"], outcome)
 
     def _parts_of(self, seq: int) -> dict[str, list[np.ndarray]]:
         return {name: self._parts.pop((of, name)) for of, name in list(self._parts) if of == seq}
@@ -191,3 +190,7 @@ class Link:
         """Close the comm and nothing else: what can still be done when the event loop has ended."""
         with suppress(RuntimeError, OSError):
             self._comm.abort()
+
+
+def _joined(parts: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}

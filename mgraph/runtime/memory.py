@@ -11,6 +11,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
+from mgraph.kernels import load
 
 __all__ = ["WorkerDevice", "left_under", "resident_bytes", "unlimited"]
 
@@ -52,11 +53,11 @@ class WorkerDevice(Device):
         Host memory is mapped at once, not when it is written: so the next one who asks what is left is told the truth.
         """
         need = int(n) * self.xp.dtype(dtype).itemsize
-        if need <= SMALL or self.kind != "cpu":
+        if need <= SMALL or self.kind != "cpu" or self.memory_left is unlimited:
             return super().empty(n, dtype)
         self.check_memory(need)
         array = super().empty(n, dtype)
-        array.view(np.uint8)[::PAGE] = 0
+        load(self, "pages.cuh").MapPages(-(-need // PAGE), bytes=array.view(np.uint8), n=need, page=PAGE)
         return array
 
     @property

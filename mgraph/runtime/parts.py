@@ -58,9 +58,10 @@ def as_parts(
     Exception
         Whatever Dask's tasks raised.
     """
-    if steps is not None and not callable(source):
+    is_function = callable(source) and not is_dask_collection(source)  # a delayed value can be called
+    if steps is not None and not is_function:
         raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
-    if callable(source) and not is_dask_collection(source):
+    if is_function:
         steps = None if steps is None else check_count(steps, "steps")
         return Parts([{"kind": "function", "function": dumps(source), "steps": steps}] * len(workers))
     if isinstance(source, str | os.PathLike):

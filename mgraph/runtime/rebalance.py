@@ -116,13 +116,19 @@ def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
         keys = shard.exchange.alltoallv([part.keys for part in parts])
         weights = None if run.weight is None else shard.exchange.alltoallv([part.weight for part in parts])
     base = np.uint64(partition.range(shard.rank)[0] << 32)
-    return Run(_joined(shard, keys) - base, None, None if weights is None else _joined(shard, weights))
+    return Run(_joined(shard, keys, base), None, None if weights is None else _joined(shard, weights))
 
 
-def _joined(shard: Shard, parts: list[Array]) -> Array:
+def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> Array:
+    """The parts one after another, less `base`; a copy, unless it is one part that stays as it is."""
     full = [part for part in parts if len(part)] or parts[:1]
-    shard.device.check_memory(sum(part.nbytes for part in full[1:]))
-    return full[0] if len(full) == 1 else shard.device.xp.concatenate(full)
+    if len(full) == 1 and not base:
+        return full[0]
+    whole = shard.device.empty(sum(map(len, full)), full[0].dtype)
+    shard.device.xp.concatenate(full, out=whole)
+    if base:
+        whole -= base
+    return whole
 
 
 def _built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:

@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mgraph.errors import GraphClosed, InvalidOption
+from mgraph.batch import as_array
+from mgraph.device import Device
+from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
 from mgraph.runtime.coordinator import Coordinator
 from mgraph.runtime.door import Door
 
@@ -134,14 +136,18 @@ def starts_of(start: Any, coordinator: Coordinator, door: Door) -> list[dict[str
         if start._coordinator is coordinator and start._door.generation == door.generation:
             moved = start._door.partition.starts[:-1] != door.partition.starts[:-1]
             return [{"starts": starts, "result": start._result, "moved": moved}] * door.partition.size
-    array = np.asarray(start)
+    try:
+        array = Device.to_host(as_array(start))
+    except InvalidBatch as error:
+        raise InvalidOption(f"start: {error}") from None
     if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > door.n_vertices:
         raise InvalidOption(
             f"start has shape {array.shape} and dtype {array.dtype}; "
             f"it takes a number for each of {door.n_vertices} vertices"
         )
-    inside = np.full(door.n_vertices, array.mean() if len(array) else 1, np.float32)
-    inside[door.inside(np.arange(len(array)))] = array
+    with np.errstate(over="ignore"):  # the program refuses what is not finite
+        inside = np.full(door.n_vertices, array.mean() if len(array) else 1, np.float32)
+        inside[door.inside(np.arange(len(array)))] = array
     return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]
 
 

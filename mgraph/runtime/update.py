@@ -16,7 +16,7 @@ step                        one rank                            several ranks
 `commit`                    1 wait for the stream               the same
 ==========================  ==================================  ========================================================
 
-A sort of keys alone is the array library's; with op or weight beside them it also gathers each column once. An
+A sort takes a few launches (see `mgraph.structures.sort`); with op or weight it also gathers each column once. An
 undirected edge is two arcs that follow each other in the stream, so that of (a, b) and (b, a) the later wins in both
 rows by the rule for repeats alone: nothing is put in order before the sort.
 """

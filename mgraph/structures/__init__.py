@@ -35,7 +35,9 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
     >>> parse("slabgraph:slab=32:limit=1.5")
     (<class 'mgraph.structures.slabgraph.SlabGraph'>, {'slab': 32, 'limit': 1.5})
     """
-    name, *given = structure.split(":") if isinstance(structure, str) else [structure]
+    if not isinstance(structure, str):
+        raise InvalidOption(f"structure {structure!r} is no name")
+    name, *given = structure.split(":")
     if name not in _STRUCTURES:
         raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
     known = [option for option, kind in _options(name).items() if "tuple" not in kind]

@@ -88,7 +88,6 @@ class _Work:
     keys: Struct
     found: Found
     late_edges: int  # at most
-    late: Array  # room for them, where the scratch had too little
     before: Move | None  # to another pool before the batch is written, and after
     after: Move | None
     looked: bool  # whether the pool was looked over for what could be given back
@@ -178,11 +177,11 @@ class SlabGraph(Structure):
         if found.task_slabs > (found.tail + found.singles + found.runs) // 32:
             self._count_chains(found, keys, scratch.listed)
         before, after, looked = self._plan_moves(found)
-        late_edges, late = found.late_edges(packed=before is not None and before.rows is not None), None
+        late_edges = found.late_edges(packed=before is not None and before.rows is not None)
         if LATE * late_edges > len(scratch.late):
-            late = scratch.late = self.device.empty(LATE * late_edges, np.uint32)
+            scratch.late = self.device.empty(LATE * late_edges, np.uint32)
             self._bind_commit(scratch)
-        work = _Work(keys, found, late_edges, late, before, after, looked)
+        work = _Work(keys, found, late_edges, before, after, looked)
         return Plan(run, found.counts, outcome, work, self._state, scratch)
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:

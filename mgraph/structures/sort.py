@@ -87,6 +87,9 @@ def sort_small(
 def _sort_by_bytes(device: Device, keys: Array) -> tuple[Array, Array]:
     """Least byte first, over the bytes that differ."""
     kernels, n = load(device, "sort.cuh"), len(keys)
+    if n >> 32:  # its places are 32 bits
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
     chunks = max(1, min(device.threads, n >> 14))
     counts = np.empty((256, chunks), np.int64)
     places, spare = None, (np.empty(n, np.uint64), np.empty(n, np.uint32))

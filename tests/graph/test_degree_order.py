@@ -114,9 +114,10 @@ def test_reads_of_other_threads_while_the_order_changes(client):
         assert all(pool.map(read, range(24)))
 
 
+@pytest.mark.parametrize("first", ["degrees", "bfs", "pagerank", "insert"])
 @pytest.mark.parametrize("call", ["reorder", "rebalance", "add_vertices"])
-def test_a_move_that_an_interrupt_kept_from_being_known_here(client, call, monkeypatch):
-    """Ctrl-C between the ranks' switch and the client's: whoever reads next finds out."""
+def test_a_move_that_an_interrupt_kept_from_being_known_here(client, call, first, monkeypatch):
+    """Ctrl-C between the ranks' switch and the client's: whoever calls next finds out."""
     with DynamicGraph(client, N, order="degree") as graph:
         src, dst = np.arange(30) % 7, np.arange(30)
         graph.insert(src, dst)
@@ -126,10 +127,18 @@ def test_a_move_that_an_interrupt_kept_from_being_known_here(client, call, monke
             patch.setattr(graph, "_follow", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 getattr(graph, call)(*([5] if call == "add_vertices" else []))
+        n = N + 5 * (call == "add_vertices")
+        if first == "insert":
+            assert graph.insert([n - 3], [n - 2]).inserted == 1
+            graph.delete([n - 3], [n - 2])
+        elif first != "degrees":
+            found = graph.run(first, **({"source": 3} if first == "bfs" else {}))
+            assert len(found.to_numpy()) == len(found) == n
+            assert len(found.top(n)) == n
         np.testing.assert_array_equal(graph.degrees(range(N)), before)
         assert graph.has_edges(src, dst).all()
         assert graph.bfs(3).to_numpy()[3] == 0
-        assert graph.num_vertices == N + 5 * (call == "add_vertices")
+        assert graph.num_vertices == n
         assert len(graph.degrees()) == graph.num_vertices
         assert graph.insert([1], [N - 1]).inserted == 1
         assert graph.degrees([1]) == before[1] + 1

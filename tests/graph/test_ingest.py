@@ -184,7 +184,7 @@ def fails_late(rank, size, step):
 
 
 def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
-    da = pytest.importorskip("dask.array")
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
     with DynamicGraph(client, N) as graph:
         for source, error in [
             (3, InvalidOption),
@@ -202,8 +202,9 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
         ]:
             with pytest.raises(error):
                 graph.ingest(source)
-        with pytest.raises(InvalidOption, match="steps"):
-            graph.ingest(["a.npz"], steps=3)
+        for source in (["a.npz"], dask.delayed(lambda: ([0], [1]))()):
+            with pytest.raises(InvalidOption, match="steps"):
+                graph.ingest(source, steps=3)
         with (tmp_path / "one.npz").open("wb") as file:
             np.save(file, np.arange(3))
         with pytest.raises(ReadError, match=r"one\.npz: one array, not an archive"):
