@@ -10,7 +10,7 @@ from edge_model import Model, check, edges, random_batch, scaled, step
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
-from mgraph.structures import Counts, create, slabgraph_pool
+from mgraph.structures import Counts, contract, create, slabgraph, slabgraph_pool, slabgraph_scratch
 from mgraph.structures.run import sort_batch
 from mgraph.structures.slabgraph_check import mix
 from mgraph.structures.slabgraph_scratch import LATE, STATUS
@@ -121,9 +121,11 @@ class TestTables:
         s.check_invariants()
         assert Device.to_host(s.has_edges(np.full(len(new), row), new)).all()
 
-    def test_edges_wait_where_a_batch_packs_chains_first(self, device):
+    def test_edges_wait_where_a_batch_packs_chains_first(self, device, monkeypatch):
         """More operations than scratch is kept for, none of which would chain a slab, had the pool not to be moved."""
-        n, row, buckets = 3_000_000, 7, 1000
+        for module in (contract, slabgraph, slabgraph_scratch):
+            monkeypatch.setattr(module, "KEPT", 5000)
+        n, row, buckets = 200_000, 7, 1000
         s = fresh(device, n, slab=64)
         of_first = colliding(0, buckets, 60)
         full, new = of_first[:42], of_first[50:55]  # three slabs; and what goes there when two are left, full
@@ -131,10 +133,10 @@ class TestTables:
         few = few[(mix(few).astype(np.uint64) * np.uint64(buckets) >> np.uint64(32)) > 0]
         order = np.argsort(mix(few), kind="stable")  # by buckets, of which each gets some 10
         held = np.concatenate([full, few[order][:: len(few) // 9758][:9758]])  # 9800: 1000 buckets by the load factor
-        singles = np.arange(1000, 401_000, dtype=np.uint32)  # rows of an edge each
+        singles = np.arange(1000, 6000, dtype=np.uint32)  # rows of an edge each
         s.insert(EdgeBatch(np.r_[np.full(len(held), row), singles], np.r_[held, singles]))
-        s.delete(EdgeBatch(np.r_[np.full(14, row), singles[:100_000]], np.r_[full[28:], singles[:100_000]]))
-        more = np.arange(1_500_000, 2_700_000, dtype=np.uint32)
+        s.delete(EdgeBatch(np.r_[np.full(14, row), singles[:1500]], np.r_[full[28:], singles[:1500]]))
+        more = np.arange(100_000, 115_000, dtype=np.uint32)
         src, dst = np.r_[np.full(5, row), more], np.r_[new, more]
         plan = s.prepare(sort_batch(s.device, EdgeBatch(src, dst), n, n))
         assert plan.work.before.rows is not None
