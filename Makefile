@@ -1,55 +1,79 @@
-# make demo | test | latest | lint | sanitize | format | clean      On a fresh machine: Python 3.11 or newer and g++ are all it takes.
+# make demo | test | latest | lint | format | sanitize | sanitize-gpu | docs | notebooks | figures | clean
+# On a fresh machine Python 3.11 or newer and g++ are all it takes. Each target installs the extra that it needs.
 # PYTHON chooses the interpreter of the virtual environment; ARGS are handed to pytest or to the demo.
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
 ARGS   ?=
 JOBS   ?= 3
+PIP    := -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test latest lint format sanitize setup clean
+.PHONY: demo test latest lint format sanitize sanitize-gpu docs notebooks figures setup clean
 
-demo: setup
-	$(BIN)/python -m workloads demo $(ARGS)
+demo: $(VENV)/.installed-demo
+	@$(BIN)/python -m workloads demo $(ARGS)
 
-# in JOBS processes, one more than there are cores since some tests wait; each file's tests in one of them, in order: the last
-# ones are short. ARGS='-m slow' runs what is left out here: somebody dies in stages that are much like others.
+# JOBS is one more than there are cores, since some tests wait. A file's tests run in one process, in order, and the
+# short files come last. ARGS='-m slow' runs the slow tests: they kill a process at further stages.
+# ARGS='-m slurm' runs the batch scripts under a real Slurm.
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not slurm' $(ARGS)
 
 # the tests that Dask can break, with its newest release, in an environment of their own
 latest:
 	$(MAKE) setup VENV=.venv-latest
-	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade dask distributed
-	.venv-latest/bin/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) tests/cluster tests/exchange tests/graph tests/runtime
+	.venv-latest/bin/python $(PIP) install --upgrade dask distributed
+	.venv-latest/bin/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) \
+	  tests/client tests/cluster tests/exchange tests/graph tests/worker
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	find mgraph -name '*.cuh' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	find mgraph -name '*.cuh' -o -name '*.h' | xargs $(BIN)/clang-format -i
 
 # the host kernels' tests with tiles of 32 lanes, under AddressSanitizer and UBSan, and under ThreadSanitizer
 sanitize: setup
 	PYTHON=$(BIN)/python bash tests/sanitize.sh
 
-setup: $(STAMP)
+# the structures' tests on a GPU under compute-sanitizer, with the Python that has CuPy
+sanitize-gpu:
+	PYTHON=$(PYTHON) bash tests/sanitize_gpu.sh
 
-# installs again when pyproject.toml changed; checks first what pip cannot install
-$(STAMP): pyproject.toml
+# the site, in docs/_build/html; a warning is an error
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# runs the notebooks and stores their outputs, which the site shows
+notebooks: setup
+	$(BIN)/python -m workloads notebooks
+
+# the tables of the archived benchmarks, where the pages have their markers
+figures: setup
+	$(BIN)/python -m workloads report --write README.md
+	$(BIN)/python -m workloads report --write docs/figures.md
+
+setup: $(VENV)/.installed-dev
+
+# installs an extra, again when pyproject.toml changed; checks first what pip cannot install
+$(VENV)/.installed-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "mgraph needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@set -- $${CXX:-g++}; command -v "$$1" >/dev/null \
 	  || { echo "mgraph needs a C++17 compiler: install g++, or set CXX" >&2; exit 1; }
-	@echo "setting up $(VENV) ..."
+	@echo "installing what make $(MAKECMDGOALS) needs into $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python $(PIP) install --editable '.[$*]'
 	@touch $@
 
 clean:
-	rm -rf build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist out docs/_build docs/notebooks *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

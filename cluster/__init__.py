@@ -1,4 +1,4 @@
-"""Starting a cluster for mgraph; the library itself takes any `dask.distributed.Client`."""
+"""Start a cluster for mgraph. The library itself takes any `dask.distributed.Client`."""
 
 from cluster.choice import Choice, Machine, choose
 from cluster.scheduler_file import ClusterNotReady, connect

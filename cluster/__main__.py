@@ -15,7 +15,7 @@ COMMANDS = {"probe": probe, "wait": scheduler_file}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, and return the exit status: 0, 2 for what cannot be had, 130 after an interrupt."""
+    """Parse, run, and return the exit status: 0, 2 for an error of the user, 130 after an interrupt."""
     parser = argparse.ArgumentParser(prog="python -m cluster", description="Clusters for mgraph.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""What `start` makes of a machine and of what it was asked for, and why; nothing is started here."""
+"""Choose the cluster that fits a machine and the user's options, and say why. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from distributed.system import MEMORY_LIMIT
 
 from mgraph.device import gpu_count
 from mgraph.errors import DeviceError, InvalidOption
-from mgraph.runtime.placement import choose_exchange
+from mgraph.exchange.choice import choose_exchange
 
 __all__ = ["Choice", "Machine", "choose"]
 
 DEVICES = ("auto", "cpu", "gpu")
 PROTOCOLS = ("tcp", "ucxx")
-INSTALL = 'pip install "mgraph[cuda13]"'
+INSTALL = 'pip install "dask-mgraph[cuda13]"'
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the choice depends on.
+    """The facts of a machine on which the choice depends.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """What is here; asks the driver for its GPUs and imports no optional package but CuPy."""
+        """The machine that this runs on. Asks the driver for its GPUs, and imports no optional package but CuPy."""
         return cls(
             gpus=_visible_gpus(gpu_count()),
             cores=int(CPU_COUNT),
@@ -68,7 +68,7 @@ def _visible_gpus(count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A cluster to be started.
+    """The cluster that `start` will start.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ def choose(
     memory_limit: int | None = None,
     rmm_pool: int | str | None = None,
 ) -> Choice:
-    """What `start` would make of these options on `machine`; for their meaning and the errors, see there. O(1)."""
+    """The cluster that `start` would start on `machine`; see `start` for the options and the errors. O(1)."""
     _check(device, protocol, machine, workers=workers, threads=threads, memory_limit=memory_limit)
     use_gpus, device_why = _device(machine, device, gpus)
     asked = "asked for"
@@ -121,18 +121,18 @@ def choose(
         named = _named(machine, gpus)
         count = workers or len(named)
         if count > len(named):
-            raise DeviceError(f"{count} workers were asked for and {len(named)} GPUs are here; a GPU serves one worker")
+            raise DeviceError(f"workers is {count} and this machine has {len(named)} usable GPUs; a worker needs one")
         named, share, threads = named[:count], 1, threads
         count_why, threads_why = "one a GPU", "the kernels run on the GPU, under one thread a graph"
         memory_why = "dask-cuda's default"
-        pool_why = "mgraph's arrays come from CuPy's own pool; an RMM pool serves cuDF and the like beside it"
+        pool_why = "mgraph takes its arrays from CuPy's pool; an RMM pool serves cuDF and the like"
     else:
         if rmm_pool is not None:
             raise InvalidOption(f"rmm_pool={rmm_pool!r} is for GPU workers; these run on the CPU")
         named, count = (), workers or machine.cores
         share = max(1, machine.cores // count)
         memory_limit, memory_why = (memory_limit, asked) if memory_limit else (machine.memory // count, "equal shares")
-        count_why, threads_why = "one a core", "the cores, shared equally: the kernels use them"
+        count_why, threads_why = "one a core", "an equal share of the cores, which the kernels use"
         pool_why = "no GPUs"
     exchange, exchange_why = _exchange(machine, use_gpus, count)
     why = {
@@ -157,14 +157,14 @@ def _check(device: str, protocol: str, machine: Machine, **counts: int | None) -
         raise DeviceError(f'protocol "ucxx" needs distributed-ucxx, which is not installed: {INSTALL}')
     for name, value in counts.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise InvalidOption(f"{name} is {value!r}; a whole number above 0 is needed")
+            raise InvalidOption(f"{name} is {value!r}; it must be a whole number above 0")
 
 
 def _device(machine: Machine, device: str, gpus: Sequence[int] | None) -> tuple[bool, str]:
     """Whether to use GPUs, and why; `DeviceError` where they were asked for and cannot be had."""
     if device == "cpu":
         if gpus is not None:
-            raise InvalidOption(f'gpus={list(gpus)} and device="cpu" exclude each other')
+            raise InvalidOption(f'gpus={list(gpus)} and device="cpu" exclude each other; leave one of them out')
         return False, "asked for"
     if not machine.gpus:
         reason = "CuPy sees 0 GPUs here" if machine.cupy else "CuPy is not installed, and so 0 GPUs can be used"
@@ -191,7 +191,7 @@ def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
         return machine.gpus
     chosen: list[Any] = list(gpus)
     if not chosen:
-        raise InvalidOption("gpus is empty; at least one GPU is needed")
+        raise InvalidOption("gpus is empty; name at least one GPU, or leave it out for all")
     for index in chosen:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(machine.gpus):
             raise InvalidOption(f"gpus names {index!r}; the GPUs here are 0 to {len(machine.gpus) - 1}")
@@ -201,11 +201,11 @@ def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
 
 
 def _exchange(machine: Machine, use_gpus: bool, workers: int) -> tuple[str, str]:
-    """What "auto" comes to for a graph on all workers, by the rule that graphs follow."""
+    """The exchange that "auto" chooses for a graph on all workers, by the rule that graphs follow."""
     names = [str(rank) for rank in range(workers)]
     name = choose_exchange("auto", "cuda" if use_gpus else "cpu", names, [{"ucx": machine.ucxx}] * workers)
     if workers == 1:
-        return name, "one worker has nobody to speak to"
+        return name, "a single worker exchanges nothing"
     if not use_gpus:
         return name, "CPU workers"
     return name, "UCXX is installed" if machine.ucxx else f"UCXX is not installed ({INSTALL})"

@@ -1,4 +1,4 @@
-"""What can be found out about a machine without starting anything: GPUs, their links, UCX, versions, the host."""
+"""Facts of a machine that can be found without starting a cluster: GPUs, their links, UCX, versions, the host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster.choice import Machine
-from mgraph.device import host_memory_limit
+from mgraph.budget import host_memory_limit
 
 __all__ = ["gpus", "host", "links", "ucx", "versions"]
 
 LOOK_SECONDS = 30.0  #: how long a compiler, or UCX in its own process, has to answer
 PACKAGES = (
-    "mgraph", "dask", "distributed", "numpy", "dask-cuda", "distributed-ucxx-cu13", "distributed-ucxx-cu12",
+    "dask-mgraph", "dask", "distributed", "numpy", "dask-cuda", "distributed-ucxx-cu13", "distributed-ucxx-cu12",
     "ucxx-cu13", "ucxx-cu12", "libucx-cu13", "libucx-cu12", "cupy-cuda13x", "cupy-cuda12x", "rmm-cu13", "rmm-cu12",
     "nvidia-ml-py",
 )  # fmt: skip
@@ -119,9 +119,9 @@ def _active(nvml: Any, handle: Any) -> int:
 
 
 def ucx() -> dict[str, Any]:
-    """UCX as a graph's workers would find it: version, ucxx, transports, and cuda, whether some move GPU memory.
+    """UCX as a graph's workers would find it: version, ucxx, transports, and cuda (whether one moves GPU memory).
 
-    Where it cannot be had: {"why": ...}. It is looked at in a process of its own, since it prints and may abort.
+    {"why": ...} where UCX cannot be loaded. A process of its own looks at it, because UCX prints and may abort.
     """
     command = [sys.executable, "-m", "cluster.transports"]
     root = str(Path(__file__).parents[1])

@@ -1,4 +1,4 @@
-"""``python -m cluster probe``: what this machine has, and what `cluster.start` would make of it, and why."""
+"""``python -m cluster probe``: what this machine has, what `cluster.start` would start on it, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of a cluster that others started, such as a batch job's: found by its scheduler file, in bounded time."""
+"""Connect to a cluster that was started elsewhere, such as a batch job's, by its scheduler file, in bounded time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALL_SECONDS = 5.0  #: how long a scheduler has to answer before the file is rea
 
 
 class ClusterNotReady(MgraphError, TimeoutError):
-    """A scheduler or its workers were not there in time; the message says which, and what was waited for."""
+    """The scheduler or its workers did not come up in time; the message says which."""
 
 
 def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60.0) -> Client:
@@ -57,7 +57,7 @@ def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60
     try:
         client.wait_for_workers(workers, timeout=max(POLL_SECONDS, end - time.monotonic()))
     except TimeoutError:
-        there = len(client.scheduler_info(n_workers=-1)["workers"])
+        there = len(_workers(client))
         client.close(CALL_SECONDS)
         raise ClusterNotReady(f"{there} of {workers} workers joined {scheduler_file} within {timeout:g} s") from None
     except BaseException:
@@ -94,18 +94,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add = parser.add_argument
     add("--scheduler-file", default=os.environ.get("MGRAPH_SCHEDULER_FILE"), metavar="FILE",
-        help="what the scheduler wrote (default: MGRAPH_SCHEDULER_FILE)")  # fmt: skip
+        help="the scheduler's file (default: MGRAPH_SCHEDULER_FILE)")  # fmt: skip
     add("--workers", type=int, default=1, metavar="N", help="how many to wait for (default: %(default)s)")
     add("--timeout", type=float, default=60.0, metavar="S", help="seconds in all (default: %(default)s)")
+
+
+def _workers(client: Client) -> list[str]:
+    """The addresses of all workers; none where the scheduler cannot be reached.
+
+    `Client.scheduler_info` may lack them, since the client's own updates overwrite its answer now and then.
+    """
+    try:
+        return sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+    except OSError:
+        return []
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     if not options.scheduler_file:
-        raise InvalidOption("--scheduler-file is missing, and so is MGRAPH_SCHEDULER_FILE")
+        raise InvalidOption("no scheduler file is named; give --scheduler-file or set MGRAPH_SCHEDULER_FILE")
     client = connect(options.scheduler_file, workers=options.workers, timeout=options.timeout)
     try:
-        for address in sorted(client.scheduler_info(n_workers=-1)["workers"]):
+        for address in _workers(client):
             print(address)
     finally:
         client.close(CALL_SECONDS)

@@ -1,4 +1,4 @@
-"""One call from nothing to a Dask client: a worker per GPU where there are GPUs, processes on the CPU elsewhere.
+"""Start a Dask cluster in one call: a worker per GPU where there are GPUs, CPU processes elsewhere.
 
 Guard the script that calls it, because workers are fresh processes that import the script again::
 
@@ -92,7 +92,7 @@ def start(
 ) -> ClusterClient:
     """Start a cluster on this machine and return a client of it.
 
-    ``python -m cluster probe`` prints what it would make of this machine, and why.
+    ``python -m cluster probe`` prints what it would start on this machine, and why.
 
     Parameters
     ----------

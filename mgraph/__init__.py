@@ -20,8 +20,8 @@ from mgraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from mgraph.client.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
-    from mgraph.runtime.result import VertexValues
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,7 @@ __all__ = [
 _LATE = {
     "DynamicGraph": "mgraph.graph",
     "UpdateReport": "mgraph.graph",
-    "VertexValues": "mgraph.runtime.result",
+    "VertexValues": "mgraph.client.results",
 }
 
 

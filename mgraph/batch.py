@@ -1,25 +1,41 @@
-"""Edge batches: what a user hands to a graph. A batch is checked once, here, and trusted everywhere inside."""
+"""Edge batches: the arrays of a user's insertions and deletions, checked once, here, and nowhere else in mgraph."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mgraph.errors import InvalidBatch, UnknownVertex
+from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
-__all__ = ["MAX_VERTICES", "EdgeBatch", "as_array", "as_ids", "check_ids"]
+__all__ = [
+    "COLUMNS",
+    "COUNTS",
+    "FILES",
+    "MAX_VERTICES",
+    "EdgeBatch",
+    "as_array",
+    "as_batch",
+    "as_ids",
+    "check_columns",
+    "check_ids",
+    "name_columns",
+]
 
-MAX_VERTICES = 2**32 - 1  #: ids are uint32; the last value stands for "no vertex"
+MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
+COLUMNS = ("src", "dst", "weight", "op")  #: the columns of a batch, in order
+COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
+FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
 
 
 def as_array(values: Any) -> Any:
-    """`values` as a NumPy or CuPy array, without a copy where its protocol allows.
+    """`values` as a NumPy or CuPy array, without a copy if the protocol of `values` allows that.
 
-    Takes NumPy and CuPy arrays, sequences, and whatever has ``__cuda_array_interface__``, ``__array_interface__``,
-    ``__array__`` or DLPack (``__dlpack__``). What lies on a GPU stays there. `InvalidBatch` for what is no array, or is
-    masked.
+    Accepts NumPy and CuPy arrays, sequences, and objects with ``__cuda_array_interface__``, ``__array_interface__``,
+    ``__array__`` or DLPack (``__dlpack__``). Data on a GPU stays there. Raises `InvalidBatch` if `values` cannot be
+    made an array, or is an array with masked entries.
     """
     on_gpu = hasattr(values, "__cuda_array_interface__")
     if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
@@ -36,7 +52,7 @@ def as_array(values: Any) -> Any:
     try:
         return np.asarray(values)
     except ValueError as error:  # rows of unequal lengths
-        raise InvalidBatch(f"{type(values).__name__} is no array: {error}") from None
+        raise InvalidBatch(f"a {type(values).__name__} cannot be made an array: {error}") from None
 
 
 def _first(mask: Any) -> int:
@@ -49,12 +65,19 @@ def as_ids(values: Any, name: str) -> Any:
     Raises
     ------
     InvalidBatch
-        Not one-dimensional, not integers (NaN and fractions are named), negative, or past `MAX_VERTICES`. Arrays of a
-        wider or signed dtype are scanned for it, which on a GPU reads two numbers back.
+        `values` is not one-dimensional, or has an entry that is not an integer (fractions, NaN), is negative, or is
+        `MAX_VERTICES` or more.
+
+    Notes
+    -----
+    O(n). Arrays of a signed or wider dtype are scanned for their minimum and maximum; for an array on a GPU, reading
+    these two numbers synchronises. Unsigned arrays of at most 32 bits are not scanned.
     """
     array = as_array(values)
     if array.ndim != 1:
-        raise InvalidBatch(f"{name} is {type(values).__name__} of {array.ndim} dimensions; ids come in an array of one")
+        raise InvalidBatch(
+            f"{name} has type {type(values).__name__} and {array.ndim} dimensions; ids must be in a 1-dimensional array"
+        )
     if array.size == 0:
         return array.astype(np.uint32)
     if array.dtype.kind == "f":
@@ -73,7 +96,7 @@ def as_ids(values: Any, name: str) -> Any:
 
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
-    """Raise `UnknownVertex` unless every one of `ids` is below `n_vertices`; one read-back for ids on a GPU."""
+    """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
     if ids.size and int(ids.max()) >= n_vertices:
         at = _first(ids >= n_vertices)
         raise UnknownVertex(
@@ -84,7 +107,7 @@ def check_ids(ids: Any, n_vertices: int, name: str) -> None:
 def _as_weights(values: Any) -> Any:
     array = as_array(values)
     if array.dtype.kind not in "fiu":
-        raise InvalidBatch(f"weight has dtype {array.dtype}; weights are numbers, kept as float32")
+        raise InvalidBatch(f"weight has dtype {array.dtype}; weights are numbers, stored as float32")
     with np.errstate(over="ignore"):
         kept = array.astype(np.float32, copy=False)
     bad = kept != kept
@@ -94,7 +117,7 @@ def _as_weights(values: Any) -> Any:
         bad = np.isinf(kept) & ~np.isinf(array)
         if bad.any():
             at, most = _first(bad), np.finfo(np.float32).max
-            raise InvalidBatch(f"weight[{at}] is {float(array[at])}; weights are kept as float32, up to {most:.8g}")
+            raise InvalidBatch(f"weight[{at}] is {float(array[at])}; weights are stored as float32, up to {most:.8g}")
     return kept
 
 
@@ -120,22 +143,23 @@ class EdgeBatch:
     Parameters
     ----------
     src, dst : array-like of integers, shape (n,)
-        Ids from 0; NumPy, CuPy, sequences, or anything with an array interface or DLPack. Kept as uint32, where they
-        are.
+        Vertex ids, 0 or more: a NumPy or CuPy array, a sequence, or any object with an array interface or DLPack.
+        Stored as uint32. Arrays on a GPU stay there.
     weight : array-like of numbers, shape (n,), optional
-        Kept as float32; ignored for deletions. Inserting an edge that is there updates its weight.
-    op : array-like of +1 and -1, shape (n,), optional
-        +1 inserts, -1 deletes, or one of them for all; all inserts where it is left out. Of repeats, the last in
-        stream order wins. Kept as int8, or as -1 where all are deletes.
+        Edge weights, stored as float32. Ignored for deletions. Inserting an edge that exists updates its weight.
+    op : array-like of +1 and -1, shape (n,), or one of them, optional
+        +1 inserts, -1 deletes. A single number is the operation of all edges; without `op` all are inserted. If an
+        edge occurs more than once, its last operation counts. Stored as int8[n]; as -1 if a single -1 was given, and
+        as None if all are inserted.
 
     Raises
     ------
     InvalidBatch
-        Naming the first bad value and the limit it breaks.
+        A value is invalid, or the arrays differ in length. The message names the first bad value and the limit.
 
     Notes
     -----
-    O(n). Arrays of the kept dtypes are not copied: do not change them afterwards.
+    O(n). Arrays that already have the stored dtype are not copied: do not change them afterwards.
 
     Examples
     --------
@@ -157,7 +181,9 @@ class EdgeBatch:
         n = len(columns["src"])
         for name, column in columns.items():
             if not (column is None or isinstance(column, int)) and column.shape != (n,):
-                raise InvalidBatch(f"{name} has shape {column.shape} and src {(n,)}; a batch has one entry an edge")
+                raise InvalidBatch(
+                    f"{name} has shape {column.shape} and src has shape {(n,)}; both need one entry for each edge"
+                )
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
@@ -168,11 +194,88 @@ class EdgeBatch:
         return f"EdgeBatch({len(self)} edges{extra})"
 
     def __getitem__(self, part: slice) -> EdgeBatch:
-        """A part, without a copy and without a second check; a batch is cut by slices only."""
+        """A batch of the edges in the slice `part`, as views and without checking them again. O(1)."""
         if not isinstance(part, slice):
-            raise TypeError(f"a batch is cut by slices, not by {type(part).__name__}; one edge is batch[i : i + 1]")
+            raise TypeError(f"a batch takes slices, not {type(part).__name__}; for one edge, use batch[i : i + 1]")
         batch = object.__new__(EdgeBatch)
         for name in ("src", "dst", "weight", "op"):
             column = getattr(self, name)
             object.__setattr__(batch, name, column if column is None or isinstance(column, int) else column[part])
         return batch
+
+
+def check_columns(columns: Any) -> dict[str, str] | None:
+    """`columns` in the order of `COLUMNS`, or None; `InvalidOption` unless it maps src and dst and nothing unknown."""
+    if columns is None:
+        return None
+    if not isinstance(columns, Mapping) or not {"src", "dst"} <= set(columns) <= set(COLUMNS):
+        raise InvalidOption(
+            f"columns is {columns!r}; it maps src and dst, and optionally weight and op, to the names of columns"
+        )
+    return {name: columns[name] for name in COLUMNS if name in columns}
+
+
+def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: str) -> dict[str, Any]:
+    """The names of the columns that hold src, dst, weight and op, by these keys.
+
+    Parameters
+    ----------
+    there : iterable of str
+        The columns that exist.
+    columns : mapping of str to str, optional
+        The names as the user gave them; without it columns have the names src, dst, weight and op.
+    what : str
+        What has the columns, for the message.
+
+    Raises
+    ------
+    InvalidBatch
+        A column is missing; or `columns` is None and there are others than these four.
+    """
+    there = list(there)
+    named = {name: name for name in COLUMNS if name in there} if columns is None else dict(columns)
+    missing = [column for name, column in named.items() if column not in there]
+    missing += [name for name in ("src", "dst") if name not in named]
+    unknown = [] if columns is not None else [column for column in there if column not in COLUMNS]
+    if missing or unknown:
+        wrong = [f"{', '.join(map(repr, missing))} is missing"] if missing else []
+        wrong += [f"{', '.join(map(repr, unknown))} is unknown"] if unknown else []
+        raise InvalidBatch(
+            f"{what} has the columns {', '.join(map(repr, there))}: {' and '.join(wrong)}; a batch has src, dst and "
+            'optionally weight and op; name other columns with columns={"src": ..., "dst": ...}'
+        )
+    return named
+
+
+def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
+    """A part of a source as an `EdgeBatch`.
+
+    Parameters
+    ----------
+    part : EdgeBatch, mapping or data frame with columns, or list or tuple of 2 to 4 arrays in the order of `COLUMNS`
+    columns : mapping of str to str, optional
+        The names of the columns that hold src, dst, weight and op in a mapping or data frame; without it they have
+        these names.
+
+    Raises
+    ------
+    InvalidBatch
+        `part` is none of these, has no src or dst, has unknown columns, or `EdgeBatch` rejects its columns.
+    """
+    if isinstance(part, EdgeBatch):
+        return part
+    if isinstance(part, Mapping) or hasattr(part, "columns"):
+        there = part if isinstance(part, Mapping) else part.columns
+        named = name_columns(there, columns, f"a part, a {type(part).__name__},")
+        return EdgeBatch(**{name: _values(part[column]) for name, column in named.items()})
+    if isinstance(part, tuple | list) and 2 <= len(part) <= 4:
+        return EdgeBatch(*part)
+    raise InvalidBatch(
+        f"a part has type {type(part).__name__}; it must be an EdgeBatch, a data frame or mapping with columns src and "
+        "dst, or a tuple of 2 to 4 arrays: src, dst, weight, op"
+    )
+
+
+def _values(column: Any) -> Any:
+    """The array of a data frame's column, on the device where it is."""
+    return getattr(column, "values", column)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -10,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.budget import GRAIN, Budget, host_memory_limit
 from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
 LINE = 64  #: bytes of a CPU's cache line
+PAGE = 4096
+CHUNK = 1 << 16  #: items that a CPU takes at once where NumPy makes copies of what it is given
 
-__all__ = ["Array", "Device", "gpu_count", "host_memory_limit"]
+__all__ = ["Array", "Device", "gpu_count", "touch_pages"]
 
 Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
 
@@ -29,30 +34,17 @@ def gpu_count() -> int:
         return 0
 
 
-def host_memory_limit() -> int:
-    """Bytes of host memory that this process may still take: what is free, or what its control group leaves."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo") as lines:
-            info = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        free = info.get("MemAvailable", free)
-    except OSError:
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max") as top, open("/sys/fs/cgroup/memory.current") as used:
-            limit = top.read().strip()
-            if limit != "max":
-                free = min(free, int(limit) - int(used.read()))
-    except OSError:
-        pass
-    return max(free, 0)
-
-
 @lru_cache(256)
 def _repeated_byte(value: Any, dtype: np.dtype) -> int | None:
     """The byte that `value` consists of, or None where they differ."""
     found = set(np.array(value, dtype).tobytes())
     return found.pop() if len(found) == 1 else None
+
+
+def touch_pages(device: Device, array: np.ndarray) -> None:
+    """Have the system give all memory of an array of bytes now."""
+    array[::PAGE] = 0
+    array[-1:] = 0
 
 
 @dataclass(frozen=True)
@@ -66,11 +58,17 @@ class Device:
         Which GPU; 0 on the CPU.
     threads : int
         Host threads that a CPU kernel uses. Given explicitly, because Dask's nannies set OMP_NUM_THREADS to 1.
+    budget : Budget
+        Host memory that may be taken; without a limit where it is left out.
+    touch : callable
+        ``touch(device, bytes)`` writes to every page of a new array, where the budget is limited.
     """
 
     kind: str = "cpu"
     index: int = 0
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    budget: Budget = field(default_factory=Budget, compare=False, repr=False)
+    touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in ("cpu", "cuda"):
@@ -80,7 +78,7 @@ class Device:
         if self.kind == "cuda" and self.index >= gpu_count():
             raise DeviceError(
                 f"GPU {self.index} was asked for and {gpu_count()} can be used here; a GPU needs the NVIDIA driver and "
-                'CuPy (pip install "mgraph[cuda13]"); device="cpu" needs neither'
+                'CuPy (pip install "dask-mgraph[cuda13]"); device="cpu" needs neither'
             )
 
     @classmethod
@@ -107,25 +105,58 @@ class Device:
         if self.kind == "cuda":
             self.xp.cuda.Device(self.index).use()
 
+    @cached_property
+    def host(self) -> Device:
+        """The host's memory as a device with the same budget: itself on the CPU."""
+        return self if self.kind == "cpu" else Device("cpu", threads=self.threads, budget=self.budget)
+
+    # ---- allocations -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def taking(self, nbytes: int, what: Any) -> Iterator[None]:
+        """Where `nbytes` of memory for `what` are allocated: within the budget, or else `CapacityError`.
+
+        A GPU's allocator is not asked before: it refuses by itself, and asking takes as long as it does.
+        """
+        with self.budget.reserve(nbytes, what) if self.kind == "cpu" and nbytes >= GRAIN else nullcontext():
+            try:
+                yield
+            except MemoryError:
+                raise self._refusal(nbytes, what) from None
+
+    def _refusal(self, nbytes: int, what: Any) -> CapacityError:
+        where = "the machine" if self.kind == "cpu" else f"GPU {self.index}"
+        return CapacityError(f"{nbytes} bytes are needed for {what}, and {where} has {self.memory_free} left")
+
     def empty(self, n: int, dtype: Any) -> Array:
-        """An array of n undefined elements; `CapacityError` where memory does not suffice."""
-        if self.kind == "cpu":
-            need, free = int(n) * np.dtype(dtype).itemsize, 1 << 62
-            if need < 1 << 16:
-                return np.empty(int(n), dtype)
-            if need > 1 << 26:  # the kernel overcommits: only a check tells before the process is killed
-                free = host_memory_limit()
-            if need > free:
-                raise CapacityError(f"{need} bytes were asked for and {free} bytes of host memory are left")
-            whole = np.empty(
-                need + LINE, np.uint8
-            )  # where a leaf of 128 bytes begins with a line, it has two, not three
-            first = -whole.__array_interface__["data"][0] % LINE
-            return whole[first : first + need].view(dtype)
-        try:
-            return self.xp.empty(int(n), dtype)
-        except self.xp.cuda.memory.OutOfMemoryError as error:
-            raise CapacityError(f"GPU {self.index}: {error}") from None
+        """An array of n undefined elements; `CapacityError` where memory does not suffice.
+
+        Host memory under a limit is mapped at once, not when it is written: so the next one who asks what is left is
+        told the truth.
+        """
+        n = int(n)
+        if self.kind != "cpu":
+            try:
+                return self.xp.empty(n, dtype)
+            except MemoryError:  # CuPy's
+                raise self._refusal(n * np.dtype(dtype).itemsize, f"an array of {n} {np.dtype(dtype)}") from None
+        need = n * np.dtype(dtype).itemsize
+        if need < 1 << 16:
+            return np.empty(n, dtype)
+        if need < GRAIN:
+            return self._lines(need).view(dtype)
+        with self.taking(need, f"an array of {n} {np.dtype(dtype)}"):
+            array = self._lines(need)
+            if self.budget.limited:
+                self.touch(self, array)
+        return array.view(dtype)
+
+    @staticmethod
+    def _lines(nbytes: int) -> np.ndarray:
+        """Bytes that begin with a cache line: a leaf of 128 bytes then has two, not three."""
+        whole = np.empty(nbytes + LINE, np.uint8)
+        first = -whole.__array_interface__["data"][0] % LINE
+        return whole[first : first + nbytes]
 
     def reserve(self, nbytes: int) -> None:
         """Take `nbytes` from a GPU now, for later: what is allocated from here on is cut out of them while it fits.
@@ -189,16 +220,121 @@ class Device:
         mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)
         return words, self.xp.ndarray((n,), np.int64, cuda.MemoryPointer(mapped, 0))
 
+    # ---- what NumPy would allocate by itself -------------------------------------------------------------------------
+
     def asarray(self, array: Any, dtype: Any = None) -> Array:
-        """`array` on this device; copies only where it is elsewhere or of another dtype."""
-        if self.kind == "cpu":
-            return np.ascontiguousarray(self.to_host(array), dtype)
-        return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+        """`array` on this device, contiguous and aligned; copies only where it is not so or of another dtype."""
+        if self.kind != "cpu":
+            if getattr(array, "nbytes", 0) < GRAIN:
+                return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+            with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
+                return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+        host = self.to_host(array)
+        dtype = host.dtype if dtype is None else np.dtype(dtype)
+        if host.dtype == dtype and host.flags.c_contiguous and host.flags.aligned:
+            return host
+        copy = self.empty(host.size, dtype).reshape(host.shape)
+        np.copyto(copy, host, casting="unsafe")
+        return copy
+
+    def astype(self, array: Array, dtype: Any) -> Array:
+        """A one-dimensional array as one of another dtype."""
+        if self.kind != "cpu":
+            return self._made(len(array), dtype, lambda: array.astype(dtype))
+        out = self.empty(len(array), dtype)
+        out[...] = array
+        return out
+
+    def arange(self, start: int, end: int, dtype: Any) -> Array:
+        """The numbers from `start` to `end` - 1."""
+        n = max(end - start, 0)
+        if self.kind != "cpu":
+            return self._made(n, dtype, lambda: self.xp.arange(start, start + n, dtype=dtype))
+        out = self.empty(n, dtype)
+        self.count(out, start)
+        return out
+
+    def count(self, out: Array, start: int = 0) -> None:
+        """Write `start`, `start` + 1 and so on."""
+        if self.kind != "cpu":
+            out[...] = self.arange(start, start + len(out), out.dtype)
+            return
+        for part in self.slices(len(out)):
+            out[part] = np.arange(start + part.start, start + part.stop, dtype=out.dtype)
+
+    def slices(self, n: int) -> Iterator[slice]:
+        """Parts of an array of `n` items that are worked on one after another: on a GPU there is but one."""
+        step = max(n, 1) if self.kind != "cpu" else CHUNK
+        return (slice(at, min(at + step, n)) for at in range(0, n, step))
+
+    def gather(self, array: Array, places: Array) -> Array:
+        """``array[places]`` of one-dimensional arrays; `places` are in bounds."""
+        if self.kind != "cpu":
+            return self._made(len(places), array.dtype, lambda: array[places])
+        out = self.empty(len(places), array.dtype)
+        for part in self.slices(len(places)):  # NumPy makes its own integers of what it is given
+            np.take(array, places[part], out=out[part], mode="clip")
+        return out
+
+    def scatter(self, array: Array, places: Array, values: Array) -> None:
+        """``array[places] = values`` of one-dimensional arrays; places differ."""
+        for part in self.slices(len(places)):
+            array[places[part]] = values[part]
+
+    def repeat(self, array: Array, times: int) -> Array:
+        """Each element `times` times in a row."""
+        if self.kind != "cpu":
+            return self._made(times * len(array), array.dtype, lambda: self.xp.repeat(array, times))
+        out = self.empty(times * len(array), array.dtype)
+        out.reshape(len(array), times)[...] = array[:, None]
+        return out
+
+    def concatenate(self, parts: Sequence[Array]) -> Array:
+        """Arrays of one dtype one after another, as a new one."""
+        n, dtype = sum(map(len, parts)), parts[0].dtype
+        if self.kind != "cpu":
+            return self._made(n, dtype, lambda: self.xp.concatenate(parts))
+        return np.concatenate(parts, out=self.empty(n, dtype))
+
+    def cumsum(self, array: Array, out: Array) -> Array:
+        """The running sums of `array` in `out`, which may be of another dtype."""
+        if self.kind != "cpu":
+            with self.taking(out.nbytes, f"{len(out)} running sums"):
+                return self.xp.cumsum(array, dtype=out.dtype, out=out)
+        if array.dtype == out.dtype:
+            return np.cumsum(array, out=out)
+        before = out.dtype.type(0)
+        for part in self.slices(len(array)):
+            sums = np.cumsum(array[part], dtype=out.dtype, out=out[part])
+            sums += before
+            before = sums[-1]
+        return out
+
+    def sort(self, array: Array) -> None:
+        """Sort a one-dimensional array in its place; on a GPU this takes as much again meanwhile."""
+        with nullcontext() if self.kind == "cpu" else self.taking(array.nbytes, f"the sort of {array.size} keys"):
+            array.sort()
+
+    def _made(self, n: int, dtype: Any, make: Callable[[], Array]) -> Array:
+        """What a GPU's library makes of `n` elements."""
+        nbytes = n * np.dtype(dtype).itemsize
+        if nbytes < GRAIN:
+            return make()
+        with self.taking(nbytes, f"{n} {np.dtype(dtype)}"):
+            return make()
+
+    # ---- to the host and back ----------------------------------------------------------------------------------------
 
     @staticmethod
     def to_host(array: Any) -> np.ndarray:
         """`array` as NumPy; from a GPU this copies and waits for the device's stream."""
         return array.get() if hasattr(array, "get") else np.asarray(array)
+
+    def fetch(self, array: Array) -> np.ndarray:
+        """As `to_host`, in memory of the host's budget."""
+        if self.kind == "cpu" or array.nbytes < GRAIN:
+            return self.to_host(array)
+        return array.get(out=self.host.empty(array.size, array.dtype))
 
     def synchronize(self) -> None:
         """Wait until the device has done all that the calling thread's stream was given; nothing on the CPU."""
@@ -209,7 +345,7 @@ class Device:
     def memory_free(self) -> int:
         """Bytes that could still be taken on this device."""
         if self.kind == "cpu":
-            return host_memory_limit()
+            return min(host_memory_limit(), self.budget.left())
         pool = self.xp.get_default_memory_pool()
         return int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
 

@@ -1,7 +1,7 @@
-"""What mgraph raises: one small family, so that ``except MgraphError`` catches all of it.
+"""The errors that mgraph raises. All derive from `MgraphError`.
 
-Each message names the value that was wrong, the limit it broke and, where there is one, the rank and the epoch.
-Errors cross processes: every class is built from its message alone, so that it pickles.
+Each message names the wrong value and the limit, and the rank and the epoch where they matter. Errors are sent from
+workers to the client, so every class takes its message as the only argument, which makes it picklable.
 """
 
 __all__ = [
@@ -20,47 +20,55 @@ __all__ = [
 
 
 class MgraphError(Exception):
-    """Base class of every error that mgraph raises on purpose."""
+    """Base class of all errors that mgraph raises on purpose."""
 
 
 class InvalidBatch(MgraphError, ValueError):
-    """An edge batch with unequal lengths, wrong dtypes, ids that are no vertex ids, NaN weights or unknown ops."""
+    """An edge batch is invalid: unequal lengths, wrong dtypes, invalid vertex ids, NaN weights or unknown ops."""
 
 
 class UnknownVertex(MgraphError, LookupError):
-    """A vertex id outside ``0 .. num_vertices - 1``."""
+    """A vertex id is outside ``0 .. num_vertices - 1``."""
 
 
 class InvalidOption(MgraphError, ValueError):
-    """A name or a number that chooses how to do something is not one of the choices."""
+    """An argument is not one of its allowed names, or is outside its range."""
 
 
 class CapacityError(MgraphError, RuntimeError):
-    """What was asked for does not fit: memory, or the id type. Nothing was changed.
+    """The operation needs more memory than there is, or more vertices than 32-bit ids allow. Nothing was changed.
 
-    No `MemoryError`: that has a constructor of its own in C, which unpickling can refuse to call for a subclass.
+    It does not derive from `MemoryError`: that class has its own constructor in C, with which a subclass may fail to
+    unpickle.
     """
 
 
 class DeviceError(MgraphError, RuntimeError):
-    """No such device, no driver, or no compiler; the message says what to install."""
+    """A device, driver, compiler or writable folder for compiled kernels is missing; the message says what to do."""
 
 
 class ReadError(MgraphError, ValueError):
-    """A file that is no graph; the message names the file and the line."""
+    """A file cannot be read as a graph or as a batch; the message names the file and, for text files, the line."""
 
 
 class GraphClosed(MgraphError, RuntimeError):
-    """A call on a graph, or on a result of a graph, that has been closed."""
+    """The graph or the result was closed, or the Dask client of the graph was."""
 
 
 class GraphLost(MgraphError, RuntimeError):
-    """A rank was lost after the vote on a batch: only ``close()`` works now. Names the last acknowledged epoch."""
+    """The graph can no longer be used, because workers may hold different states; only ``close()`` still works.
+
+    A worker was lost while a batch was being committed, or did not return from an aborted call. The message names the
+    last epoch that all workers acknowledged.
+    """
 
 
 class WorkerLost(MgraphError, RuntimeError):
-    """A worker died, closed its session or stopped answering. Names the rank and its address."""
+    """A worker died, closed its session or stopped answering; only ``close()`` still works.
+
+    The message names the rank and the worker's address.
+    """
 
 
 class Aborted(MgraphError, RuntimeError):
-    """A rank gave up waiting because its coordinator told it to; users see the error that caused it instead."""
+    """A rank stopped waiting because the client aborted the call. Users see the error that caused the abort instead."""

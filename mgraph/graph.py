@@ -1,89 +1,96 @@
-"""`DynamicGraph`: a changing graph, partitioned over the workers of a Dask cluster, as its user sees it."""
+"""`DynamicGraph`: a graph that changes in batches, partitioned over the workers of a Dask cluster."""
 
 from __future__ import annotations
 
-import threading
-import uuid
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 from distributed import Client
 
-from mgraph.algorithms import PROGRAMS, warm
-from mgraph.algorithms.contract import check_vertex
-from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.partition import Partition
-from mgraph.runtime import display, placement, plugin, reads
-from mgraph.runtime.bridge import Bridge
-from mgraph.runtime.changes import Changes
-from mgraph.runtime.checks import check_count, check_number, check_whole
-from mgraph.runtime.coordinator import Coordinator
-from mgraph.runtime.door import Door
-from mgraph.runtime.protocol import Moved
-from mgraph.runtime.report import UpdateReport
-from mgraph.runtime.result import SearchValues, VertexValues, starts_of
-from mgraph.structures import Csr, parse
+from mgraph import algorithms
+from mgraph.algorithms import ALGORITHMS
+from mgraph.batch import EdgeBatch
+from mgraph.checks import check_count, check_direction
+from mgraph.client import placement, reads, report
+from mgraph.client.numbering import Numbering
+from mgraph.client.pipeline import Pipeline
+from mgraph.client.report import Balance, UpdateReport, balance_of
+from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.updates import Updates
+from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
+from mgraph.exchange.choice import check_exchange
+from mgraph.protocol import PATIENCE_SECONDS
+from mgraph.structures import Csr
+from mgraph.worker import plugin
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
-T = TypeVar("T")
 
+class DynamicGraph:
+    """A dynamic graph on the workers of a Dask cluster: unique edges, optional float32 weights, changed in batches.
 
-class DynamicGraph(Changes):
-    """A simple graph, unique edges with optional float32 weights, that changes by batches and is analysed as it stands.
+    Algorithms run on the graph as it is after the last committed batch.
 
     Parameters
     ----------
     client : distributed.Client
-        A synchronous client of any Dask cluster; this process must reach the workers.
+        A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
     n_vertices : int
-        Vertices 0 .. n_vertices - 1; `add_vertices` adds more.
+        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more.
     structure : str
-        The local structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
+        The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
-        Whether edges have a weight; inserts without one get 1.
+        Whether edges have a weight. Edges that are inserted without one get weight 1.
     directed : bool
-        Else each edge goes both ways and counts once.
+        Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
-        Keep the in-edges of a directed graph too, for pull, bottom-up BFS and ``bfs(direction="in")``; doubles memory.
+        Store the in-edges of a directed graph too, which doubles its memory. Pull-based PageRank, bottom-up BFS and
+        ``bfs(direction="in")`` use them.
     order : "degree" or array of ints, shape (n_vertices,), optional
-        The internal ids, which are split into the workers' ranges and which no call shows. A permutation: the internal
-        id of each vertex. "degree": by descending degree, dealt to the workers in turn. A `reorder` then follows the
-        first `insert`, `update` or `ingest` that leaves edges. What PageRank and BFS keep for hubs shares cache lines,
-        and the workers have about equally many edges.
+        How vertices are numbered internally. Each worker owns a range of the internal ids; calls take and return users'
+        ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the first
+        `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the workers
+        in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the workers have
+        about equally many edges.
     balance : None, "vertices" or array of ints, shape (n_vertices,)
-        Ranges of equally many vertices, or of about equal work by these degrees.
+        How vertices are split into the workers' ranges: equally many vertices each (None, "vertices"), or about equal
+        work each, given the degree of every vertex.
     workers : list of str, optional
-        Addresses of the workers that hold the graph; all of the cluster where it is left out.
+        Addresses of the workers that hold the graph. Default: all workers of the cluster.
     exchange : "auto" | "loopback" | "tcp" | "ucx" | "nccl"
-        How the workers speak to each other.
+        How the workers communicate. "auto" chooses UCX between GPUs, and TCP otherwise and on clusters with TLS.
     device : "auto" | "cpu" | "cuda"
-        "auto" takes GPUs where every worker has one.
+        Where the graph is stored. "auto" chooses GPUs if every worker has one.
     reserve : int
-        Bytes of GPU memory that each worker takes at once, so that no batch waits for the driver's allocations (75 ms
-        for an array that grows to 2 GB, on an H200); they are the graph's until `close`. Nothing on the CPU.
+        Bytes of GPU memory that each worker allocates at creation and keeps for the graph until `close`, so that
+        batches do not wait for the driver's allocations. Ignored on the CPU.
+    patience : float
+        Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
+        once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
 
     Raises
     ------
     TypeError
-        The client is asynchronous, or no client.
+        `client` is asynchronous, or is not a `distributed.Client`.
     InvalidOption
-        An unknown name, no workers, or an `order` that is no permutation.
+        A name is unknown, there are no workers, or `order` is not a permutation.
     CapacityError
-        More vertices than 32-bit ids allow, or than memory.
+        There are more vertices than 32-bit ids allow, or than fit into memory.
     DeviceError
-        GPUs where a worker has none, or no compiler.
+        GPUs were asked for and a worker has none, or a worker has no compiler.
     WorkerLost
         A worker cannot be reached.
 
     Notes
     -----
-    Use it as a context manager, or `close` it: the workers hold its memory until then, or until this process ends.
-    Calls may come from several threads; each waits for its turn. A worker that dies takes the graph with it: calls
-    raise `WorkerLost` or `GraphLost` from then on, and `close` still works. Adaptive scaling and the retirement of
-    workers count as that.
+    Use the graph as a context manager, or call `close`: the workers hold its memory until then, or until this process
+    ends. Several threads may call it; their calls run one after another. If a worker dies, the graph is lost: every
+    later call raises `WorkerLost` or `GraphLost`, and only `close` still works. A worker that is retired or removed by
+    adaptive scaling counts as dead.
 
     Examples
     --------
@@ -109,247 +116,352 @@ class DynamicGraph(Changes):
         exchange: str = "auto",
         device: str = "auto",
         reserve: int = 0,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         placement.check_client(client)
-        n_vertices = check_count(n_vertices, "n_vertices")
-        parse(structure)
-        addresses = placement.choose_workers(client, workers)
-        placement.check_names(device, exchange, len(addresses))
-        self._door = Door.make(n_vertices, len(addresses), placement.fixed_order(order), balance)
-        self._order_due = isinstance(order, str)
-        self.structure, self.weighted, self.directed = structure, bool(weighted), bool(directed)
-        self.reverse = bool(reverse) or not self.directed
-        self._client, self._moving = client, threading.RLock()
-        plugin.ensure(client, PROGRAMS, warm)
-        bridge = Bridge(client.loop.asyncio_loop)
-        self._coordinator = Coordinator(uuid.uuid4().hex[:12], bridge, addresses, client.connection_args)
-        self._coordinator.open()
-        try:
-            self._create(device, exchange, addresses, check_whole(reserve, "reserve"))
-        except BaseException:
-            self._coordinator.close()
-            raise
-
-    def _create(self, device: str, exchange: str, addresses: Sequence[str], reserve: int) -> None:
-        found = self._coordinator.call("inspect")
-        self.device = placement.choose_device(device, addresses, found)
-        self.exchange = placement.choose_exchange(exchange, self.device, addresses, found)
-        self._coordinator.call(
-            "create",
-            {
-                "device": self.device,
-                "exchange": self.exchange,
-                "starts": self._door.partition.starts,
-                "order": self._door.order,
-                "structure": self.structure,
-                "directed": self.directed,
-                "weighted": self.weighted,
-                "reverse": self.reverse and self.directed,
-                "reserve": reserve,
-            },
+        options = placement.Options(
+            structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
         )
+        addresses = placement.choose_workers(client, workers)
+        check_exchange(exchange, len(addresses))
+        numbering = Numbering.make(
+            check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
+        )
+        self._client = _prepared(client)
+        self._directory, self._options = placement.open_graph(client, options, addresses, numbering)
+        self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
 
-    # ---- what it is --------------------------------------------------------------------------------------------------
+    # ---- properties --------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """The graph's id, which errors name."""
-        return self._coordinator.graph
+        """The graph's id, which error messages quote."""
+        return self._directory.coordinator.graph
+
+    @property
+    def structure(self) -> str:
+        """The data structure on each worker, with its options."""
+        return self._options.structure
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have a weight."""
+        return self._options.weighted
+
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+        return self._options.directed
+
+    @property
+    def reverse(self) -> bool:
+        """Whether the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph."""
+        return self._options.reverse or not self._options.directed
+
+    @property
+    def device(self) -> str:
+        """Where the graph is stored, with "auto" resolved: "cpu" or "cuda"."""
+        return self._options.device
+
+    @property
+    def exchange(self) -> str:
+        """How the workers communicate, with "auto" resolved: "loopback", "tcp", "ucx" or "nccl"."""
+        return self._options.exchange
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The addresses of the workers that hold the graph, in rank order."""
+        return self._directory.coordinator.addresses
+
+    @property
+    def num_vertices(self) -> int:
+        """The number of vertices, deleted ones included: their ids stay valid. Asks the workers only after a Ctrl-C."""
+        with suppress(MgraphError):  # lost or closed: what was last known is given
+            self._directory.check()
+        return self._directory.n_vertices
 
     @property
     def num_edges(self) -> int:
-        """How many edges there are; an undirected edge counts once. O(1), asks no worker."""
-        return sum(state["edges"] for state in self._coordinator.states)
+        """The number of edges; an undirected edge counts once. O(1), without a call to the workers."""
+        return sum(state.edges for state in self._directory.coordinator.states)
 
     @property
     def epoch(self) -> int:
-        """How many batches were committed."""
-        return self._coordinator.epoch
+        """The number of committed changes of content: batches, and calls of `add_vertices`."""
+        return self._directory.coordinator.epoch
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that all workers hold for this graph, as of its last call."""
-        return sum(state["nbytes"] for state in self._coordinator.states)
+        """Bytes of device memory that all workers together held for this graph after its last call."""
+        return sum(state.nbytes for state in self._directory.coordinator.states)
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def update(self, batch: EdgeBatch) -> UpdateReport:
+        """Apply a batch of insertions and deletions on all workers, completely or not at all.
+
+        If the batch names an edge more than once, the last operation counts. Inserting an edge that exists updates its
+        weight. Deleting an edge that does not exist changes nothing and is counted as missing.
+
+        Returns
+        -------
+        UpdateReport
+            How many edges were inserted, updated, deleted and missing, the new epoch, and the seconds it took.
+
+        Raises
+        ------
+        UnknownVertex
+            An id is `num_vertices` or more.
+        InvalidBatch
+            The batch has weights and the graph is unweighted.
+        CapacityError
+            A worker has too little memory for the batch. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n log n) in total for n operations, divided over the workers.
+        """
+        return self._updates.apply(batch)
+
+    def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
+        """Insert edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
+        return self._updates.apply(EdgeBatch(src, dst, weight))
+
+    def delete(self, src: Any, dst: Any) -> UpdateReport:
+        """Delete edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
+        return self._updates.apply(EdgeBatch(src, dst, op=-1))
+
+    def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
+        """A pipeline that sends batches while the workers apply earlier ones: ``with g.pipeline() as p: p.update(b)``.
+
+        Batches are committed in the order of the calls. Other calls of the graph wait until the batches in flight are
+        committed. With ``order="degree"``, a first batch sent through a pipeline is not followed by the `reorder`; call
+        `reorder` afterwards. See `mgraph.client.pipeline.Pipeline` for reports and errors.
+
+        Parameters
+        ----------
+        max_bytes : int
+            Bytes of batches that may be in flight; the pipeline's `update` waits while there are more. Each worker
+            holds its share of them.
+        """
+        return self._updates.pipeline(max_bytes)
+
+    def ingest(
+        self, source: Any, *, steps: int | None = None, columns: Mapping[str, str] | None = None
+    ) -> list[UpdateReport]:
+        """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
+
+        A source is a sequence of parts. Part i goes to rank ``i % size`` in step ``i // size``. If a step names an edge
+        more than once, the operation in the later part counts. While one step is exchanged, merged and committed, each
+        worker already reads and sorts its next part.
+
+        Parameters
+        ----------
+        source
+            A part is one of: an `EdgeBatch`; a data frame or mapping with columns src, dst[, weight, op]; a tuple of
+            such arrays. A source is one of:
+
+            - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
+              Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0;
+            - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
+            - a list of .npz and Parquet files. Each file is a part, which a worker reads when its step comes;
+            - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
+              one. If it has an argument `device`, it gets the shard's `mgraph.device.Device`. It runs in a thread of
+              its own. Dask pickles it, and the modules that it imports must be installed on the workers.
+              `mgraph.sources.rmat.Rmat` is an example.
+        steps : int, optional
+            For functions: the number of steps after which to stop.
+        columns : mapping of str to str, optional
+            The names of the columns that hold ``src``, ``dst``, ``weight`` and ``op``, as in
+            ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument the columns
+            must have these four names: any other column of a frame or mapping is an error, and other columns of files
+            are skipped with a warning.
+
+        Returns
+        -------
+        list of UpdateReport
+            One for each step.
+
+        Raises
+        ------
+        InvalidOption
+            `source` is none of these, or `steps` or `columns` does not fit it.
+        InvalidBatch, UnknownVertex, ReadError, CapacityError
+            A part cannot be read or applied. The message names the step and the epoch; earlier epochs stay committed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+
+        Notes
+        -----
+        The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
+        the other parts get weight 1.
+        """
+        return self._updates.ingest(self._client, source, steps, columns)
+
+    def add_vertices(self, n: int) -> range:
+        """Add `n` vertices without edges and return the range of their ids. This is one epoch.
+
+        All workers add them, or none does. The last worker owns the new vertices.
+
+        Raises
+        ------
+        CapacityError
+            There would be more vertices than 32-bit ids allow, or than fit into a worker's memory. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+        """
+        return self._updates.add_vertices(n)
+
+    def delete_vertices(self, ids: Any) -> UpdateReport:
+        """Delete every edge to and from `ids` (shape (n,)) as one batch. The ids stay valid, with degree 0.
+
+        O(n_vertices + m): all edges are scanned. Returns and raises the same as `update`.
+        """
+        return self._updates.delete_vertices(ids)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
-    def _read(self, read: Callable[[Door], T]) -> T:
-        """A read by the ranges of now: one that a move of them overtook is made again.
-
-        The move was another thread's, or one that Ctrl-C kept from being followed here.
-        """
-        while True:
-            door = self._door
-            try:
-                return read(door)
-            except Moved:
-                with self._moving:  # until the move is known here
-                    if self._door is door:
-                        self._coordinator.call("inspect")  # where the ranks say what they have
-                        self._follow()
-                    if self._door is door:
-                        raise
-
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
-        """Whether each edge is there: bool[n]. Ids as in `EdgeBatch`; `UnknownVertex` past `num_vertices`."""
-        src, dst = self._ids(src, "src"), self._ids(dst, "dst")
+        """Whether each edge ``src[i] -> dst[i]`` exists: bool[n].
+
+        `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more raises `UnknownVertex`; arrays of
+        different lengths raise `InvalidBatch`.
+        """
+        src, dst = self._directory.ids(src, "src"), self._directory.ids(dst, "dst")
         if src.shape != dst.shape:
-            raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}; an edge is one of each")
-        return self._read(lambda door: reads.has_edges(self._coordinator, door, src, dst))
+            raise InvalidBatch(f"src has shape {src.shape} and dst has shape {dst.shape}; both need the same length")
+        return self._directory.read(lambda now: reads.has_edges(self._directory.coordinator, now, src, dst))
 
     def degrees(self, ids: Any = None, direction: str = "out") -> np.ndarray:
-        """Out-degrees, or in-degrees, uint32[n], of `ids` or of all vertices; a self-loop counts once.
+        """Out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
 
-        Direction "in" needs ``reverse=True`` or an undirected graph.
+        A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
+        `InvalidOption`. An id of `num_vertices` or more raises `UnknownVertex`.
         """
-        self._check_direction(direction)
-        ids = np.arange(self.num_vertices, dtype=np.uint32) if ids is None else self._ids(ids, "ids")
-        return self._read(lambda door: reads.degrees(self._coordinator, door, ids, direction))
+        check_direction(direction, self.reverse)
+        ids = self._directory.ids(np.arange(self.num_vertices, dtype=np.uint32) if ids is None else ids, "ids")
+        return self._directory.read(lambda now: reads.degrees(self._directory.coordinator, now, ids, direction))
 
     def neighbors(self, ids: Any, direction: str = "out") -> Csr:
-        """The rows of `ids`, in their order: whom their edges lead to, or with direction "in" from whom edges come.
+        """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
 
-        Row i of the answer is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure holds it;
-        offsets is int64[n + 1], dst uint32[m], and weight float32[m], or None in an unweighted graph. Direction "in"
-        needs ``reverse=True`` or an undirected graph.
+        Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
+        int64[n + 1], `dst` is uint32[m], and `weight` is float32[m], or None in an unweighted graph. Direction "in"
+        needs ``reverse=True`` or an undirected graph, else it raises `InvalidOption`. An id of `num_vertices` or more
+        raises `UnknownVertex`.
         """
-        self._check_direction(direction)
-        ids = self._ids(ids, "ids")
-        return self._read(lambda door: reads.neighbors(self._coordinator, door, ids, direction))
-
-    def _check_direction(self, direction: str) -> None:
-        if direction not in ("out", "in"):
-            raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
-        if direction == "in" and not self.reverse:
-            raise InvalidOption('direction "in" needs the in-edges; create the graph with reverse=True')
-
-    def fingerprint(self) -> int:
-        """A 64-bit hash of the set of edges by users' ids, weights aside; computed on the workers, O(n + m).
-
-        Graphs with the same edges have the same one, however they came there and wherever they lie: the sum of
-        SplitMix64's finaliser of ``src << 32 | dst``, over an undirected edge both ways, modulo 2**64.
-        """
-        return sum(answer["hash"] for answer in self._coordinator.call("fingerprint")) % 2**64
+        check_direction(direction, self.reverse)
+        ids = self._directory.ids(ids, "ids")
+        return self._directory.read(lambda now: reads.neighbors(self._directory.coordinator, now, ids, direction))
 
     def to_csr(self) -> Csr:
-        """All rows, gathered to this process: `neighbors` of every vertex. O(n + m); needs the memory for it here."""
-        self._check()
-        return self._read(lambda door: reads.all_rows(self._coordinator, door))
+        """The whole graph as a CSR in this process: `neighbors` of every vertex.
+
+        O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
+        """
+        self._directory.check()
+        return self._directory.read(lambda now: reads.all_rows(self._directory.coordinator, now))
 
     def to_scipy(self) -> Any:
-        """`to_csr` as a ``scipy.sparse.csr_array``, with weights or ones; needs SciPy."""
+        """The whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy."""
         from scipy.sparse import csr_array
 
         csr = self.to_csr()
         data = np.ones(len(csr.dst), np.float32) if csr.weight is None else csr.weight
         return csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(self.num_vertices,) * 2)
 
-    # ---- algorithms --------------------------------------------------------------------------------------------------
+    def fingerprint(self) -> int:
+        """A 64-bit hash of the set of edges, by users' ids and without weights.
 
-    def bfs(self, source: int, direction: str = "out", predecessors: bool = False) -> VertexValues:
-        """Distances from `source` in edges: int32, -1 where unreachable; they stay on the workers.
-
-        Parameters
-        ----------
-        source : int
-        direction : "out" | "in"
-            Along the edges, or against them: from which vertices `source` is reached. "in" needs ``reverse=True`` or an
-            undirected graph.
-        predecessors : bool
-            Whether to find each vertex's predecessor on a shortest path too: the result has them as ``.predecessors``,
-            int64 by user's id, -1 for `source` and where unreachable. Always the same one of several. Takes 8 bytes a
-            vertex of the whole graph on each worker meanwhile, and 8 an owned vertex as long as the result. The first
-            such search on a machine also takes the seconds that compiling does.
-
-        Examples
-        --------
-        >>> found = g.bfs(0, predecessors=True)  # doctest: +SKIP
-        >>> found.to_numpy(), found.predecessors.to_numpy()  # doctest: +SKIP
-        (array([ 0,  1,  2, -1], dtype=int32), array([-1,  0,  1, -1]))
+        Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is
+        the sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts
+        in both directions. O(n + m), computed on the workers.
         """
-        self._check_direction(direction)
-        self._check()
-        vertex = np.array([check_vertex(source, self.num_vertices, "source")], np.uint32)
-        args = {"direction": direction, "predecessors": bool(predecessors)}
+        return sum(answer["hash"] for answer in self._directory.coordinator.call("fingerprint")) % 2**64
 
-        def search(door: Door) -> VertexValues:
-            inside = {"source": int(door.inside(vertex)[0])}
-            return self._run_by(door, "bfs", {**args, **inside}, SearchValues if predecessors else VertexValues)
+    # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
-        return self._read(search)
+    bfs = algorithms.bfs.method
+    connected_components = algorithms.components.method
+    pagerank = algorithms.pagerank.method
 
-    def pagerank(self, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100, start: Any = None) -> VertexValues:
-        """PageRank: float32 values that sum to 1; they stay on the workers. Weights do not count.
+    def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
+        """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
+        if algorithm not in ALGORITHMS:
+            raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
+        self._directory.check()
+        args = ALGORITHMS[algorithm].check(self._options.facts(self.num_vertices), **arguments)
+        return self._directory.read(partial(run_algorithm, self._directory.coordinator, algorithm, args))
 
-        Parameters
-        ----------
-        alpha : float
-            The probability of following an edge, above 0 and below 1.
-        tol : float
-            Ends when the values change by less than this in all (L1): not NetworkX's rule, which multiplies it by the
-            number of vertices. Float32 may swing by 5e-7; ``.converged`` says whether the end was reached.
-        max_iter : int
-            Ends after as many iterations at the latest; ``.iterations`` says how many it took.
-        start : result of an earlier ``pagerank``, or array of at most `num_vertices` numbers, optional
-            Ranks to begin with, scaled to sum to 1: those of an older epoch save iterations. A result of this graph
-            stays on the workers; an array goes through this process, and so does a result from before a `reorder`.
-            Vertices added since begin with the mean.
+    # ---- distribution over the workers -------------------------------------------------------------------------------
+
+    def balance(self) -> Balance:
+        """Vertices, edges, bytes and the last batch's time of each worker after the last call; makes no call itself."""
+        return self._updates.balance()
+
+    def rebalance(self) -> Balance:
+        """Move the boundaries between the workers' ranges so that they hold about equally many edges.
+
+        Vertices that change their worker are moved with their edges. Ids, edges, epoch and results stay the same;
+        results keep the ranges that they were computed with. All workers switch to the new ranges, or none does.
+
+        Returns
+        -------
+        Balance
+            The balance afterwards.
 
         Raises
         ------
-        InvalidOption
-            An argument out of its range; a `start` that is negative, not finite, too long or all 0.
-        GraphClosed
-            `start` is a result that was closed.
+        CapacityError
+            A worker has no memory for its new part beside the old one. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n + m log m) in total, divided over the workers: each part is rebuilt from its sorted edges. Needs memory for
+        the new part beside the old one, and 16 bytes for each arc that a worker stores while it moves.
         """
-        if not 0 < check_number(alpha, "alpha") < 1:
-            raise InvalidOption(f"alpha is {alpha}; it lies above 0 and below 1")
-        if not check_number(tol, "tol") > 0:
-            raise InvalidOption(f"tol is {tol}; it is above 0")
-        if check_count(max_iter, "max_iter") < 1:
-            raise InvalidOption(f"max_iter is {max_iter}; at least 1 iteration is needed")
-        args = {"alpha": float(alpha), "tol": float(tol), "max_iter": int(max_iter)}
-        if start is None:
-            return self._run("pagerank", args)
-        go_on = partial(starts_of, start, self._coordinator)
-        return self._read(lambda door: self._run_by(door, "pagerank", args, start=go_on(door)))
+        return self._updates.rebalance()
 
-    def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
-        """Run an algorithm by its name: ``run("bfs", source=0)`` is ``bfs(0)``."""
-        if algorithm not in PROGRAMS:
-            raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(PROGRAMS)))}")
-        return getattr(self, algorithm)(**arguments)
+    def reorder(self) -> Balance:
+        """Renumber the vertices internally by descending degree, dealt to the workers in turn.
 
-    def _run(self, name: str, args: dict[str, Any]) -> VertexValues:
-        return self._read(lambda door: self._run_by(door, name, args))
+        Users' ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch
+        to the new order, or none does. It pays after the graph has grown much: hubs' values then share cache lines
+        again.
 
-    def _run_by(
-        self,
-        door: Door,
-        name: str,
-        args: dict[str, Any],
-        values: type[VertexValues] = VertexValues,
-        start: list[dict[str, Any]] | None = None,
-    ) -> VertexValues:
-        """Run a program whose arguments, and what each rank is to `start` from, are by the internal ids of `door`."""
-        self._check()
-        result = uuid.uuid4().hex
-        shares = None if start is None else [{"start": share} for share in start]
-        try:
-            common = {"name": name, "result": result, "generation": door.generation, "args": args}
-            answers = self._coordinator.call("run", common, shares, connect=True)
-        except BaseException:
-            self._coordinator.forget(result)  # some ranks may have finished
-            raise
-        first, ranges = answers[0], Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
-        door = door.moved(ranges)  # as they were when it ran: another thread may have moved them, or added vertices
-        return values(self._coordinator, door, name, result, first["epoch"], first["dtype"], first["info"])
+        Returns
+        -------
+        Balance
+            The balance afterwards.
 
-    # ---- the end, and how it looks -----------------------------------------------------------------------------------
+        Raises
+        ------
+        CapacityError
+            A worker has no memory for its new part beside the old one. Nothing was changed.
+        WorkerLost, GraphLost, GraphClosed
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n log n + m log m) in total, divided over the workers: each part is rebuilt from its renumbered, sorted edges.
+        While it runs, each worker needs memory for the new part beside the old one, about 24 bytes for each of its arcs
+        and 40 bytes for each vertex of the whole graph. Afterwards the order takes 4 bytes a vertex on each worker and
+        8 bytes a vertex in this process.
+        """
+        return self._updates.reorder()
+
+    # ---- closing and display -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Free the graph on the workers, and its results; also twice, also after a loss. Takes seconds at most."""
-        self._coordinator.close()
+        """Free the graph and all its results on the workers, including results that are still referred to.
+
+        It may be called twice, and after a worker was lost. Takes a few seconds at most.
+        """
+        self._directory.coordinator.close()
 
     def __enter__(self) -> DynamicGraph:
         return self
@@ -358,18 +470,31 @@ class DynamicGraph(Changes):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a DynamicGraph is bound to the sessions of one process and does not pickle")
+        raise TypeError(
+            "a DynamicGraph cannot be pickled: it belongs to the process that made it; pickle to_csr() instead"
+        )
 
     def _title(self) -> str:
         kind = f"{'' if self.directed else 'un'}directed{', weighted' if self.weighted else ''}"
-        state = ", closed" if self._coordinator.closed else ""
+        state = ", closed" if self._directory.coordinator.closed else ""
+        size = f"{self._directory.n_vertices:,} vertices, {self.num_edges:,} edges"
         return (
-            f"DynamicGraph {self.id}: epoch {self.epoch}, {self.num_vertices:,} vertices, {self.num_edges:,} edges, "
-            f"{kind}, {self.structure} on {self.device}, exchange {self.exchange}{state}"
+            f"DynamicGraph {self.id}: epoch {self.epoch}, {size}, {kind}, {self.structure} on {self.device}, "
+            f"exchange {self.exchange}{state}"
         )
 
     def __repr__(self) -> str:
-        return display.as_text(self._title(), self.workers, self._coordinator.states)
+        return report.as_text(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
 
     def _repr_html_(self) -> str:
-        return display.as_html(self._title(), self.workers, self._coordinator.states)
+        return report.as_html(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
+
+
+def _prepared(client: Client) -> Client:
+    """`client`, after mgraph's plugin was installed on its cluster and unreferenced graphs were freed.
+
+    A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
+    """
+    gc.collect()
+    plugin.ensure(client)
+    return client

@@ -1,4 +1,4 @@
-"""Which rank owns which vertices: contiguous ranges of internal ids."""
+"""The partition of the vertices: each rank owns a contiguous range of internal ids."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Partition", "degree_order"]
 
 @dataclass(frozen=True)
 class Partition:
-    """Rank r owns the internal ids ``starts[r] .. starts[r + 1] - 1``; ranges may be empty.
+    """The ranges of internal ids that the ranks own: rank r owns ``starts[r] .. starts[r + 1] - 1``.
 
-    Vertices added later join the last range, so that an internal id never changes.
+    Ranges may be empty. Vertices added later join the last range, so that no internal id changes.
     """
 
     starts: tuple[int, ...]
@@ -24,7 +24,7 @@ class Partition:
     def __post_init__(self) -> None:
         steps = np.diff(self.starts)
         if len(self.starts) < 2 or self.starts[0] != 0 or (steps < 0).any():
-            raise InvalidOption(f"range starts {self.starts} must begin at 0 and never fall")
+            raise InvalidOption(f"range starts {self.starts} must begin with 0 and must not decrease")
 
     @classmethod
     def equal(cls, n_vertices: int, size: int) -> Partition:
@@ -33,9 +33,16 @@ class Partition:
 
     @classmethod
     def balanced(cls, degrees: np.ndarray, size: int) -> Partition:
-        """Ranges of about equal work, one unit a vertex and one an edge, from a histogram of degrees by internal id.
+        """Ranges of about equal work, where each vertex and each edge counts as one unit.
 
-        O(n) once. A vertex is never split: one hub heavier than the mean share stays whole.
+        A vertex is never split, so a range with a hub of more than the mean work has more than that. O(n).
+
+        Parameters
+        ----------
+        degrees : array of ints, shape (n,)
+            The degree of each vertex, by internal id.
+        size : int
+            The number of ranges.
         """
         work = np.cumsum(np.asarray(degrees, np.int64) + 1)
         total = int(work[-1]) if len(work) else 0
@@ -46,12 +53,12 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """How many ranks."""
+        """The number of ranks."""
         return len(self.starts) - 1
 
     @property
     def n_vertices(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return self.starts[-1]
 
     def range(self, rank: int) -> tuple[int, int]:
@@ -59,7 +66,7 @@ class Partition:
         return self.starts[rank], self.starts[rank + 1]
 
     def owner(self, ids: Any) -> np.ndarray:
-        """The rank that owns each id of a host array; O(log size) an id."""
+        """The rank that owns each of `ids`, an array of internal ids in host memory: int64[n]. O(n log size)."""
         return np.searchsorted(np.asarray(self.starts[1:-1], np.int64), ids, side="right")
 
     def grown(self, n: int) -> Partition:
@@ -68,22 +75,22 @@ class Partition:
 
 
 def degree_order(degrees: Any, size: int) -> Any:
-    """Internal ids by which every rank's range begins with its hubs: for `DynamicGraph`'s `order`.
+    """An `order` for `DynamicGraph`: internal ids by which each worker's range begins with the vertices of most edges.
 
-    The vertices are dealt to the `size` equal ranges in turn, by descending degree. What PageRank and BFS keep for the
-    hubs then shares cache lines, and the ranges have about equally many edges.
+    The vertices are dealt to the `size` equally long ranges in turn, by descending degree. PageRank's and BFS's values
+    for hubs then share cache lines, and the ranges have about equally many edges. O(n log n).
 
     Parameters
     ----------
     degrees : array of numbers, shape (n,)
-        What is known of the degrees, or what is expected; a CuPy array is worked on where it is.
+        The known or expected degree of each vertex. A CuPy array is sorted on its GPU.
     size : int
-        How many workers.
+        The number of workers.
 
     Returns
     -------
     uint32[n]
-        The internal id of each vertex, a permutation, where `degrees` is. O(n log n).
+        The internal id of each vertex, a permutation, in the same memory (host or GPU) as `degrees`.
 
     Examples
     --------
@@ -99,7 +106,7 @@ def degree_order(degrees: Any, size: int) -> Any:
     starts = np.asarray(Partition.equal(n, size).starts)
     turn = xp.arange(n)
     inside = xp.asarray(starts)[turn % size] + turn // size
-    longer = np.flatnonzero(np.diff(starts) > n // size)  # what is left over goes to the ranges that are one longer
+    longer = np.flatnonzero(np.diff(starts) > n // size)  # the remainder goes to the ranges that are one longer
     inside[n - len(longer) :] = xp.asarray(starts[longer] + n // size)
     order = xp.empty(n, np.uint32)
     order[xp.argsort(-degrees.astype(np.float64), kind="stable")] = inside

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 def test_wheel_ships_the_package_alone(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
-    (wheel,) = tmp_path.glob("mgraph-*.whl")
+    (wheel,) = tmp_path.glob("dask_mgraph-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
     suffixes = {".py", ".cuh", ".h", ".cu", ".typed"}

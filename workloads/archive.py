@@ -1,6 +1,6 @@
-"""The archived runs of the benchmarks: which there are, and what a run says of itself.
+"""The archived runs of the benchmarks: which exist, and their parameters and provenance.
 
-Of runs that differ in no parameter the newest counts. A run without its last line was cut short and is passed over.
+Of runs with equal parameters the newest counts. A run without its last line was cut short and is skipped.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _read(path: Path) -> Run:
         try:
             lines.append(json.loads(text))
         except ValueError:
-            raise ReadError(f"{path}, line {number}: no JSON") from None
+            raise ReadError(f"{path}, line {number} is not JSON") from None
     return lines
 
 
 def parameters(first: dict[str, Any]) -> dict[str, Any]:
-    """What makes the run of this first line the measurement that it is."""
+    """The parameters that tell this run, by its first line, from other measurements."""
     given = {name: value for name, value in first["parameters"].items() if name not in ASIDE}
     if not given.get("double"):
         given.pop("double_batch", None)

@@ -1,4 +1,4 @@
-"""What the commands that make a random graph on a cluster's workers ask alike."""
+"""The options shared by commands that make a random graph on a cluster's workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ def add_born_graph(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--exchange", default="auto", help="how the workers speak to each other (default: %(default)s)")
-    add("--reserve", type=int, default=0, metavar="BYTES", help="GPU memory that a graph takes of each worker at once")
+    add("--exchange", default="auto", help="how the workers exchange data (default: %(default)s)")
+    add(
+        "--reserve",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="bytes of GPU memory that a graph takes on each worker when it is made",
+    )
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
@@ -22,7 +28,7 @@ def add_born_graph(parser: argparse.ArgumentParser) -> None:
     way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
     way.add_argument("--directed", dest="directed", action="store_true", help="directed, without in-edges")
     parser.set_defaults(directed=False)
-    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: hubs first, or as they are drawn")
+    add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: ordered by degree, or as drawn")
     add("--part", type=int, default=1 << 24, metavar="N", help="edges a worker draws at once while building")
 
 
@@ -31,4 +37,4 @@ def add_record(parser: argparse.ArgumentParser, what: str) -> None:
     add = parser.add_argument
     add("--out", type=Path, metavar="DIR", help=f"write {what} here")
     add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add("--commit", metavar="HASH", help="the commit that ran, outside of a git checkout")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgraph.device import Array, Device
-from mgraph.runtime.rmat import Rmat
+from mgraph.sources.rmat import Rmat
 
 __all__ = ["Churn"]
 

@@ -1,19 +1,22 @@
 """``python -m workloads demo``: Debian's package dependencies change over three releases, and are analysed after each.
 
-An edge goes from a package to one that it depends on, so PageRank flows to what others rest on, and the packages that
-reach libc6 are found by a BFS from libc6 along in-edges.
+An edge leads from a package to one that it depends on, so PageRank flows to the packages that others rest on, and a BFS
+from libc6 along in-edges finds the packages that need libc6. The demo prints three blocks: what goes in, how fast it
+went, and what came out.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from cluster import start
@@ -29,16 +32,28 @@ __all__ = ["HELP", "add_arguments", "run"]
 HELP = "stream Debian's package dependencies over three releases and analyse each"
 DATA = Path(__file__).parents[1] / "data" / "debian-deps.npz"
 RELEASES = ("bookworm", "trixie", "sid")
-COUNTS = ("inserted", "updated", "deleted", "missing")
+WITHIN = 3  #: distances up to this one have a row of their own in the last block
+TOP = 8
+WIDTH = 72
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """What one release's batches came to."""
+class Release:
+    """What one release's changes did, how long they took, and what the algorithms found after them.
 
-    counts: dict[str, int]
-    rates: list[float]
-    seconds: float
+    Seconds are wall time as this process sees it.
+    """
+
+    name: str
+    changes: int
+    inserted: int
+    deleted: int
+    edges: int
+    update_seconds: float
+    pagerank_seconds: float
+    bfs_seconds: float
+    top: list[tuple[int, float]]
+    within: list[int]  #: vertices that reach the target in at most 1, 2, 3 ... steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, metavar="N", help="worker processes (default: 2, or 1 where there is one GPU)")
     add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--batch", type=int, default=50_000, metavar="N", help="operations a batch (default: %(default)s)")
-    add("--target", default="libc6", metavar="NAME", help="the package to be reached (default: %(default)s)")
+    add("--batch", type=int, default=50_000, metavar="N", help="changes a batch (default: %(default)s)")
+    add("--target", default="libc6", metavar="NAME", help="the package that others may need (default: %(default)s)")
     add("--data", type=Path, default=DATA, metavar="FILE", help="another stream with times 0, 1, 2 and names")
 
 
@@ -56,75 +71,137 @@ def run(options: argparse.Namespace) -> int:
     """Run the demo; returns 0."""
     if options.batch < 1:
         raise InvalidOption(f"--batch is {options.batch}; at least 1 is needed")
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     stream = read(options.data).in_order()
     target = stream.find(options.target)
     if stream.t is None:
         raise InvalidOption(f"{options.data} has no times; t is the release of each operation")
     workers = options.workers or (2 if options.device == "cpu" else min(2, gpu_count() or 2))
-    _say(console, f"Debian's package dependencies: {len(stream):,} operations on {stream.n_vertices:,} packages")
-    with (
-        start(workers, device=options.device) as client,
-        DynamicGraph(client, n_vertices=stream.n_vertices, structure=options.structure, reverse=True) as graph,
-    ):
-        _say(console, f"{graph!r}")
-        for release in np.unique(stream.t):
-            part = stream[stream.t == release]
-            _release(console, graph, stream, part, int(release), target, options.batch)
+    _what_goes_in(console, stream, options)
+    with _Stage(console, len(stream)) as stage:
+        stage.says("starting workers; the first run also compiles the kernels")
+        with (
+            start(workers, device=options.device) as client,
+            DynamicGraph(client, n_vertices=stream.n_vertices, structure=options.structure, reverse=True) as graph,
+        ):
+            where = f"{workers} worker{'s' * (workers > 1)} on the {'GPU' if graph.device == 'cuda' else 'CPU'}"
+            releases = list(_releases(stage, graph, stream, target, options.batch))
+            stage.says("closing the graph and its workers")
+    _how_fast(console, releases, where)
+    _what_came_out(console, stream, releases, options.target)
     return 0
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
+# ---- the work --------------------------------------------------------------------------------------------------------
 
 
-def _release(
-    console: Console, graph: Any, stream: EdgeStream, part: EdgeStream, release: int, target: int, batch: int
-) -> None:
-    """Stream one release, then run the algorithms and print what they say."""
-    streamed = _stream(graph, part, batch)
-    began = time.perf_counter()
-    ranks = graph.pagerank()
-    middle = time.perf_counter()
-    distances = graph.bfs(target, direction="in")
-    end = time.perf_counter()
-    name = RELEASES[release] if 0 <= release < len(RELEASES) else str(release)
-    _say(console, f"\n[bold]{name}[/bold]: {graph.num_edges:,} dependencies at epoch {graph.epoch}")
-    _say(console, "  " + ", ".join(f"{streamed.counts[count]:,} {count}" for count in COUNTS))
-    rates = " ".join(f"{rate / 1e6:.2f}" for rate in streamed.rates)
-    overall = len(part) / streamed.seconds / 1e6
-    _say(console, f"  {len(part):,} operations in {streamed.seconds:.3f} s, {overall:.2f} M/s; by batch: {rates} M/s")
-    took = f"{(middle - began) * 1e3:.0f} ms, {ranks.iterations} iterations"
-    console.print(_ranking(stream, ranks.top(10), f"  highest PageRank ({took})"))
-    _say(console, f"  reach {stream.name(target)} (BFS {(end - middle) * 1e3:.0f} ms) {_reach(distances.to_numpy())}")
+class _Stage:
+    """What the demo is doing: a bar on a terminal, which goes when all is done, and plain lines elsewhere."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console, self._live = console, console.is_terminal
+        columns = (TextColumn("  "), BarColumn(24), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._task = self._progress.add_task("", total=total)
+
+    def __enter__(self) -> _Stage:
+        if self._live:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live:
+            self._progress.stop()
+
+    def says(self, text: str) -> None:
+        """What comes next."""
+        if self._live:
+            self._progress.update(self._task, description=text)
+        else:
+            self._console.print(f"   ... {text}")
+
+    def advances(self, n: int) -> None:
+        """`n` more changes are in the graph."""
+        self._progress.advance(self._task, n)
 
 
-def _stream(graph: Any, part: EdgeStream, size: int) -> Streamed:
-    totals, rates, seconds = dict.fromkeys(COUNTS, 0), [], 0.0
-    for batch in Batches(part).of(size):
-        began = time.perf_counter()
-        report = graph.update(batch)
-        spent = time.perf_counter() - began
-        seconds += spent
-        rates.append(len(batch) / spent)
-        for count in COUNTS:
-            totals[count] += int(getattr(report, count))
-    return Streamed(totals, rates, seconds)
+def _releases(stage: _Stage, graph: Any, stream: EdgeStream, target: int, batch: int) -> Iterator[Release]:
+    """Stream one release after the other, and run the algorithms after each."""
+    assert stream.t is not None
+    for number in np.unique(stream.t):
+        part = stream[stream.t == number]
+        name = RELEASES[int(number)] if 0 <= number < len(RELEASES) else str(number)
+        stage.says(f"{name}: {len(part):,} changes")
+        inserted, deleted, began = 0, 0, time.perf_counter()
+        for edges in Batches(part).of(batch):
+            report = graph.update(edges)
+            inserted, deleted = inserted + report.inserted, deleted + report.deleted
+            stage.advances(len(edges))
+        updated = time.perf_counter()
+        stage.says(f"{name}: PageRank and BFS on {graph.num_edges:,} edges")
+        ranks = graph.pagerank()
+        ranked = time.perf_counter()
+        distances = graph.bfs(target, direction="in")
+        searched = time.perf_counter()
+        seconds = (updated - began, ranked - updated, searched - ranked)
+        found = _within(distances.to_numpy())
+        yield Release(name, len(part), inserted, deleted, graph.num_edges, *seconds, ranks.top(TOP), found)
 
 
-def _ranking(stream: EdgeStream, top: list[tuple[int, float]], title: str) -> Table:
-    """The ten first in two columns of five."""
-    table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2))
-    half = (len(top) + 1) // 2
-    for left in range(half):
-        row = []
-        for at in (left, left + half):
-            row += [f"{at + 1}", stream.name(top[at][0]), f"{top[at][1]:.5f}"] if at < len(top) else []
-        table.add_row(*row)
+def _within(distances: np.ndarray) -> list[int]:
+    """How many vertices are at most 1, 2, 3 ... steps away, the source aside. O(n)."""
+    return [int(count) for count in np.cumsum(np.bincount(distances[distances > 0]))[1:]]
+
+
+# ---- the three blocks ------------------------------------------------------------------------------------------------
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(f"\n[bold]{text}[/bold] {'-' * (WIDTH - len(text) - 1)}")
+
+
+def _table(*columns: str) -> Table:
+    """A table without lines whose columns but the first are numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
+    for number, column in enumerate(("", *columns)):
+        table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True, min_width=1)
     return table
 
 
-def _reach(distances: np.ndarray) -> str:
-    """How many vertices are within 1, 2, 3 ... steps of the source."""
-    within = np.cumsum(np.bincount(distances[distances > 0]))[1:]
-    return "within " + ", ".join(f"{steps}: {count:,}" for steps, count in enumerate(within, 1))
+def _what_goes_in(console: Console, stream: EdgeStream, options: argparse.Namespace) -> None:
+    _heading(console, "1. What goes in")
+    what = "Debian packages" if options.data == DATA else f"packages of {options.data}"
+    releases = np.unique(stream.t).size
+    console.print(f"   A graph of {stream.n_vertices:,} {what}. An edge leads from a package to one that it needs.")
+    console.print(f"   {len(stream):,} changes make {releases} releases of it: edges to insert and edges to delete.")
+    console.print(f"   They arrive in batches of {options.batch:,}. PageRank and BFS run after each release.")
+
+
+def _how_fast(console: Console, releases: list[Release], where: str) -> None:
+    _heading(console, f"2. How fast, with {where}")
+    table = _table("release", "inserted", "deleted", "edges then", "changes/s", "PageRank", "BFS")
+    for one in releases:
+        rate = one.changes / one.update_seconds
+        table.add_row(
+            "", one.name, f"{one.inserted:,}", f"{one.deleted:,}", f"{one.edges:,}", f"{rate:,.0f}",
+            f"{one.pagerank_seconds * 1e3:,.0f} ms", f"{one.bfs_seconds * 1e3:,.0f} ms",
+        )  # fmt: skip
+    console.print(table)
+    console.print("   One graph took all changes where it lies; no release was loaded anew.")
+
+
+def _what_came_out(console: Console, stream: EdgeStream, releases: list[Release], target: str) -> None:
+    _heading(console, "3. What came out")
+    console.print(f"   The packages that the others rest on most, by PageRank in {releases[-1].name}:")
+    before = [vertex for vertex, _ in releases[0].top]
+    for place, (vertex, rank) in enumerate(releases[-1].top, 1):
+        then = f"place {before.index(vertex) + 1}" if vertex in before else f"not among the first {len(before)}"
+        console.print(f"   {place:3}. {stream.name(vertex):20} {rank:7.2%}   in {releases[0].name}: {then}")
+    console.print(f"\n   How many packages need {target}, directly or through others, by BFS against the edges:")
+    table = _table("release", "directly", *(f"within {steps}" for steps in range(2, WITHIN + 1)), "at all", "farthest")
+    for one in releases:
+        counts = [one.within[min(steps, len(one.within)) - 1] if one.within else 0 for steps in range(1, WITHIN + 1)]
+        total = one.within[-1] if one.within else 0
+        cells = [f"{count:,}" for count in (*counts, total)]
+        table.add_row("", one.name, *cells, f"{len(one.within)} steps")
+    console.print(table)

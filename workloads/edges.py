@@ -80,5 +80,5 @@ class EdgeStream:
         """The vertex of a name; O(n_vertices). `InvalidOption` where there is none."""
         at = np.flatnonzero(self.names == name) if self.names is not None else np.empty(0, np.int64)
         if not len(at):
-            raise InvalidOption(f"no vertex is named {name!r}")
+            raise InvalidOption(f"no vertex is named {name!r}; the names are case-sensitive")
         return int(at[0])

@@ -1,4 +1,4 @@
-"""Random graphs of any size, the same whatever the chunk size and whatever the device.
+"""Random graphs of any size, equal for every chunk size and every device.
 
 Every random bit is a hash of (seed, edge number): chunks can be made in any order, on any device, and agree to the bit.
 
@@ -103,7 +103,7 @@ class Drawn(ABC):
 class Road(Drawn):
     """Like a road network: a torus of 2**scale crossings in rows, each edge from a random one to one of its four sides.
 
-    With an edge factor of 4 a vertex has 2.5 edges in the mean and 4 at most; ids of neighbours are near each other,
+    With an edge factor of 4 a vertex has 2.5 edges on average and 4 at most; ids of neighbours are near each other,
     and distances go up to 2**(scale / 2).
     """
 

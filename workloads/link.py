@@ -1,4 +1,4 @@
-"""What the client's link to the workers carries: arrays written to bare Dask comms, one a worker, and dropped there."""
+"""The bandwidth of the client's link to the workers: arrays are written to bare Dask comms and dropped there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m workloads longrun``: a graph of billions of edges that changes for a while, and what is left of it.
+"""``python -m workloads longrun``: a graph of billions of edges changes for a while, and its final edges are checked.
 
 The graph is built on the workers; then come batches of inserts and deletes mixed, born on the workers too, with BFS and
 PageRank after every tenth, on the graph as it stands. At the end its edges must be those that what was sent leaves
@@ -20,6 +20,7 @@ from rich.console import Console
 
 from cluster import start
 from mgraph import DynamicGraph, UpdateReport
+from mgraph.client.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from mgraph.partition import degree_order
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices (default: %(default)s)")
     add("--batch", type=int, default=1_000_000, metavar="N", help="operations a batch in all (default: %(default)s)")
     add("--batches", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
-    add("--every", type=int, default=10, metavar="N", help="analyse after so many batches (default: %(default)s)")
+    add("--every", type=int, default=10, metavar="N", help="batches between analyses (default: %(default)s)")
     add_born_graph(parser)
     add_record(parser, "JSON lines")
 
@@ -65,7 +66,7 @@ class _LongRun:
     """One graph from its first edge to its last check."""
 
     def __init__(self, options: argparse.Namespace, client: Client, record: Record, console: Console) -> None:
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        workers = choose_workers(client, None)
         self.options, self.record, self.console = options, record, console
         self.point = Point(options, client, workers, options.scale)
         self.half = max(1, options.batch // (2 * len(workers)))  # edges that come, and that go, on each worker
@@ -159,7 +160,7 @@ class _LongRun:
         lines = self.record.of("batches")
         grown = np.subtract(lines[-1]["beside"], lines[0]["beside"])
         if grown.max() > SLACK:
-            raise Mismatch(f"bytes beside the graph grew by {grown.tolist()} on the workers")
+            raise Mismatch(f"memory other than the graph's grew by {grown.tolist()} bytes on the workers")
 
     @staticmethod
     def _arcs(graph: DynamicGraph) -> int:
@@ -176,7 +177,7 @@ def _taken() -> dict[str, int | None]:
 
 def _show(record: Record, console: Console) -> None:
     lines = record.of("batches")
-    columns = ["batches", "edges", "M updates/s", "BFS ms", "PageRank ms/iteration", "GB held", "GB beside"]
+    columns = ["batches", "edges", "M updates/s", "BFS ms", "PageRank ms/iteration", "graph, GB", "other memory, GB"]
     rows = [
         [
             line["done"],

@@ -27,7 +27,7 @@ def parse(path: Path, body: bytes) -> Parsed:
     table = TextTable(path, body[start:], line + 1)
     values = table.numbers(width)
     if len(values[0]) != entries:
-        table.fail(line, f"{entries} entries are announced and {len(values[0])} follow")
+        table.fail(line, f"the size line announces {entries} entries and {len(values[0])} follow")
     found = dict(zip(("src", "dst", "weight"), values, strict=False))
     return Parsed(
         found,

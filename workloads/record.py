@@ -1,4 +1,4 @@
-"""What a run leaves behind: JSON lines, the first of which says what ran, where and on what."""
+"""The record of a run: JSON lines, the first of which says what ran, where and on which hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Record", "environment"]
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
-    "mgraph",
+    "dask-mgraph",
     "dask",
     "distributed",
     "numpy",
@@ -30,7 +30,7 @@ PACKAGES = (
 
 
 class Record:
-    """Measurements of one run, kept and, where a folder is given, written as JSON lines when they come.
+    """The measurements of one run, kept, and written as JSON lines at once where a folder is given.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Record:
         self.add("run", name=name, parameters=parameters, **environment())
 
     def add(self, kind: str, **values: Any) -> dict[str, Any]:
-        """Keep one line, and write it so that it is there whatever happens next."""
+        """Keep one line and write it at once."""
         line = {"kind": kind, **values}
         self.lines.append(line)
         if self.path is not None:

@@ -1,4 +1,4 @@
-"""What a stream of batches leaves over, worked out without any graph: every operation, sorted, the last one counts.
+"""The edges that a stream of batches leaves, computed without a graph: sort all operations, keep the last of each edge.
 
 Each worker takes a range of sources, draws the whole stream again and keeps what is in its range. A key holds an arc
 and when it came, so that one sort puts the last operation on each arc behind the others.
@@ -16,8 +16,8 @@ from distributed import Client
 
 from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption
-from mgraph.runtime.fingerprint import mix
-from mgraph.runtime.rmat import Rmat
+from mgraph.sources.rmat import Rmat
+from mgraph.worker.fingerprint import mix
 from workloads.churn import Churn
 
 __all__ = ["Left", "Sent", "replayed"]
@@ -94,7 +94,7 @@ def _left(device: Device, sent: Sent, lo: int, hi: int) -> Array:
     xp, bits = device.xp, sent.built.scale
     when = (sent.steps * sent.size).bit_length() + 1  # of a key: source from lo, destination, time, whether it deletes
     if (max(hi - lo, 1) - 1).bit_length() + bits + when > 64:
-        raise InvalidOption(f"2**{bits} vertices and {sent.steps} steps are too many to be replayed")
+        raise InvalidOption(f"2**{bits} vertices and {sent.steps} steps are too many to replay; a key has 64 bits")
     found = []
     for src, dst, time, deletes in _operations(device, sent):
         for a, b in ((src, dst),) if sent.directed else ((src, dst), (dst, src)):

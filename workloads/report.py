@@ -1,6 +1,7 @@
-"""``python -m workloads report``: archived JSON lines as Markdown tables, also between the markers of a document.
+"""``python -m workloads report``: archived JSON lines as Markdown tables, on the terminal or inside a document.
 
-A document's begin marker may name the tables that it wants: ``<!-- results:begin summary -->``.
+In a document a table goes between two markers, and the first one may name the tables that belong there:
+``<!-- results:begin headline -->`` and ``<!-- results:end -->``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any
 from mgraph.errors import InvalidOption
 from workloads.archive import Run, newest, of, parameters, provenance
 from workloads.bench.harness import ARCHIVE, short
-from workloads.summary import summary
+from workloads.summary import headline, summary
 
 __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
-SUMMARY = "summary"  #: what one GPU does, from all of its benchmarks
+#: tables that are made from all benchmarks of one machine
+OVERVIEWS = {"headline": headline, "summary": summary}
 MARKED = re.compile(r"(<!-- results:begin([ a-z,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
 Row = Sequence[Any]
@@ -30,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--results", type=Path, default=ARCHIVE, metavar="DIR", help="the archive (default: %(default)s)")
     add("--hardware", metavar="NAME", help="only the archive's folders whose name contains this")
-    add("--only", metavar="A,B", help=f"only these tables: {SUMMARY}, {', '.join(TABLES)}")
-    add("--write", type=Path, metavar="FILE", help="write them between the markers there instead")
+    add("--only", metavar="A,B", help=f"only these tables: {', '.join((*OVERVIEWS, *TABLES))}")
+    add("--write", type=Path, metavar="FILE", help="write them between the markers of this file instead")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,12 +43,12 @@ def run(options: argparse.Namespace) -> int:
     def tables(wanted: str) -> str:
         names = wanted.replace(",", " ").split() or list(TABLES)
         for name in names:
-            if name not in TABLES and name != SUMMARY:
-                raise InvalidOption(f"a table {name!r} is wanted; there are {SUMMARY}, {', '.join(TABLES)}")
+            if name not in TABLES and name not in OVERVIEWS:
+                raise InvalidOption(f"no table is named {name!r}; the tables are {', '.join((*OVERVIEWS, *TABLES))}")
         text = "\n".join(section for folder in folders for section in _sections(folder, names))
         if not text:
-            hardware = options.hardware or "of any name"
-            raise InvalidOption(f"no results of {', '.join(names)} under {options.results} for hardware {hardware}")
+            named = f" whose name contains {options.hardware!r}" if options.hardware else ""
+            raise InvalidOption(f"{options.results} has no folder{named} with results of {', '.join(names)}")
         return text
 
     if options.write is None:
@@ -64,7 +66,7 @@ def _write(path: Path, tables: Callable[[str], str]) -> None:
     whole, places = MARKED.subn(lambda found: f"{found[1]}\n{tables(found[2])}\n{found[3]}", whole)
     if not places:
         raise InvalidOption(
-            f"{path} has no lines <!-- results:begin --> and <!-- results:end -->, between which tables go"
+            f"{path} has no place for a table: add the lines <!-- results:begin --> and <!-- results:end -->"
         )
     path.write_text(whole)
 
@@ -72,8 +74,8 @@ def _write(path: Path, tables: Callable[[str], str]) -> None:
 def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
     """The named tables of one hardware's results."""
     runs = newest(folder)
-    if SUMMARY in names:
-        where, columns, rows = summary(runs)
+    for name in names:
+        where, columns, rows = OVERVIEWS[name](runs) if name in OVERVIEWS else ("", [], [])
         if rows:
             yield f"{where}.\n\n{_markdown(columns, rows)}\n"
     for lines in runs:
@@ -84,7 +86,8 @@ def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
 
 def _says(first: dict[str, Any]) -> str:
     """Parameters, hardware, day and commit, in one line."""
-    what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters(first).items())
+    given = parameters(first).items()
+    what = ", ".join(name.replace("_", " ") + ("" if value is True else f" {value}") for name, value in given)
     return f"{what}. {provenance(first)}."
 
 
@@ -104,25 +107,23 @@ def _updates(lines: Run) -> tuple[list[str], list[Row]]:
     for line in lines:
         ratio = "" if line.get("structure") == "csr" else f" ({line.get('csr_ratio', 0):.3g})"
         if line["kind"] == "build":
-            cells.setdefault(f"build, {short(line['drawn'])} edges drawn", {})[line["structure"]] = (
-                line["p50_ms"],
-                ratio,
-            )
+            what = f"build from {short(line['drawn'])} edges, repeats included"
+            cells.setdefault(what, {})[line["structure"]] = line["p50_ms"], ratio
         elif line["kind"] == "batch":
             what = f"{line['op']} {short(line['size'])}{', sorted and unique' if line['sorted'] else ''}"
             cells.setdefault(what, {})[line["structure"]] = line["p50_ms"], ratio
         elif line["kind"] == "double":
-            where = "in a reserved pool, " if line.get("reserved_bytes") else ""
+            where = ", memory reserved" if line.get("reserved_bytes") else ""
             for name, key in (("p50", "p50_ms"), ("p99", "p99_ms"), ("mean", "mean_ms"), ("max", "max_ms")):
-                what = f"doubling by {short(line['size'])}, {where}{name}"
+                what = f"{name} of the batches of {short(line['size'])} that double the graph{where}"
                 cells.setdefault(what, {})[line["structure"]] = line[key], ""
-            slowest = cells.setdefault(f"slowest batch of it, {where}in copies of the structure", {})
+            slowest = cells.setdefault(f"slowest of them, relative to a copy of the graph{where}", {})
             slowest[line["structure"]] = line["slowest_copies"], ""
     for line in of(lines, "check"):
-        cells.setdefault("bytes an edge at the end", {})[line["structure"]] = line["bytes_per_edge"], ""
+        cells.setdefault("bytes an edge after the batches", {})[line["structure"]] = line["bytes_per_edge"], ""
     names = list(dict.fromkeys(name for row in cells.values() for name in row))
     rows: list[Row] = [[what, *(_cell(row.get(name)) for name in names)] for what, row in cells.items()]
-    return ["median ms (times faster than csr)", *names], rows
+    return ["median ms (speed-up over csr)", *names], rows
 
 
 def _cell(found: tuple[float, str] | None) -> str:
@@ -163,9 +164,11 @@ BFS = {
 }
 BFS |= {"GTEPS": "gteps_median", "levels": "levels", "bottom-up": "bottom_up"}
 PAGERANK = {"structure": "structure", "arcs": "arcs", "bytes/arc": "bytes_per_arc", "ms an iteration": "p50_ms"}
-PAGERANK |= {"without the start": "step_ms", "L1 to csr": "l1_to_csr"}
-MEMORY = {"structure": "structure", "edges at the end": "edges", "bytes/edge built": "built", "least": "least"}
-MEMORY |= {"mean": "mean", "most": "most", "peak, build": "build_peak_ratio", "peak of a batch": "most_peak_ratio"}
+PAGERANK |= {"setup excluded": "step_ms", "L1 distance to csr": "l1_to_csr"}
+MEMORY = {"structure": "structure", "edges at the end": "edges"}
+MEMORY |= {"bytes/edge as built": "built", "least": "least"}
+MEMORY |= {"mean": "mean", "most": "most", "peak while building / size": "build_peak_ratio"}
+MEMORY |= {"peak during a batch / size": "most_peak_ratio"}
 EXCHANGE = {
     "exchange": "exchange",
     "ranks": "ranks",
@@ -173,20 +176,22 @@ EXCHANGE = {
     "bytes to each peer": "bytes",
     "median us": "p50_us",
 }
-EXCHANGE |= {"p99 us": "p99_us", "GB/s sent a rank": "gb_per_s_sent", "times the bare transport": "times_raw"}
+EXCHANGE |= {"p99 us": "p99_us", "GB/s sent by a rank": "gb_per_s_sent"}
+EXCHANGE |= {"relative to the bare transport": "times_raw"}
 SCALING = {"scaling": "scaling", "GPUs": "workers", "scale": "scale", "arcs": "arcs"}
 SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms an iteration": "pagerank.p50_ms"}
-SCALING |= {"inserts/s from the client": "pipelined.updates_per_s", "of its link": "pipelined.share_of_link"}
-SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "half deletes": "mixed.updates_per_s"}
+SCALING |= {"inserts/s from the client": "pipelined.updates_per_s"}
+SCALING |= {"share of the link's bandwidth": "pipelined.share_of_link"}
+SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 50% deletes": "mixed.updates_per_s"}
 LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
-LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "most arcs / mean": "most_arcs_over_mean"}
+LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
 
 
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     """A row a look; the bytes of all workers, of the graph and beside it."""
     columns, rows = _plain("batches", LONGRUN)(lines)
     held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
-    return [*columns, "GB of the graph", "GB beside it"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
+    return [*columns, "graph, GB", "other memory, GB"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
 
 
 def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
@@ -209,5 +214,5 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
-    "longrun": ("The long run", _longrun),
+    "longrun": ("Long run", _longrun),
 }

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from cluster import start
+from mgraph.client.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from workloads.arguments import add_born_graph, add_record
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers of workers (default: 1,2,4 ... as there are)",
     )
     add("--scaling", default="strong,weak", metavar="A,B", help="strong, weak or both (default: %(default)s)")
-    add("--measure", default=",".join(PARTS), metavar="A,B", help="which of %(default)s (default: both)")
+    add("--measure", default=",".join(PARTS), metavar="A,B", help="analytics, updates or both (default: %(default)s)")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
     add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: half of the graph's)")
     add(
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--batches", type=int, default=10, metavar="N", help="batches of each kind (default: %(default)s)")
     add("--roots", type=int, default=8, metavar="N", help="searches (default: %(default)s)")
-    add("--iterations", type=int, default=20, metavar="N", help="of PageRank (default: %(default)s)")
+    add("--iterations", type=int, default=20, metavar="N", help="iterations of PageRank (default: %(default)s)")
     add_born_graph(parser)
     add_record(parser, "JSON lines and a plot")
 
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     record, console = open_record("scaling", options), Console()
     workers = _workers(options)
     with start(workers[-1], device=options.device) as client:
-        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        addresses = choose_workers(client, None)
         results: dict[Any, Any] = {}
         for count in workers:
             for kind in options.scaling.split(","):
@@ -115,7 +116,7 @@ def _doublings(count: int, first: int) -> int:
     doublings = (count // first).bit_length() - 1
     if first << doublings != count:
         raise InvalidOption(
-            f"weak scaling doubles the graph with the workers; {count} is not {first} doubled over and over"
+            f"weak scaling doubles the graph with the workers; {count} is not {first} times a power of 2"
         )
     return doublings
 
@@ -152,14 +153,14 @@ ROWS: dict[str, str] = {
     "BFS ms": "bfs.p50_ms",
     "BFS GTEPS": "bfs.gteps_median",
     "PageRank ms an iteration": "pagerank.p50_ms",
-    "most arcs of a worker / mean": "most_arcs_over_mean",
+    "largest shard / mean": "most_arcs_over_mean",
     "edges before the batches": "resident",
     "inserts/s, a call each": "insert.updates_per_s",
     "deletes/s, a call each": "delete.updates_per_s",
     "inserts/s, pipelined from the client": "pipelined.updates_per_s",
-    "of the client's link": "pipelined.share_of_link",
+    "share of the link's bandwidth": "pipelined.share_of_link",
     "inserts/s, born on the workers": "born.updates_per_s",
-    "half inserts half deletes/s, born on the workers": "mixed.updates_per_s",
+    "updates/s, 50% deletes, born on the workers": "mixed.updates_per_s",
 }
 
 

@@ -97,7 +97,7 @@ class Updates:
         """Of all but the first `WARM` steps; `Mismatch` where their counts are not what became of the graph."""
         gained = sum(report.inserted - report.deleted for report in reports)
         if graph.num_edges - before != gained:
-            raise Mismatch(f"{graph.num_edges - before} edges came and the reports say {gained}")
+            raise Mismatch(f"the graph gained {graph.num_edges - before} edges and the reports say {gained}")
         steps, size = [report.seconds for report in reports[WARM:]], self.options.batch
         rate = size * len(steps) * len(self.point.workers) / spent
         slowest = int(np.argmax(steps))

@@ -45,9 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--initial", type=float, default=0.5, metavar="F", help="share of the stream built first (default: %(default)s)"
     )
-    add("--window", type=int, metavar="N", help="keep the last N insertions; older ones are deleted as others arrive")
+    add("--window", type=int, metavar="N", help="keep the last N insertions; delete older ones as new ones arrive")
     add("--run", default="", metavar="A,B", help=f"algorithms to run: {', '.join(ALGORITHMS)}")
-    add("--every", type=int, default=10, metavar="K", help="batches between runs of them (default: %(default)s)")
+    add(
+        "--every",
+        type=int,
+        default=10,
+        metavar="K",
+        help="batches between runs of the algorithms (default: %(default)s)",
+    )
     add("--source", type=int, metavar="V", help="where BFS starts (default: the busiest source of the first million)")
     add("--reverse", action="store_true", help="keep in-edges too: pull PageRank, direction-optimising BFS")
     add("--undirected", action="store_true", help="each edge stands for both directions")
@@ -131,7 +137,7 @@ class _Run:
             self.go(graph, display, interrupt)
 
     def go(self, graph: Any, display: Display, interrupt: Interrupt) -> None:
-        """Build, then batch after batch until the stream or the user's patience ends."""
+        """Build, then apply batch after batch until the stream ends or the user interrupts."""
         if self.split:
             self._build(graph, display)
         consumed = self.split

@@ -1,31 +1,70 @@
-"""One table of what one GPU does: a row a measurement, a column a structure, from the newest archived runs."""
+"""What one machine does, in one table: a row a measurement, a column a structure, from the newest archived runs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from workloads.archive import Run, of, parameters, provenance
 from workloads.bench.harness import short
 
-__all__ = ["summary"]
+__all__ = ["headline", "summary"]
 
-Cells = dict[str, Any]  #: a row: its value by structure
-SHAPES = {"rmat": "", "hub": "one hub", "road": "like roads"}
+Table = tuple[str, list[str], list[list[Any]]]  #: where and when, the columns, the rows
+SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like"}
+
+#: the six rows that stand for all: patterns of the summary's rows
+HEADLINE = (
+    r"build from .*",
+    r"insert 1M, ms",
+    r"delete 1M, ms",
+    r"BFS, [\d,]+M arcs, symmetric, ms",
+    r"PageRank iteration, [\d,]+M arcs, symmetric, ms",
+    r"bytes an edge after the batches",
+)
 
 
-def summary(runs: list[Run]) -> tuple[str, list[str], list[list[Any]]]:
-    """Where and when, the columns, and the rows, of runs on the same hardware."""
-    rows: dict[str, Cells] = {}
-    used: list[str] = []
+@dataclass
+class _Row:
+    """One measurement: its value by structure, and the runs that it is from."""
+
+    what: str
+    values: dict[str, Any] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+
+
+def summary(runs: list[Run]) -> Table:
+    """All measurements of runs on the same hardware."""
+    return _table(_rows(runs))
+
+
+def headline(runs: list[Run]) -> Table:
+    """The rows of `HEADLINE`, each where most structures were compared; none where one of them is missing."""
+    chosen = []
+    for pattern in HEADLINE:
+        found = [row for row in _rows(runs) if re.fullmatch(pattern, row.what)]
+        chosen += sorted(found, key=lambda row: len(row.values))[-1:]
+    return _table(chosen if len(chosen) == len(HEADLINE) else [])
+
+
+def _rows(runs: list[Run]) -> list[_Row]:
+    rows: dict[str, _Row] = {}
     for run in _largest_updates(runs) + [r for r in runs if r[0]["name"] in ROWS and not _is_updates(r)]:
-        found = list(ROWS[run[0]["name"]](run))
-        used += [provenance(run[0])] if found else []
-        for what, structure, value in found:
-            rows.setdefault(what, {})[structure] = value
-    names = list(dict.fromkeys(name for cells in rows.values() for name in cells))
+        for what, structure, value in ROWS[run[0]["name"]](run):
+            row = rows.setdefault(what, _Row(what))
+            row.values[structure] = value
+            row.runs.append(provenance(run[0]))
+    return list(rows.values())
+
+
+def _table(rows: list[_Row]) -> Table:
+    """Rows with a column a structure, csr last."""
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
     names = [name for name in names if name != "csr"] + ["csr"] * ("csr" in names)
-    return "; ".join(dict.fromkeys(used)), ["", *names], [[w, *(c.get(n, "") for n in names)] for w, c in rows.items()]
+    where = "; ".join(dict.fromkeys(run for row in rows for run in row.runs))
+    return where, ["", *names], [[row.what, *(row.values.get(name, "") for name in names)] for row in rows]
 
 
 def _is_updates(run: Run) -> bool:
@@ -43,15 +82,17 @@ def _largest_updates(runs: list[Run]) -> list[Run]:
 def _updates(run: Run) -> Iterator[tuple[str, str, Any]]:
     for line in of(run, "double"):
         if not line["reserved_bytes"]:
-            yield "slowest batch while doubling, in copies of the graph", line["structure"], line["slowest_copies"]
+            yield "slowest batch while doubling, relative to a copy", line["structure"], line["slowest_copies"]
     if of(run, "double"):
         return
     for line in of(run, "build"):
-        yield f"build, {short(line['drawn'])} unsorted edges, ms", line["structure"], line["p50_ms"]
+        yield f"build from {short(line['drawn'])} unsorted edges, ms", line["structure"], line["p50_ms"]
     for op in ("insert", "delete"):
         for line in of(run, "batch"):
             if line["op"] == op and not line["sorted"]:
                 yield f"{op} {short(line['size'])}, ms", line["structure"], line["p50_ms"]
+    for line in of(run, "check"):
+        yield "bytes an edge after the batches", line["structure"], line["bytes_per_edge"]
 
 
 def _memory(run: Run) -> Iterator[tuple[str, str, Any]]:
@@ -67,7 +108,7 @@ def _graph(run: Run, line: dict[str, Any]) -> str:
     told = (
         "with in-edges" if given.get("reverse") else "",
         SHAPES.get(shape, shape),
-        "hubs first" if given.get("degree_order") else "",
+        "ordered by degree" if given.get("degree_order") else "",
     )
     return ", ".join(t for t in (f"{round(line['arcs'] / 10**6, -1):,.0f}M arcs", kind, *told) if t)
 

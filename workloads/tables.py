@@ -45,9 +45,9 @@ def parse(path: Path, body: bytes, kind: str, columns: Sequence[str] | None, rel
     header = _header(table, *first, columns, relabel)
     layout = tuple(columns or header or BY_WIDTH.get(len(first[1]), ()))
     if not layout:
-        table.fail(first[0], f"{len(first[1])} columns and no header; say which they are with columns")
+        table.fail(first[0], f"{len(first[1])} columns and no header; name them with columns")
     if len(layout) != len(first[1]):
-        table.fail(first[0], f"{len(first[1])} fields; columns names {len(layout)}")
+        table.fail(first[0], f"{len(first[1])} fields, but columns names {len(layout)}")
     if header is not None:
         table = _after(table, first[0])
     values = _named_ids(table, layout) if relabel and not _all_numbers(table, layout) else table.numbers(len(layout))
@@ -109,7 +109,7 @@ def _named_ids(table: TextTable, layout: tuple[str, ...]) -> list[np.ndarray]:
     fields: list[list[Any]] = [[] for _ in layout]
     for line, row in table.rows():
         if len(row) != len(layout):
-            table.fail(line, f"{len(row)} fields where there are {len(layout)} on the first")
+            table.fail(line, f"{len(row)} fields; the first row has {len(layout)}")
         for name, column, field in zip(layout, fields, row, strict=True):
             if name in ("src", "dst"):
                 if not field:
@@ -120,7 +120,7 @@ def _named_ids(table: TextTable, layout: tuple[str, ...]) -> list[np.ndarray]:
             elif NUMBER.fullmatch(field):
                 column.append(float(field))
             else:
-                table.fail(line, f"{name} is {field.decode(errors='replace')!r}, no number")
+                table.fail(line, f"{name} is {field.decode(errors='replace')!r}; it must be a number")
     return [_column(name, column) for name, column in zip(layout, fields, strict=True)]
 
 

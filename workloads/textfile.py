@@ -83,10 +83,10 @@ class TextTable:
     def _explain(self, width: int) -> NoReturn:
         for number, fields in self.rows():
             if len(fields) != width:
-                self.fail(number, f"{len(fields)} fields where there are {width} on the first: {_shown(fields)}")
+                self.fail(number, f"{len(fields)} fields; the first row has {width}: {_shown(fields)}")
             for field in fields:
                 if not NUMBER.fullmatch(field):
-                    self.fail(number, f"{field.decode(errors='replace')!r} is no number: {_shown(fields)}")
+                    self.fail(number, f"{field.decode(errors='replace')!r} is not a number: {_shown(fields)}")
         raise ReadError(f"{self.path}: not a table of {width} columns of numbers")
 
 

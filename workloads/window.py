@@ -1,4 +1,4 @@
-"""Cutting a stream into batches, and the sliding window that deletes what has grown old.
+"""Cut a stream into batches, with a sliding window that deletes old edges.
 
 The window keeps the last N insertions. The insertion with number q (from 0) expires when number q + N arrives: its
 deletion goes into the stream right before that arrival. An edge that was inserted or deleted again in between has a

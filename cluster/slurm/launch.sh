@@ -24,17 +24,20 @@ network=(${MGRAPH_INTERFACE:+--interface "$MGRAPH_INTERFACE"})
 [ $# -gt 0 ] || { echo "usage: launch.sh COMMAND [ARGUMENT ...]" >&2; exit 2; }
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun does not inherit it
 
-pids=()
-close_one() {  # politely, then not
-  local pid=$1 tenth
-  kill -TERM "$pid" 2>/dev/null || return 0
-  for tenth in {1..150}; do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
-  kill -KILL "$pid" 2>/dev/null || true
+scheduler='' workers='' command=''  # process ids
+close_one() {  # close_one PID SIGNAL ...: politely, then not; 12 seconds for each signal
+  local pid=$1 signal tenth
+  [ -n "$pid" ] || return 0
+  for signal in "${@:2}" KILL; do
+    kill -s "$signal" "$pid" 2>/dev/null || return 0
+    for tenth in {1..120}; do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
+  done
 }
 close_all() {  # the command first, then the workers, which take their leave of the scheduler, then the scheduler
   trap '' TERM INT
-  local at
-  for ((at = ${#pids[@]} - 1; at >= 0; at--)); do close_one "${pids[at]}"; done
+  close_one "$command" TERM
+  close_one "$workers" USR1 TERM  # on USR1 the tasks close their workers; on TERM srun has them killed
+  close_one "$scheduler" TERM
   rm -f "$MGRAPH_SCHEDULER_FILE"
 }
 trap close_all EXIT
@@ -44,7 +47,7 @@ trap 'exit 130' INT
 rm -f "$MGRAPH_SCHEDULER_FILE"  # one of an earlier job would lead the workers astray
 "$python" -m dask scheduler --port 0 --dashboard-address "${MGRAPH_DASHBOARD:-:0}" ${network[@]+"${network[@]}"} \
   --scheduler-file "$MGRAPH_SCHEDULER_FILE" &
-pids+=($!)
+scheduler=$!
 
 case ${MGRAPH_DEVICE:-gpu} in
   gpu) worker=(cuda worker --device-memory-limit 0) ;;  # one a GPU; graphs are no Dask data: nothing to spill
@@ -53,16 +56,18 @@ case ${MGRAPH_DEVICE:-gpu} in
 esac
 # a worker waits for its scheduler for so long, and would wait for ever otherwise
 worker+=(--death-timeout "${MGRAPH_START_SECONDS:-120}" --no-dashboard --scheduler-file "$MGRAPH_SCHEDULER_FILE")
-srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 \
+# srun forwards USR1 to every process of its tasks; a task takes it as the order to close its workers, which ignore it
+task='trap "" USR1; "$@" & trap "kill -TERM $!" USR1; trap : TERM; while kill -0 $! 2>/dev/null; do wait $!; done'
+srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c "$task" task \
   "$python" -m dask "${worker[@]}" ${network[@]+"${network[@]}"} ${MGRAPH_WORKER_OPTIONS:-} &
-pids+=($!)
+workers=$!
 
 in_front() {  # in the background, and waited for: bash runs no trap before a foreground command has ended
   local status=0
   "$@" &
-  pids+=($!)
-  wait "$!" || status=$?
-  unset 'pids[-1]'
+  command=$!
+  wait "$command" || status=$?
+  command=''
   return "$status"
 }
 in_front "$python" -m cluster wait --workers "$MGRAPH_WORKERS" --timeout "${MGRAPH_START_SECONDS:-120}"

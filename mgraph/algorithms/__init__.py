@@ -1,18 +1,21 @@
-"""Algorithms as SPMD programs: each rank calls the same function with its shard, in lockstep, from the shard's thread.
+"""The algorithms, one folder each. A program runs on all ranks in lockstep, in each shard's thread.
 
-A program takes a shard and its own arguments. It returns its local array, one entry an owned vertex in internal order
-on the shard's device, and a dict of what else it found out, the same on every rank.
+To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
-from __future__ import annotations
+from mgraph.algorithms import bfs, components, pagerank
+from mgraph.algorithms.algorithm import Algorithm, Shard
 
-from collections.abc import Callable
+__all__ = ["ALGORITHMS", "WARM", "Algorithm", "Shard", "warm"]
 
-from mgraph.algorithms.bfs import bfs
-from mgraph.algorithms.contract import Result, Shard
-from mgraph.algorithms.pagerank import pagerank
-from mgraph.algorithms.warm import warm
+#: every algorithm, by the name that users call it by
+ALGORITHMS: dict[str, Algorithm] = {folder.ALGORITHM.name: folder.ALGORITHM for folder in (bfs, components, pagerank)}
 
-__all__ = ["PROGRAMS", "Result", "Shard", "bfs", "pagerank", "warm"]
+#: compiled when a graph is created, because most users call these first; the others are compiled before their first run
+WARM = ("bfs", "pagerank")
 
-PROGRAMS: dict[str, Callable[..., Result]] = {"bfs": bfs, "pagerank": pagerank}  #: by the name that users call them by
+
+def warm(shard: Shard) -> None:
+    """Compile the kernels that the algorithms in `WARM` run on this shard. Takes seconds, once on each machine."""
+    for name in WARM:
+        ALGORITHMS[name].warm(shard)

@@ -1,9 +1,9 @@
-"""The one contract of worker-to-worker communication; DESIGN calls an implementation an exchange.
+"""The interface of worker-to-worker communication. An implementation is called an exchange.
 
-An exchange belongs to one shard and is used by the shard's thread alone; its calls block that thread. All ranks make
-the same calls in the same order (SPMD), or get `ExchangeError`. Arrays are one-dimensional, contiguous and on the
-exchange's device; the dtype of a call is the same on every rank. Counts travel with the data or ahead of it as host
-memory, never as a device read-back.
+An exchange belongs to one shard and is used by the shard's thread only; its calls block that thread. All ranks make the
+same calls in the same order (SPMD), or get `ExchangeError`. Arrays are one-dimensional, contiguous and on the
+exchange's device; the dtype of a call is the same on every rank. The lengths of parts are sent with the data or before
+it from host memory, and are never read back from a device.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ class ExchangeError(MgraphError, RuntimeError):
 class Exchange(ABC):
     """Collectives among the ranks of one graph.
 
-    Life: construct (may open a transport, contacts nobody), hand `address` to every other rank by whatever means,
-    `connect` with everybody's, use, `close`. Each wait polls `aborted` at least every 50 ms and raises `Aborted`; after
-    that only `close` may be called, and buffers given to a call may be reused once `close` has returned.
+    Use: construct it, which may open a transport but contacts no rank; send `address` to every other rank; call
+    `connect` with the addresses of all ranks; call collectives; `close` it. Every wait polls `aborted` at least every
+    50 ms and raises `Aborted` if it is true. After that only `close` may be called; buffers given to a call may be
+    reused once `close` has returned.
 
     Attributes
     ----------
     rank, size : int
-        This rank's number, 0 .. size - 1, and how many there are.
+        This rank's number, 0 .. size - 1, and the number of ranks.
     """
 
     name: ClassVar[str]
@@ -48,29 +49,30 @@ class Exchange(ABC):
     @property
     @abstractmethod
     def address(self) -> bytes:
-        """What the other ranks need in order to reach this one."""
+        """The address with which other ranks `connect` to this one."""
 
     @abstractmethod
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Reach every other rank; `addresses` is in rank order and includes this rank's own."""
+        """Connect to every other rank. `addresses` is in rank order and includes this rank's own."""
 
     @abstractmethod
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """Send ``parts[r]`` to rank r; returns what each rank sent here, in rank order, of any length, zero included.
+        """Send ``parts[r]`` to each rank r; returns the parts that the ranks sent to this one, in rank order.
 
-        This rank's own part comes back as the same array. Device buffers are complete before they leave: the
-        implementation waits for the device's stream where its transport is not ordered by it, and says so.
+        Parts may have any length, including zero. This rank's own part is returned as the same array. Parts on a device
+        are sent only when their data are complete: an implementation whose transport is not ordered by the device's
+        stream waits for the stream, and says so.
         """
 
     @abstractmethod
     def allgather(self, part: Array) -> list[Array]:
-        """Every rank's `part`, in rank order; lengths may differ. This rank's own comes back as the same array."""
+        """Every rank's `part`, in rank order; lengths may differ. This rank's own is returned as the same array."""
 
     @abstractmethod
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Elementwise "sum", "min" or "max" of a small host array over the ranks; the same on every rank, bit for bit.
+        """The elementwise "sum", "min" or "max" of a small host array over all ranks, identical on every rank.
 
-        Reduced in rank order, so float sums do not depend on timing.
+        It is reduced in rank order, so sums of floats do not depend on timing.
         """
 
     def barrier(self) -> None:
@@ -79,4 +81,4 @@ class Exchange(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free the transport; callable at any time, also twice. Never waits for another rank."""
+        """Free the transport. It may be called at any time, also twice, and never waits for another rank."""

@@ -1,7 +1,7 @@
-"""The meeting place of one Dask worker: where the comms that other ranks open find the exchange they are meant for.
+"""The hub of one Dask worker, which passes the comms that other ranks open to the exchange that they are for.
 
-A hub lives beside the worker's event loop and knows neither the worker nor the graphs. `Hub.accept` is registered with
-the worker's comm handlers under `HANDLER`. The hello of a rank that connects, and the answer:
+A hub uses the worker's event loop, but does not refer to the worker or to graphs. `Hub.accept` is registered as the
+worker's comm handler `HANDLER`. The first message of a rank that connects, and the answer:
 
     {"op": HANDLER, "key": key, "source": rank, "target": rank}
     {"status": "OK"} | {"status": "error", "message": text}
@@ -23,7 +23,7 @@ __all__ = ["HANDLER", "Hub", "Inbox", "Key"]
 
 HANDLER = "mgraph_exchange"  #: the name of `Hub.accept` among a worker's comm handlers
 
-Key = tuple[str, int]  #: a graph's id and the attempt
+Key = tuple[str, int]  #: the graph's id and the number of the attempt
 
 
 class Inbox:
@@ -32,11 +32,11 @@ class Inbox:
     Attributes
     ----------
     comms : dict of rank to comm
-        One for each rank that has said hello.
+        The comm of each rank that has connected.
     full : asyncio.Event
-        Set once every other rank has.
+        Set once every other rank has connected.
     closed : asyncio.Event
-        Set when the exchange is closed; the handlers that hold the comms return then.
+        Set when the exchange is closed, so that the handlers of the comms return.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -47,7 +47,7 @@ class Inbox:
             self.full.set()
 
     def add(self, source: int, comm: Comm) -> None:
-        """Keep the comm that rank `source` opened; `ExchangeError` for a rank that there is not, or a second time."""
+        """Store the comm that rank `source` opened; `ExchangeError` for an unknown rank, or a second comm of a rank."""
         if not 0 <= source < self.size or source == self.rank:
             raise ExchangeError(f"rank {self.rank} of {self.size} got a hello from rank {source}")
         if source in self.comms:
@@ -64,18 +64,18 @@ class Inbox:
 
 
 class Hub:
-    """Hands incoming comms to exchanges and opens outgoing ones, for all graphs of one worker.
+    """Passes incoming comms to exchanges and opens outgoing ones, for all graphs of one worker.
 
     Parameters
     ----------
     address : str
-        Where the other workers reach this one: the worker's contact address.
+        The worker's contact address, at which other workers reach it.
     loop : asyncio.AbstractEventLoop
         The running event loop that the comms belong to.
     connection_args : mapping, optional
-        What `distributed.comm.connect` needs for TLS and interfaces: the worker's ``connection_args``.
+        The worker's ``connection_args`` for `distributed.comm.connect`, with TLS and interfaces.
     deserialize : bool
-        Whether comms opened from here unpack what they read, as the worker's own do.
+        Whether outgoing comms deserialize what they read, as the worker's own comms do.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Hub:
         self._inboxes: dict[tuple[Key, int], Inbox] = {}
 
     def __len__(self) -> int:
-        """How many exchanges are open here."""
+        """The number of exchanges that are open on this worker."""
         return len(self._inboxes)
 
     def open(self, key: Key, rank: int, size: int) -> Inbox:
-        """A new inbox for rank `rank` of `key`; from any thread. `ExchangeError` where there is one already."""
+        """A new inbox for rank `rank` of `key`; `ExchangeError` if there is one already. Callable from any thread."""
         inbox = Inbox(rank, size)
         if self._inboxes.setdefault((key, rank), inbox) is not inbox:
             raise ExchangeError(
@@ -104,20 +104,20 @@ class Hub:
         return inbox
 
     def release(self, key: Key, rank: int) -> None:
-        """Forget an inbox and close it; on the event loop. Unknown ones are passed over."""
+        """Close an inbox and forget it, on the event loop. Does nothing for an unknown one."""
         inbox = self._inboxes.pop((key, rank), None)
         if inbox is not None:
             inbox.close()
 
     def close(self) -> None:
-        """Release every inbox, so that waiting calls raise `Aborted`; on the event loop."""
+        """Release every inbox, so that waiting calls raise `Aborted`. Call it on the event loop."""
         for key, rank in list(self._inboxes):
             self.release(key, rank)
 
     async def accept(self, comm: Comm, key: tuple[Any, ...], source: int, target: int) -> Status:
-        """Take over a comm that rank `source` opened to rank `target`; the comm handler `HANDLER`.
+        """The comm handler `HANDLER`: pass a comm that rank `source` opened to the inbox of rank `target`.
 
-        Returns when the exchange closes, because a Dask server reads on from a comm whose handler has returned.
+        Returns only when the exchange closes, because a Dask server reads from a comm after its handler has returned.
         """
         inbox = self._inboxes.get(((str(key[0]), int(key[1])), target))
         try:
@@ -128,7 +128,7 @@ class Hub:
             await comm.write({"status": "error", "message": str(error)})
             await comm.close()
             return Status.dont_reply
-        comm.allow_offload = False  # unpacking makes views; a thread hop would cost more
+        comm.allow_offload = False  # deserializing only makes views, which costs less than a switch of threads
         try:
             await comm.write({"status": "OK"})
             await inbox.closed.wait()
@@ -137,14 +137,14 @@ class Hub:
         return Status.dont_reply
 
     async def connect(self, address: str, key: Key, source: int, target: int, timeout: float) -> Comm:
-        """Open a comm from rank `source` here to rank `target` at `address`.
+        """A comm from rank `source` on this worker to rank `target` at `address`.
 
         Raises
         ------
         OSError, TimeoutError
-            Nobody answers there, within `timeout` seconds.
+            The worker at `address` does not answer within `timeout` seconds.
         ExchangeError
-            There is no such exchange there, or the worker does not know `HANDLER`.
+            The worker has no such exchange, or no handler `HANDLER`.
         """
         comm = await open_comm(address, timeout=timeout, deserialize=self.deserialize, **self.connection_args)
         try:
@@ -152,7 +152,7 @@ class Hub:
             await comm.write({"op": HANDLER, "key": key, "source": source, "target": target})
             answer = await comm.read()
             if not isinstance(answer, dict) or answer.get("status") != "OK":
-                # a server answers None to a handler that it does not have
+                # a server without this handler answers None
                 reason = answer.get("message") if isinstance(answer, dict) else "its worker has no exchange hub"
                 raise ExchangeError(f"rank {target} at {address} refused rank {source}: {reason}")
         except BaseException:

@@ -1,4 +1,4 @@
-"""The exchange of a graph on one worker: nothing leaves the process."""
+"""The exchange of a graph on one worker, which sends nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Loopback"]
 
 
 class Loopback(Exchange):
-    """The one rank of one: hands arrays back as they are, in O(1).
+    """The exchange of a single rank: collectives return the arrays that they are given, in O(1).
 
-    It never waits, but looks at `aborted` on every call, so that a loop of supersteps can be ended from outside.
+    It never waits, but every call checks `aborted`, so that a loop of supersteps can be ended from another thread.
     """
 
     name: ClassVar[str] = "loopback"
@@ -28,22 +28,22 @@ class Loopback(Exchange):
 
     @property
     def address(self) -> bytes:
-        """Empty: nobody needs to reach it."""
+        """Empty, since there is no other rank."""
         return b""
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Only checks that there is no other rank."""
+        """Check that there is no other rank; `InvalidOption` if there is."""
         if len(addresses) != 1:
-            raise InvalidOption(f"{len(addresses)} addresses were given to a loopback, which has 1 rank")
+            raise InvalidOption(f"{len(addresses)} addresses were given to a loopback exchange, which has 1 rank")
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`; copies nothing."""
+        """See `Exchange.alltoallv`; makes no copy."""
         self._check()
         check_parts(parts, 1)
         return [parts[0]]
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; copies nothing."""
+        """See `Exchange.allgather`; makes no copy."""
         self._check()
         return [part]
 
@@ -54,7 +54,7 @@ class Loopback(Exchange):
         return np.array(values)
 
     def close(self) -> None:
-        """Later calls raise `Aborted`."""
+        """Make later calls raise `Aborted`."""
         self._closed = True
 
     def _check(self) -> None:

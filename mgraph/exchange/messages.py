@@ -1,11 +1,13 @@
 """The messages of the exchange over Dask comms.
 
-A part travels as one message or, where it is long, as several:
+A part is sent as one message or, if it is long, as several. One of more than `GRAIN` bytes, or of several messages, is
+announced by a message without data, so that the receiver can refuse it before a comm takes memory for it. The fields of
+a message:
 
-key, step, source, call, dtype   what the receiver expects, checked
-items                            of the whole part
-at                               the first item in this message
-data                             bytes where there are few, else an array; then `pad` stands before it
+key, step, source, call, dtype   compared with what the receiver expects
+items                            the number of items in the whole part
+at                               the index of the first item in this message
+data                             bytes if they are few; else an array, preceded by the field `pad`
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ from typing import Any
 import numpy as np
 from distributed.protocol import Serialize, Serialized, deserialize
 
+from mgraph.budget import GRAIN
 from mgraph.exchange.contract import ExchangeError
 
 __all__ = ["INLINE", "Head", "own"]
 
-INLINE = 32 << 10  #: bytes up to which a copy into the message costs less than a buffer of its own
+INLINE = 32 << 10  #: up to this many bytes, a copy into the message costs less than a separate buffer
 
-# A comm reads the first buffer of a message together with the header, so that it arrives misaligned, and every later
-# one into memory of its own: this goes first, and the data need not be copied.
+# A comm reads the first buffer of a message together with the header, so this buffer is misaligned; every later buffer
+# gets its own memory. The pad is sent as the first buffer, so that the data need not be copied to align them.
 _PAD = np.zeros(1, np.uint8)
 
 
 @dataclass(frozen=True)
 class Head:
-    """What all messages of one part have in common."""
+    """The fields that all messages of one part have in common."""
 
     key: tuple[str, int]
     step: int
@@ -44,8 +47,10 @@ class Head:
         return asdict(self)
 
     def messages(self, part: np.ndarray, limit: int, copy: bool) -> Iterator[dict[str, Any]]:
-        """`part` as messages of at most `limit` bytes of data each; at least one. Views of `part` unless `copy`."""
+        """The messages of `part`, at least one, with at most `limit` bytes of data each: views, or copies if `copy`."""
         items = limit // part.dtype.itemsize
+        if part.nbytes > min(GRAIN, limit):
+            yield {**self._fields, "items": part.size, "at": 0, "data": b""}
         for at in range(0, max(part.size, 1), items):
             data = part[at : at + items]
             message = {**self._fields, "items": part.size, "at": at}
@@ -55,19 +60,25 @@ class Head:
                 yield {**message, "pad": Serialize(_PAD), "data": Serialize(data.copy() if copy else data)}
 
     def take(self, message: Any, at: int) -> tuple[int, np.ndarray]:
-        """The items of the whole part, and the data of `message`, which must be the one from item `at`."""
+        """The number of items in the whole part, and the data of `message`, which must begin with item `at`.
+
+        Raises
+        ------
+        ExchangeError
+            A field of `message` is not the expected one.
+        """
         want = {**self._fields, "at": at}
         got = {name: message.get(name) for name in want} if isinstance(message, dict) else dict.fromkeys(want)
-        if isinstance(got["key"], list):  # msgpack makes a list of a tuple, or not, as the comm chooses
+        if isinstance(got["key"], list):  # depending on the comm, msgpack turns a tuple into a list
             got["key"] = tuple(got["key"])
-        wrong = [f"{name} {got[name]!r} for {want[name]!r}" for name in want if got[name] != want[name]]
+        wrong = [f"{name} {got[name]!r} instead of {want[name]!r}" for name in want if got[name] != want[name]]
         if wrong:
             raise ExchangeError(f"graph {self.key[0]}: a message from rank {self.source} has {', '.join(wrong)}")
         return int(message["items"]), own(message["data"], np.dtype(self.dtype))
 
 
 def own(data: Any, dtype: np.dtype) -> np.ndarray:
-    """`data` as a writable, aligned array of `dtype`; the very buffer where it is that already."""
+    """`data` as a writable, aligned array of `dtype`; without a copy if `data` is one already."""
     if isinstance(data, bytes):
         return np.frombuffer(data, dtype).copy()
     if isinstance(data, Serialized):  # from a comm that does not deserialize

@@ -1,15 +1,15 @@
-"""The exchange over NCCL, through CuPy: device arrays by one kernel a step, on the stream that computes them.
+"""The exchange over NCCL, through CuPy: one kernel sends and receives the device arrays of a step, on the same stream.
 
-NCCL moves device memory and has no host buffers and no counts. A step is two things:
+NCCL transfers device memory only, and both sides must know the lengths. So a step has two phases:
 
-    counts   every rank learns, by a host collective, how much each sends to each: a row of int64 a rank,
+    counts   a host collective tells every rank how much each rank sends to each other: a row of int64 for each rank,
              code of the call | bytes to rank 0 | bytes to rank 1 | ...
-    data     one group of sends and receives; none where the counts are all 0
+    data     one group of sends and receives; left out if all counts are 0
 
-The host collectives are those of a companion, another exchange of the same ranks, or NCCL's own through small device
-buffers: see `NcclExchange`. What stands in the stream orders the data: the kernels that compute the parts run before,
-those that read what arrived run after. The host waits all the same, for an event, in short turns: a kernel of NCCL's
-spins for ever where a rank is lost, and nothing that the shard does next could be interrupted as this wait can.
+The host collectives are those of a companion, which is another exchange of the same ranks, or NCCL's own through small
+device buffers: see `NcclExchange`. The stream orders the data: the kernels that compute the parts run before NCCL's,
+and those that read the received parts run after it. The host still waits for an event, by polling. If a rank is lost, a
+kernel of NCCL's spins for ever; this wait can be interrupted, and later waits of the shard cannot.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from mgraph.exchange.nccl_api import ID_BYTES, Nccl
 from mgraph.exchange.nccl_host import HostOverNccl
 from mgraph.exchange.nccl_start import Start
 from mgraph.exchange.rules import another_call, call_code, check_addresses, check_op, check_parts
-from mgraph.exchange.waiting import POLL, wait_until
+from mgraph.exchange.waiting import PATIENCE, POLL, wait_until
 
 __all__ = ["NcclExchange"]
 
-FAREWELL = 0.1  #: seconds that `close` gives the other ranks to finish the last step
-CLOSING = 5.0  #: seconds that `close` gives NCCL to end
+FAREWELL = 0.1  #: seconds for which `close` waits until the other ranks have finished the last step
+CLOSING = 5.0  #: seconds for which `close` waits until NCCL has ended
 
 
 class NcclExchange(Exchange):
@@ -45,27 +45,27 @@ class NcclExchange(Exchange):
     rank, size, aborted
         See `Exchange`.
     device : Device
-        A GPU of this rank's own: NCCL takes no GPU twice.
+        The GPU of this rank. NCCL needs a different GPU for each rank.
     small : Exchange, optional
-        The companion: an unconnected exchange of the same ranks for host arrays, which now belongs to this one and is
-        connected and closed with it. Without one, counts and `allreduce` go through NCCL and device memory: no second
-        transport, and one read-back a step more.
-    connect_timeout : float
-        Seconds until `connect` gives up with `WorkerLost`.
+        The companion: an unconnected exchange of the same ranks for host arrays. This exchange takes it over, and
+        connects and closes it. Without one, counts and `allreduce` are sent by NCCL through device memory, which needs
+        no second transport and costs one more read-back a step.
+    patience : float
+        Seconds after which `connect` raises `WorkerLost`.
     api : Nccl, optional
-        What speaks NCCL.
+        The binding of NCCL to use.
 
     Raises
     ------
     DeviceError
-        There is no GPU, no CuPy or no NCCL here.
+        There is no GPU, or CuPy or NCCL is not installed.
 
     Notes
     -----
-    CuPy offers no way to end NCCL's initialisation, which waits for every rank. It runs in a thread of its own, after
-    the companion has reached every rank; a rank that is lost in between leaves that thread behind, and whatever it gets
-    in the end is destroyed there. Without a companion this rests on the coordinator alone, which hands out addresses
-    once all ranks have constructed theirs.
+    NCCL's initialisation waits for every rank, and CuPy offers no way to interrupt it. So it runs in a separate thread,
+    after the companion has connected all ranks. If a rank is lost in between, the thread is abandoned, and destroys its
+    communicator if it ever gets one. Without a companion, only the client ensures that all ranks are there: it sends
+    addresses after all ranks have constructed their exchanges.
     """
 
     name: ClassVar[str] = "nccl"
@@ -78,17 +78,17 @@ class NcclExchange(Exchange):
         device: Device,
         *,
         small: Exchange | None = None,
-        connect_timeout: float = 30.0,
+        patience: float = PATIENCE,
         api: Nccl | None = None,
     ) -> None:
         super().__init__(rank, size, aborted)
-        self._device, self._timeout = device, connect_timeout
+        self._device, self._patience = device, patience
         self._step, self._over = 0, ""  # _over: why no further call is possible
         self._lock = threading.Lock()  # held by the running call; close() waits for it
         self._comm: Any = None
-        self._buffers: list[Any] = []  # what NCCL is at work on; outlives a failed step
+        self._buffers: list[Any] = []  # the arrays that NCCL reads and writes; kept after a failed step
         self._small = small or HostOverNccl(self)
-        self._small.aborted = self._is_over  # whoever waits in it is released with this exchange
+        self._small.aborted = self._is_over  # so that a wait in the companion ends with this exchange
         try:
             device.use()
             self._api = api or Nccl(device)
@@ -99,22 +99,22 @@ class NcclExchange(Exchange):
 
     @property
     def address(self) -> bytes:
-        """The unique id, of rank 0 alone, the companion's name and its address."""
+        """The unique id (filled by rank 0 only), the companion's name and the companion's address."""
         if self._over:
             raise Aborted(f"{self._here()} {self._over}")
         return self._unique_id + self._small.name.encode().ljust(8) + self._small.address
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Connect the companion, then make the communicator and every connection that it will use.
+        """Connect the companion, then make the communicator and all connections that it will use.
 
         Raises
         ------
         WorkerLost
             A rank did not answer in time.
         DeviceError
-            NCCL refused, such as two ranks on one GPU.
+            NCCL reported an error, as for two ranks on one GPU.
         ExchangeError
-            Another rank has another companion.
+            Another rank has another kind of companion.
         """
         check_addresses(addresses, self.size)
         for rank, address in enumerate(addresses):
@@ -128,7 +128,7 @@ class NcclExchange(Exchange):
             self._check()
             try:
                 self._small.connect([address[ID_BYTES + 8 :] for address in addresses])
-                self._comm = self._start(addresses[0][:ID_BYTES], began + self._timeout)
+                self._comm = self._start(addresses[0][:ID_BYTES], began + self._patience)
             except BaseException as error:
                 self._over = self._over or f"failed before: {error}"
                 raise
@@ -143,20 +143,20 @@ class NcclExchange(Exchange):
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`; by the companion, or through device memory where there is none."""
+        """See `Exchange.allreduce`; uses the companion, or NCCL and device memory without one."""
         check_op(op)
         with self._lock:
             return self._guarded(lambda: self._small.allreduce(values, op))
 
     def close(self) -> None:
-        """Destroy the communicator; also twice. Ends a call that another thread waits in, at its next poll.
+        """Destroy the communicator. It may be called twice, and ends a call of another thread at that call's next poll.
 
-        After a regular end the other ranks get `FAREWELL` seconds to finish the last step, since they may be reading
-        from this rank's memory; after an abort nothing is waited for but NCCL's own end, for `CLOSING` seconds at most.
+        After a regular end, it waits up to `FAREWELL` seconds for the other ranks to finish the last step, since they
+        may be reading this rank's memory. In all cases it waits up to `CLOSING` seconds for NCCL to end.
         """
         regular = not self._over and not self.aborted()
         self._over = self._over or "was closed"
-        if self._lock.acquire(timeout=CLOSING):  # else a call is stuck outside of our polling: leave it what it needs
+        if self._lock.acquire(timeout=CLOSING):  # else a call is stuck and does not poll: leave it what it uses
             try:
                 if self._comm is not None:
                     if regular:
@@ -173,7 +173,7 @@ class NcclExchange(Exchange):
             return self._guarded(lambda: self._step_once(call, parts))
 
     def _guarded(self, step: Callable[[], Any]) -> Any:
-        """Do one step; on the first failure the exchange is over."""
+        """The result of `step`; after the first failure no further step is possible."""
         self._check()
         if self._comm is None:
             raise Aborted(f"{self._here()} was not connected")
@@ -195,8 +195,8 @@ class NcclExchange(Exchange):
         sends = [(r, parts[r]) for r in self._others() if parts[r].size]
         receives = []
         for r in self._others():
-            # Memory that the pool hands out may still be in use by what the stream was given before; NCCL's kernel
-            # stands behind that in the same stream.
+            # The pool may return memory that earlier work on the stream still uses; NCCL's kernel runs after that work
+            # on the same stream.
             received[r] = self._device.empty(coming[r] // dtype.itemsize, dtype)
             if coming[r]:
                 receives.append((r, received[r]))
@@ -209,7 +209,7 @@ class NcclExchange(Exchange):
         return received
 
     def _counts(self, code: int, parts: Sequence[Array]) -> list[int]:
-        """Bytes that each rank sends here, after making sure that all are in the same call."""
+        """The bytes that each rank sends to this one; `ExchangeError` if a rank is in another call."""
         row = np.array([code, *(part.nbytes for part in parts)], np.int64)
         rows = self._small.allgather(row)
         for rank, theirs in enumerate(rows):
@@ -230,7 +230,7 @@ class NcclExchange(Exchange):
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
 
     def _look(self) -> None:
-        """Whether waiting still makes sense: raises where it does not."""
+        """Raise if waiting is pointless: the exchange was aborted or closed, or NCCL reports an error."""
         self._check()
         self._comm.check_async_error()
 
@@ -247,20 +247,20 @@ class NcclExchange(Exchange):
                 self._check()
                 if time.monotonic() > deadline:
                     raise WorkerLost(
-                        f"rank {self.rank} did not finish NCCL's initialisation within {self._timeout} s: "
+                        f"rank {self.rank} did not finish NCCL's initialisation within {self._patience:g} s: "
                         "another rank did not answer"
                     )
             return start.result()
         except self._api.error as error:
             raise DeviceError(
-                f"rank {self.rank} on {self._device}: NCCL refused: {error}; every rank needs a GPU of its own"
+                f"rank {self.rank} on {self._device}: NCCL failed: {error}; every rank needs a GPU of its own"
             ) from error
         except BaseException:
             start.give_up()
             raise
 
     def _part(self) -> None:
-        """Meet the other ranks once more, where they come within `FAREWELL`."""
+        """Wait until all ranks have finished the last step, for `FAREWELL` seconds at most."""
         end = time.monotonic() + FAREWELL
         self._small.aborted = lambda: time.monotonic() > end
         with suppress(Exception):
@@ -274,7 +274,7 @@ class NcclExchange(Exchange):
             with suppress(Exception):
                 self._api.abort(comm)
 
-        # NCCL's end waits for no rank, but is not ours to interrupt
+        # the end of NCCL does not wait for other ranks, but cannot be interrupted
         ending = threading.Thread(target=destroy, name=f"nccl-end-{self.rank}", daemon=True)
         ending.start()
         ending.join(CLOSING)

@@ -1,7 +1,7 @@
-"""The little of NCCL that is used here, as CuPy binds it: a communicator, grouped sends and receives, one event.
+"""The part of CuPy's NCCL binding that the exchange uses: a communicator, grouped sends and receives, and an event.
 
-Everything goes to the calling thread's current stream: NCCL's kernels stand behind those that compute the parts and
-before those that read what arrived. The host waits for nothing in here.
+All work is queued on the calling thread's current stream. So NCCL's kernels run after those that compute the parts, and
+before those that read the received parts. The host does not wait in these calls, unless they say so.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from mgraph.errors import DeviceError
 
 __all__ = ["ID_BYTES", "Nccl", "nccl_installed"]
 
-ID_BYTES = 128  #: of a communicator's unique id
+ID_BYTES = 128  #: the size of a communicator's unique id
 
 _NOT_READY = 600  # cudaErrorNotReady
 
 
 def nccl_installed() -> bool:
-    """Whether CuPy is here and finds NCCL; imports CuPy where it is."""
+    """Whether CuPy is installed and finds NCCL. Imports CuPy if it is installed."""
     try:
         from cupy.cuda import nccl
-    except Exception:  # no CuPy, or one that does not load
+    except Exception:  # CuPy is not installed, or cannot be loaded
         return False
     return bool(nccl.available)
 
 
 class Nccl:
-    """NCCL on one GPU; construct in the thread that uses it, with the device current.
+    """NCCL on one GPU. Construct it in the thread that uses it, with the device current.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ class Nccl:
     Raises
     ------
     DeviceError
-        CuPy is not here, or does not find NCCL.
+        `device` is no GPU, or CuPy is not installed or does not find NCCL.
     """
 
     def __init__(self, device: Device) -> None:
         if device.kind != "cuda" or not nccl_installed():
             raise DeviceError(
                 f"NCCL cannot be used on {device}: it needs a GPU and CuPy with NCCL "
-                '(pip install "mgraph[cuda13]" nvidia-nccl-cu13)'
+                '(pip install "dask-mgraph[cuda13]" nvidia-nccl-cu13)'
             )
         from cupy.cuda import nccl
 
@@ -59,23 +59,23 @@ class Nccl:
         self.error: type[Exception] = nccl.NcclError
 
     def new_id(self) -> bytes:
-        """A new unique id; a thread of NCCL's listens in this process for the ranks that will use it."""
+        """A new unique id. NCCL starts a thread in this process that listens for the ranks that will use the id."""
         return bytes(self._nccl.get_unique_id())
 
     def communicator(self, size: int, unique_id: bytes, rank: int) -> Any:
-        """A communicator; blocks until all ranks call this, for ever where one does not."""
+        """A communicator. Blocks until all ranks have called this; for ever if one does not."""
         return self._nccl.NcclCommunicator(size, unique_id, rank)
 
     @contextmanager
     def side_stream(self) -> Iterator[None]:
-        """A stream of its own for the calling thread, which waits for no other."""
+        """Make a new stream, which waits for no other stream, the current one of the calling thread."""
         with self._cuda.Stream(non_blocking=True):
             yield
 
     def swap(self, comm: Any, sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]) -> None:
-        """Queue one kernel that sends and receives all of these, given with the other rank; returns at once."""
+        """Queue one kernel that does all these sends and receives, given as (other rank, array). Does not wait."""
         stream = self._cuda.get_current_stream().ptr
-        # NCCL's sends know no types: bytes serve them all. Type and length were compared with the counts.
+        # All dtypes are sent as bytes. Dtype and length were compared when the counts were exchanged.
         byte = self._nccl.NCCL_UINT8
         self._nccl.groupStart()
         try:
@@ -87,12 +87,17 @@ class Nccl:
             self._nccl.groupEnd()
 
     def gather(self, comm: Any, size: int, row: np.ndarray) -> np.ndarray:
-        """Queue an all-gather of host bytes through device memory; the rows, filled once `done`, good until the next.
+        """Queue an all-gather of host bytes through device memory. Does not wait.
 
         Parameters
         ----------
         row : uint8[n]
-            This rank's; n is the same on all ranks.
+            The bytes of this rank; n is the same on all ranks.
+
+        Returns
+        -------
+        uint8[size, n]
+            The rows of all ranks, filled once `done` is true, and valid until the next call.
         """
         n, runtime = row.size, self._cuda.runtime
         if self._scratch.size < n * (size + 1):
@@ -107,17 +112,17 @@ class Nccl:
         return here[n : n * (size + 1)].reshape(size, n)
 
     def mark(self) -> None:
-        """Start watching: `done` asks for what the stream has been given up to here."""
+        """Record an event, so that `done` reports on the work queued on the stream up to now."""
         self._event.record(self._cuda.get_current_stream())
 
     def done(self) -> bool:
-        """Whether it has done that; never waits."""
+        """Whether the work queued before `mark` is done. Does not wait; raises if a kernel has failed."""
         status = self._cuda.runtime.eventQuery(self._event.ptr)
-        if status not in (0, _NOT_READY):  # a kernel failed: the event will never come
+        if status not in (0, _NOT_READY):  # a kernel failed, so the event will never complete
             raise self._cuda.runtime.CUDARuntimeError(status)
         return bool(status == 0)
 
     def abort(self, comm: Any) -> None:
-        """Destroy `comm` with all that it has queued, and wait until the device is idle."""
-        comm.abort()  # its kernels see this and end; destroy() would wait for the other ranks
+        """Destroy `comm` with the work that it has queued, and wait until the device is idle."""
+        comm.abort()  # ends its running kernels; destroy() would wait for the other ranks
         self._cuda.runtime.deviceSynchronize()

@@ -1,10 +1,10 @@
-"""Host collectives through NCCL and small device buffers, for an exchange that has no second transport."""
+"""Collectives of host arrays through NCCL and small device buffers, for an exchange without a second transport."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -13,43 +13,53 @@ from mgraph.exchange.contract import Array, Exchange, ExchangeError
 from mgraph.exchange.rules import call_code, check_op, reduce_ranks, said
 from mgraph.exchange.waiting import wait_until
 
-if TYPE_CHECKING:
-    from mgraph.exchange.nccl import NcclExchange
-
 __all__ = ["HostOverNccl"]
 
-ROW = 1024  #: bytes that each rank puts into the first round
+ROW = 1024  #: bytes that each rank sends in the first round
 
-_HEAD = struct.Struct("<Qq")  # code of the call, items
+_HEAD = struct.Struct("<Qq")  # the code of the call, the number of items
+
+
+class Owner(Protocol):
+    """The attributes of an `NcclExchange` that `HostOverNccl` uses."""
+
+    rank: int
+    size: int
+    _api: Any
+    _comm: Any
+
+    @property
+    def aborted(self) -> Callable[[], bool]:
+        """A function that waits poll; see `Exchange`."""
 
 
 class HostOverNccl(Exchange):
-    """`allgather` and `allreduce` of host arrays, all of the same length, over the communicator of an `NcclExchange`.
+    """`allgather` and `allreduce` of host arrays of equal lengths, over the communicator of an `NcclExchange`.
 
-    One round of `ROW` bytes a rank, the head and as much as fits; a second one for longer arrays. A round is a copy to
-    the device, an all-gather and a copy back, in the order of the calling thread's stream.
+    In a first round each rank sends `ROW` bytes: a head, and the array if it fits. Longer arrays are sent in a second
+    round. A round is a copy to the device, an all-gather and a copy back, on the calling thread's current stream.
     """
 
     name: ClassVar[str] = "nccl"
 
-    def __init__(self, owner: NcclExchange) -> None:
+    def __init__(self, owner: Owner) -> None:
         super().__init__(owner.rank, owner.size, owner.aborted)
         self._owner = owner
 
     @property
     def address(self) -> bytes:
-        """The rank: nothing else is needed to reach it."""
+        """The rank; the owner's communicator needs nothing else."""
         return str(self.rank).encode()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Nothing: the communicator is the owner's."""
+        """Do nothing, since the owner connects the communicator."""
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """Not for host arrays."""
-        raise ExchangeError("an alltoallv of host arrays does not go over NCCL")
+        """Raise `ExchangeError`: not available for host arrays."""
+        raise ExchangeError("an alltoallv of host arrays is not available over NCCL")
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; lengths may not differ here."""
+        """See `Exchange.allgather`; all ranks must have the same length, else `ExchangeError` is raised."""
         return self._rows("allgather", part)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
@@ -59,7 +69,7 @@ class HostOverNccl(Exchange):
         return reduce_ranks(self._rows(op, flat), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Nothing: the communicator is the owner's."""
+        """Do nothing, since the owner destroys the communicator."""
 
     def _rows(self, call: str, part: np.ndarray) -> list[np.ndarray]:
         code, data = call_code(call, part.dtype), part.view(np.uint8)

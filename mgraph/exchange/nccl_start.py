@@ -1,4 +1,4 @@
-"""The beginning of a communicator, in a thread that can be left behind."""
+"""The creation of an NCCL communicator in a separate thread, which can be abandoned if it blocks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mgraph.exchange.nccl_api import Nccl
 
 __all__ = ["Start"]
 
-TURN = 0.001  #: seconds between two polls
+TURN = 0.001  #: seconds between two polls of the first transfers
 
 
 class Start(threading.Thread):
-    """Makes a communicator and every connection that it needs.
+    """A thread that makes a communicator and all connections that it needs.
 
-    NCCL connects two ranks when the first send between them is queued, and blocks while it does. That happens here,
-    with one byte, so that no later call can block.
+    NCCL connects two ranks when the first send between them is queued, and blocks until they are connected. This thread
+    sends one byte to every rank, so that no later call blocks.
 
     Attributes
     ----------
     ended : threading.Event
-        Set when there is a result.
+        Set when there is a communicator or an error.
     """
 
     def __init__(self, api: Nccl, device: Device, rank: int, size: int, unique_id: bytes) -> None:
@@ -37,10 +37,10 @@ class Start(threading.Thread):
         self._given_up = False
         self._comm: Any = None
         self._error: BaseException | None = None
-        self._held: Any = None  # what NCCL may be at work on
+        self._held: Any = None  # the buffers that NCCL may still read and write
 
     def run(self) -> None:
-        """Initialise and connect; destroy the communicator where nobody waits for it any more."""
+        """Initialise and connect; destroy the communicator if `give_up` was called meanwhile."""
         comm: Any = None
         try:
             self._device.use()
@@ -55,20 +55,20 @@ class Start(threading.Thread):
         self._abort(unwanted)
 
     def result(self) -> Any:
-        """The communicator, once `ended`; raises what went wrong."""
+        """The communicator, after `ended` was set; raises the error that prevented it."""
         if self._error is not None:
             raise self._error
         return self._comm
 
     def give_up(self) -> None:
-        """Nobody waits any more: whatever comes of it is destroyed. Never waits for another rank."""
+        """Destroy the communicator, now or as soon as it is made. Never waits for another rank."""
         with self._lock:
             self._given_up = True
             comm, self._comm = self._comm, None
         self._abort(comm)
 
     def _touch(self, comm: Any) -> None:
-        """Send a byte to every rank and receive one from each, on a stream of this thread's own."""
+        """Send a byte to every rank and receive one from each, on a new stream."""
         others = [r for r in range(self._size) if r != self._rank]
         with self._api.side_stream():
             sent, got = (self._device.zeros(self._size, np.uint8) for _ in range(2))

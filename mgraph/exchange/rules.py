@@ -1,4 +1,4 @@
-"""What every exchange does alike: the check at its door, the code of a call, and the reduction in rank order."""
+"""What all exchanges have in common: checks of arguments, the code of a call, and reduction in rank order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "said",
 ]
 
-CODE_BITS = 16  #: bits of a call's code
+CODE_BITS = 16  #: the size of a call's code
 
 _CALLS = ("alltoallv", "allgather", "sum", "min", "max")
 _OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -34,30 +34,32 @@ def check_op(op: str) -> None:
 
 
 def check_addresses(addresses: Sequence[bytes], size: int) -> None:
-    """Raise `InvalidOption` unless there is one address a rank."""
+    """Raise `InvalidOption` unless there is one address for each rank."""
     if len(addresses) != size:
-        raise InvalidOption(f"{len(addresses)} addresses were given for {size} ranks")
+        raise InvalidOption(f"{len(addresses)} addresses were given for {size} ranks; each rank needs one")
 
 
 def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
-    """The one dtype of `parts`; `ExchangeError` unless there is one part a rank, all of that dtype. O(size)."""
+    """The dtype of `parts`; `ExchangeError` unless there is one part for each rank, all of one dtype. O(size)."""
     if len(parts) != size:
         raise ExchangeError(f"{len(parts)} parts were given for {size} ranks; each rank gets one, which may be empty")
     dtype = parts[0].dtype
     for rank, part in enumerate(parts):
         if part.dtype != dtype:
-            raise ExchangeError(f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}")
+            raise ExchangeError(
+                f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}; all need the same"
+            )
     return dtype
 
 
 @cache
 def call_code(call: str, dtype: np.dtype) -> int:
-    """A call and its dtype as a number of `CODE_BITS` bits, by which ranks find out whether they do the same."""
+    """A number of `CODE_BITS` bits for a call and its dtype, which ranks compare to detect different calls."""
     return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
 
 
 def said(code: int) -> str:
-    """A code in words: "alltoallv of uint32"."""
+    """A code as text, such as "alltoallv of uint32"."""
     call, items, kind = code >> 13, code >> 7 & 63, chr(code & 127)
     try:
         return f"{_CALLS[call]} of {np.dtype(f'{kind}{items}')}"
@@ -66,12 +68,12 @@ def said(code: int) -> str:
 
 
 def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
-    """What to raise where `rank` is in another call than this rank, which says where it is."""
+    """The error to raise if `rank` is in another call than this rank; `here` describes this rank."""
     return ExchangeError(f"{here} is in {said(code)} and rank {rank} in {said(theirs)}")
 
 
 def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:
-    """A new array: `values`, given in rank order, combined from rank 0 upwards, in their own dtype."""
+    """The reduction of `values`, given in rank order, from rank 0 upwards: a new array of their dtype."""
     combine, total = _OPS[op], None
     for value in values:
         total = value.copy() if total is None else combine(total, value, out=total)

@@ -1,8 +1,8 @@
-"""Small device arrays on their way through host memory.
+"""Copies of small device arrays to and from host memory, through which the UCX exchange sends them.
 
-UCX moves device memory by asking the receiver first and by copies on streams of its own, which costs more than the data
-where there is little of it. A copy to the host is one short command on the stream that must be waited for anyway, and
-from there a small message leaves at once.
+To send device memory, UCX first asks the receiver and then copies on streams of its own, which costs more than sending
+a small array. A copy to the host is one short command on the stream, for which the exchange waits anyway, and a small
+message from host memory is sent at once.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ __all__ = ["Staging"]
 
 
 class Staging:
-    """Copies between one GPU and the host, in the order of the calling thread's stream.
+    """Copies between one GPU and the host on the calling thread's current stream.
 
     Parameters
     ----------
     device : Device
     size : int
-        Of how many parts one call has at most.
+        The largest number of parts in a call.
     limit : int
-        Bytes of one part at most.
+        The largest number of bytes in a part.
     """
 
     def __init__(self, device: Device, size: int, limit: int) -> None:
         self._device, self._runtime = device, device.xp.cuda.runtime
-        # pinned: the copies out are queued and not waited for one by one
+        # pinned, so that copies to it are queued without waiting for each
         pinned = device.xp.cuda.alloc_pinned_memory(max(1, size * limit))
         self._slots = np.frombuffer(pinned, np.uint8, size * limit).reshape(size, limit)
 
     def out(self, parts: Sequence[Array], ranks: Iterable[int]) -> dict[int, np.ndarray]:
-        """Host bytes of ``parts[r]`` for each of `ranks`; filled once the stream is done, good until the next call.
+        """The bytes of ``parts[r]`` in host memory, for each rank r of `ranks`.
 
-        One copy for each different array: an allgather gives the same one to all ranks.
+        They are filled once the stream is done, and valid until the next call. An array that is the part of several
+        ranks, as in an allgather, is copied once.
         """
         stream = self._device.xp.cuda.get_current_stream().ptr
         copies: dict[int, np.ndarray] = {}
@@ -54,12 +55,12 @@ class Staging:
         return staged
 
     def into(self, data: np.ndarray) -> Array:
-        """`data` as a new device array, in the stream's order; `data` may be changed at once."""
+        """`data` as a new device array, in the stream's order. `data` may be changed as soon as this returns."""
         array = self._device.empty(data.size, data.dtype)
         if not data.size:
             return array
-        # Out of pageable memory, such as `data` must be: the driver has taken what is to be copied when this returns,
-        # and does not wait for the stream.
+        # `data` must be in pageable memory: then the driver has read all of it when this call returns, without waiting
+        # for the stream.
         stream = self._device.xp.cuda.get_current_stream().ptr
         self._runtime.memcpyAsync(
             array.data.ptr, data.ctypes.data, data.nbytes, self._runtime.memcpyHostToDevice, stream

@@ -1,9 +1,9 @@
-"""The exchange over Dask's comms: for CPUs, and for clusters without UCX. TLS and interfaces come with the comms.
+"""The exchange over Dask's comms, for CPUs and for clusters without UCX. It uses the cluster's TLS and interfaces.
 
-One comm for each directed pair of ranks, opened by the sender, first in first out. A call is one coroutine on the event
-loop: it queues all messages, which the loop writes in the background, and then reads from one rank after another.
-Reading on demand bounds memory: what a faster rank has sent ahead, one step at most, waits in socket buffers and in the
-sender.
+There is one comm for each directed pair of ranks, opened by the sender; messages on it keep their order. A call is one
+coroutine on the event loop: it queues all messages, which the loop writes in the background, and then reads from one
+rank after another. A rank reads only in a call, which bounds its memory: messages of ranks that are ahead, by one step
+at most, stay in the socket buffers and in the sender.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from distributed.comm import Comm
 
+from mgraph.comms import outlast
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.hub import Hub, Key
 from mgraph.exchange.messages import Head
 from mgraph.exchange.rules import check_addresses, check_op, check_parts, reduce_ranks
-from mgraph.exchange.waiting import POLL
+from mgraph.exchange.waiting import PATIENCE, POLL
 
 __all__ = ["TcpExchange"]
 
-PART_LIMIT = 64 << 20  #: bytes of one message; larger parts travel as several
+PART_LIMIT = 64 << 20  #: the most bytes in a message; larger parts are sent as several messages
 
 _T = TypeVar("_T")
 
@@ -41,22 +42,24 @@ class TcpExchange(Exchange):
     rank, size, aborted
         See `Exchange`.
     device : Device
-        Where arrays live. From a GPU they go through host memory: ``get`` waits for the device's stream.
+        Where the arrays are. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
     hub : Hub
         The worker's hub. Calls run on its loop and must come from another thread.
     key : tuple of str and int
-        The graph's id and the attempt; a message of another attempt is refused.
+        The graph's id and the number of the attempt. A message of another attempt is an `ExchangeError`.
     part_limit : int
-        Bytes of one message.
-    connect_timeout : float
-        Seconds until `connect` gives up with `WorkerLost`.
+        The most bytes in a message.
+    patience : float
+        Seconds after which `connect` raises `WorkerLost`. No connection is closed sooner because another rank does not
+        read from it.
 
     Notes
     -----
     A part up to `messages.INLINE` bytes is copied once on each side, a longer one on neither: the sender waits until
-    the kernel has taken it, the receiver keeps the buffer that was read into. A part longer than `part_limit` is copied
-    once on receipt. Measured between two processes of one 2-core machine: alltoallv of 8 B 134 us, of 16 MiB 4.9 ms;
-    the bare comms take 77 us and 4.3 ms of that.
+    the kernel has taken it, the receiver keeps the buffer that was read into. It knows the size before it reads, and
+    refuses with `CapacityError` where its memory does not suffice. A part longer than `part_limit` is copied once on
+    receipt. Measured between two processes of one 2-core machine: alltoallv of 8 B 134 us, of 16 MiB 4.9 ms; the bare
+    comms take 77 us and 4.3 ms of that.
     """
 
     name: ClassVar[str] = "tcp"
@@ -71,14 +74,13 @@ class TcpExchange(Exchange):
         hub: Hub,
         key: Key,
         part_limit: int = PART_LIMIT,
-        connect_timeout: float = 10.0,
+        patience: float = PATIENCE,
     ) -> None:
         if part_limit < 8:
-            raise InvalidOption(f"part_limit is {part_limit} bytes; one item may need 8")
+            raise InvalidOption(f"part_limit is {part_limit} bytes; it must be at least 8, as one item may need 8")
         super().__init__(rank, size, aborted)
         self._device, self._hub, self._key = device, hub, key
-        self._host = device if device.kind == "cpu" else Device("cpu")  # whose memory may be limited
-        self._part_limit, self._timeout = part_limit, connect_timeout
+        self._part_limit, self._patience = part_limit, patience
         self._out: dict[int, Comm] = {}
         self._step, self._over = 0, ""  # _over: why no further call is possible
         self._inbox = hub.open(key, rank, size)
@@ -89,14 +91,14 @@ class TcpExchange(Exchange):
         return self._hub.address.encode()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Open a comm to every other rank and wait for theirs.
+        """Open a comm to every other rank and wait until they have opened theirs.
 
         Raises
         ------
         WorkerLost
             A rank could not be reached, or did not connect, in time.
         ExchangeError
-            A rank belongs to another attempt, or its worker has no hub.
+            A rank is in another attempt, or its worker has no hub.
         """
         check_addresses(addresses, self.size)
         self._call(self._connect([address.decode() for address in addresses]))
@@ -104,12 +106,12 @@ class TcpExchange(Exchange):
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
         """See `Exchange.alltoallv`."""
         check_parts(parts, self.size)
-        host = [part if rank == self.rank else self._device.to_host(part) for rank, part in enumerate(parts)]
+        host = [part if rank == self.rank else self._device.fetch(part) for rank, part in enumerate(parts)]
         return self._to_device(self._call(self._swap("alltoallv", host)))
 
     def allgather(self, part: Array) -> list[Array]:
         """See `Exchange.allgather`."""
-        host = [self._device.to_host(part)] * self.size
+        host = [self._device.fetch(part)] * self.size
         host[self.rank] = part
         return self._to_device(self._call(self._swap("allgather", host)))
 
@@ -120,11 +122,11 @@ class TcpExchange(Exchange):
         return reduce_ranks(self._call(self._swap(op, [flat] * self.size)), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Abort the comms; from any thread, also twice. Returns once the event loop has done it, or after 5 s."""
+        """Abort the comms, from any thread; it may be called twice. Returns when that is done, or after 5 s."""
         if not self._over:
             self._over = "was closed"
         loop = self._hub.loop
-        if not loop.is_running():  # nobody is left to serve the comms
+        if not loop.is_running():  # nothing else uses the comms any more
             self._release()
             return
         try:
@@ -134,13 +136,13 @@ class TcpExchange(Exchange):
         if here:
             self._release()
             return
-        with suppress(RuntimeError, TimeoutError, CancelledError):  # the loop is stopping, and closes them itself
+        with suppress(RuntimeError, TimeoutError, CancelledError):  # the loop is stopping, and then closes the comms
             asyncio.run_coroutine_threadsafe(self._close(), loop).result(5)
 
     # ---- on the shard's thread -------------------------------------------------------------------------------------
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run `coroutine` on the loop and wait for it; on the first failure the exchange is over."""
+        """The result of `coroutine`, run on the loop; after the first failure no further call is possible."""
         if self._over or self.aborted():
             coroutine.close()
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -159,7 +161,7 @@ class TcpExchange(Exchange):
             try:
                 return future.result(POLL)
             except TimeoutError:
-                if future.done():  # it finished just now, or the error is its own
+                if future.done():  # it has finished just now, or the TimeoutError is from the coroutine
                     return future.result()
                 if self._over or self.aborted():
                     future.cancel()
@@ -181,31 +183,34 @@ class TcpExchange(Exchange):
         try:
             await asyncio.gather(*reaching)
         finally:
-            for task in reaching:  # the first failure leaves the others running
+            for task in reaching:  # after a failure, the other tasks still run
                 task.cancel()
         try:
-            await asyncio.wait_for(self._inbox.full.wait(), self._timeout)
+            await asyncio.wait_for(self._inbox.full.wait(), self._patience)
         except TimeoutError:
             late = [f"{rank} at {addresses[rank]}" for rank in self._others() if rank not in self._inbox.comms]
-            raise WorkerLost(f"rank {', '.join(late)} did not connect within {self._timeout} s") from None
+            raise WorkerLost(f"rank {', '.join(late)} did not connect within {self._patience:g} s") from None
+        for comm in (*self._out.values(), *self._inbox.comms.values()):
+            outlast(comm, self._patience)
 
     async def _reach(self, rank: int, address: str) -> None:
-        connecting = self._hub.connect(address, self._key, self.rank, rank, self._timeout)
+        connecting = self._hub.connect(address, self._key, self.rank, rank, self._patience)
         try:
-            comm = await asyncio.wait_for(connecting, self._timeout)
+            comm = await asyncio.wait_for(connecting, self._patience)
         except (OSError, TimeoutError) as error:
-            raise WorkerLost(f"rank {rank} at {address} was not reached within {self._timeout} s: {error}") from error
+            what = f"rank {rank} at {address} was not reached within {self._patience:g} s"
+            raise WorkerLost(f"{what}: {error}") from error
         self._out[rank] = comm
 
     async def _swap(self, call: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """Send ``parts[r]`` to every other rank r, receive a part from each; this rank's own stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
         mine = Head(self._key, self._step, self.rank, call, parts[self.rank].dtype.str)
         received: list[Any] = list(parts)
         rank = self.rank
         try:
             for rank in self._others():
                 await self._send(rank, mine, parts[rank])
-            for rank in reversed(self._others()):  # the rank before this one sends to this one first
+            for rank in reversed(self._others()):  # begin with the rank before this one, which sends here first
                 received[rank] = await self._receive(rank, replace(mine, source=rank))
             for rank in self._others():
                 await _flushed(self._out[rank])
@@ -216,7 +221,7 @@ class TcpExchange(Exchange):
 
     async def _send(self, rank: int, head: Head, part: np.ndarray) -> None:
         comm = self._out[rank]
-        # a socket takes what it is given before this call ends; other comms hand over the very array, whenever
+        # a socket has taken the data before the call ends; other comms pass on the array itself, at any later time
         for message in head.messages(part, self._part_limit, copy=not hasattr(comm, "stream")):
             await comm.write(message)
 
@@ -225,12 +230,17 @@ class TcpExchange(Exchange):
         total, data = head.take(await comm.read(), 0)
         if data.size == total:
             return data
-        whole, at = await asyncio.to_thread(self._host.empty, total, data.dtype), data.size  # a limited host's maps it
-        whole[:at] = data
-        while at < total:
-            _, data = head.take(await comm.read(), at)
-            whole[at : at + data.size] = data
-            at += data.size
+        nbytes, whole, host = total * data.dtype.itemsize, data, self._device.host
+        if nbytes > self._part_limit:
+            whole = await asyncio.to_thread(host.empty, total, data.dtype)  # maps it, where memory is limited
+        with host.taking(min(nbytes, self._part_limit), f"{nbytes} bytes that rank {head.source} sends"):
+            at = 0
+            while at < total:
+                _, data = head.take(await comm.read(), at)
+                if data.size == total:
+                    return data
+                whole[at : at + data.size] = data
+                at += data.size
         return whole
 
     def _others(self) -> list[int]:
@@ -246,7 +256,7 @@ class TcpExchange(Exchange):
 
 
 async def _flushed(comm: Comm) -> None:
-    """Wait until the kernel has taken all that was queued: until then the comm holds views of the caller's arrays."""
+    """Wait until the operating system has taken all queued data: until then `comm` has views of the caller's arrays."""
     stream = getattr(comm, "stream", None)
     if stream is not None and stream.writing():
         await stream.write(b"")

@@ -1,13 +1,13 @@
 """The exchange over UCX, through UCXX's core API: GPU buffers by NVLink or InfiniBand, host buffers by shared memory.
 
-A shard has a UCX context and a worker of its own and polls the worker in its own thread while it waits, beside no event
-loop. Each step, every rank sends every other one message: its part, of any length, zero included. No length is sent
-ahead: the receiver probes for the message, which tells its length and its tag, takes memory and receives. A tag is
+A shard has its own UCX context and worker. While it waits, it polls the worker in its own thread, without an event
+loop. In each step, every rank sends one message to every other rank: its part, which may be empty. Lengths are not sent
+ahead: the receiver probes for the message, which gives its length and tag, then allocates memory and receives. A tag is
 
     step (32 bits) | call and dtype (16 bits) | source (16 bits)
 
-and is probed for without the middle, so that a rank that makes another call is found out. Device arrays of up to
-`staged` bytes travel as host messages; the length tells the receiver which of the two a message is.
+The probe ignores the middle field, so that a rank that makes another call is detected. Device arrays of up to `staged`
+bytes are sent from host memory; the receiver knows from the length whether a message was.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from mgraph.exchange.rules import (
 )
 from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucxx_api import Ucxx
-from mgraph.exchange.waiting import wait_until
+from mgraph.exchange.waiting import PATIENCE, wait_until
 
 __all__ = ["UcxExchange"]
 
-SLOT = 4096  #: bytes up to which a host message is received into memory that is there
-STAGED = 8 << 10  #: bytes up to which a device array goes through host memory: by measurement on two H200s
-FLUSH = 0.1  #: seconds that `close` gives the last messages to leave
+SLOT = 4096  #: up to this many bytes, a host message is received into memory allocated at construction
+STAGED = 8 << 10  #: up to this many bytes, a device array is sent through host memory: measured on two H200s
+FLUSH = 0.1  #: seconds for which `close` waits until the last messages are sent
 IDLE = 0.02  #: seconds between two polls while no call is running
 
 _SOURCE_BITS = 16
@@ -57,27 +57,28 @@ class UcxExchange(Exchange):
     rank, size, aborted
         See `Exchange`.
     device : Device
-        Where arrays live. Construct in the shard's thread: the device's CUDA context must be current there.
-    connect_timeout : float
-        Seconds until `connect` gives up with `WorkerLost`.
+        Where the arrays are. Construct the exchange in the shard's thread: the device's CUDA context must be current.
+    patience : float
+        Seconds after which `connect` raises `WorkerLost`.
     staged : int
-        Bytes up to which a device array goes through host memory; the same on every rank. 0: only empty ones.
+        Device arrays of up to this many bytes are sent through host memory; the same on every rank. With 0, only empty
+        ones are.
     config : mapping, optional
-        UCX options without their prefix, such as ``{"TLS": "tcp"}``; the UCX_* environment otherwise.
+        UCX options without their prefix, such as ``{"TLS": "tcp"}``; by default those of the UCX_* environment.
 
     Raises
     ------
     DeviceError
-        UCXX is not installed or does not load.
+        UCXX is not installed or cannot be loaded.
 
     Notes
     -----
-    Endpoints are made without error handling, which would switch off the fast transports; so a dead peer may go
-    unnoticed, and waiting ends by `aborted`. Between calls a thread polls every `IDLE` seconds: a message counts as
-    sent once a transport has it, which may be before it has left, and the rank that waits for it must not wait for
-    the next call here. Measured between two processes of one 2-core machine over shared memory: alltoallv of 8 B in
-    7 us, of 64 KiB in 17 us, of 16 MiB in 0.8 ms; UCXX itself, lengths known ahead, takes 4 us for the first and 11 us
-    for the second.
+    Endpoints are made without error handling, which would disable the fast transports. So UCX may not report a dead
+    peer; a wait for it ends by `aborted`. Between calls a thread polls every `IDLE` seconds, because UCX calls a
+    message sent when a transport has accepted it, which may be before it has left; its receiver must not wait until
+    this rank's next call. Measured between two processes on a 2-core machine over shared memory: an alltoallv takes
+    7 us for 8 B, 17 us for 64 KiB and 0.8 ms for 16 MiB. UCXX alone, with known lengths, takes 4 us and 11 us for the
+    first two.
     """
 
     name: ClassVar[str] = "ucx"
@@ -89,13 +90,12 @@ class UcxExchange(Exchange):
         aborted: Callable[[], bool],
         device: Device,
         *,
-        connect_timeout: float = 30.0,
+        patience: float = PATIENCE,
         staged: int = STAGED,
         config: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(rank, size, aborted)
-        self._device, self._timeout = device, connect_timeout
-        self._host = device if device.kind == "cpu" else Device("cpu")  # whose memory may be limited
+        self._device, self._patience = device, patience
         self._step, self._over = 0, ""  # _over: why no further call is possible
         self._lock = threading.Lock()  # held by the running call; close() waits for it
         self._others = [(rank + i) % size for i in range(1, size)]
@@ -109,7 +109,8 @@ class UcxExchange(Exchange):
         self._any_code = self._api.mask(_ANY_CODE)
         self._inbox = np.zeros((size, max(SLOT, staged if self._on_gpu else 0)), np.uint8)
         self._slots = [self._api.array(slot) for slot in self._inbox]
-        # What UCX is at work on. Both outlive a failed step: UCX may write to the buffers until the worker is gone.
+        # The requests in progress and their buffers. Kept after a failed step, because UCX may write to the buffers
+        # until the worker is gone.
         self._requests: list[tuple[int, Any]] = []
         self._buffers: list[Any] = []
         self._ended = threading.Event()
@@ -123,7 +124,7 @@ class UcxExchange(Exchange):
         return self._worker.address.tobytes()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Make an endpoint to every other rank and wait until all have: UCX connects with the first messages.
+        """Make an endpoint to every other rank, and exchange a first message, with which UCX connects.
 
         Raises
         ------
@@ -134,7 +135,7 @@ class UcxExchange(Exchange):
         for rank in self._others:
             self._endpoints[rank] = self._api.endpoint(self._worker, addresses[rank])
         self._keeper.start()
-        self._swap("max", [np.zeros(1, np.int8)] * self.size, on_host=True, timeout=self._timeout)
+        self._swap("max", [np.zeros(1, np.int8)] * self.size, on_host=True, timeout=self._patience)
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
         """See `Exchange.alltoallv`; waits for the calling thread's stream."""
@@ -146,22 +147,23 @@ class UcxExchange(Exchange):
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`; host memory only, the device is not touched."""
+        """See `Exchange.allreduce`; uses host memory only, and does not wait for the device."""
         check_op(op)
         flat = np.ascontiguousarray(values).reshape(-1)
         return reduce_ranks(self._swap(op, [flat] * self.size, on_host=True), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Free endpoints, worker and context; also twice. Ends a call that another thread waits in, at its next poll.
+        """Free endpoints, worker and context. It may be called twice, and ends another thread's call at its next poll.
 
-        After a regular end, what was sent last gets `FLUSH` seconds to leave; after an abort nothing is waited for.
+        After a regular end, it waits up to `FLUSH` seconds until the last messages are sent. After an abort, it waits
+        only for copies that UCX has begun on the GPU.
         """
         regular = not self._over and not self.aborted()
         self._over = self._over or "was closed"
         self._ended.set()
         if self._keeper.is_alive():
             self._keeper.join(5)
-        if not self._lock.acquire(timeout=5):  # a call is stuck outside of our polling: leave it what it works on
+        if not self._lock.acquire(timeout=5):  # a call is stuck and does not poll: leave it what it uses
             return
         try:
             if self._worker is not None:
@@ -173,8 +175,8 @@ class UcxExchange(Exchange):
         if regular:
             self._flush()
         elif self._on_gpu:
-            # copies between GPUs that UCX has begun run on streams of its own, to their end: wait for them before the
-            # pool gets the buffers back
+            # UCX cannot end the copies that it has begun on its own streams: wait for them before the buffers return to
+            # the pool
             self._device.xp.cuda.runtime.deviceSynchronize()
         self._requests.clear()
         self._endpoints.clear()
@@ -187,7 +189,7 @@ class UcxExchange(Exchange):
     def _swap(
         self, call: str, parts: Sequence[Array], on_host: bool = False, timeout: float | None = None
     ) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r, receive a part from each; this rank's own stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
         with self._lock:
             if self._over or self.aborted():
                 raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -205,7 +207,7 @@ class UcxExchange(Exchange):
         code = call_code(call, dtype)
         self._post_sends(code, self._leaving(parts) if on_gpu else parts)
         received, missing = list(parts), list(self._others)
-        small: list[tuple[int, int]] = []  # rank and bytes of what came into the inbox
+        small: list[tuple[int, int]] = []  # rank and bytes of each message that was received into the inbox
         receive = partial(self._receive, code, dtype, on_gpu, received, small)
         wait_until(partial(self._turn, missing, receive), partial(self._look, missing, deadline))
         for r, nbytes in small:
@@ -215,11 +217,11 @@ class UcxExchange(Exchange):
         return received
 
     def _leaving(self, parts: Sequence[Array]) -> list[Array]:
-        """What UCX is to send for device arrays; complete when this returns."""
+        """The buffers that UCX is to send for device arrays: host copies of short ones. Complete when this returns."""
         short = [r for r in self._others if 0 < parts[r].nbytes <= self._staged]
         staged = self._staging.out(parts, short) if self._staging and short else {}
-        # UCX reads and writes device memory by itself, in no stream's order: what computes the parts must be done, and
-        # the copies to the host, and what last used the memory that the pool is about to hand out for receiving.
+        # UCX accesses device memory without regard to streams. So the kernels that compute the parts must be done, the
+        # copies to the host, and the work that last used the memory that the pool will return for receiving.
         self._device.synchronize()
         return [staged.get(r, part) for r, part in enumerate(parts)]
 
@@ -231,18 +233,18 @@ class UcxExchange(Exchange):
                 part = parts[r]
                 # an empty device array has no address
                 buffer = self._api.array(part if part.size else _NOTHING)
-                self._buffers.append(buffer)  # a request does not keep what it reads from or writes to
+                self._buffers.append(buffer)  # a request does not keep its buffer alive
             self._post(r, self._endpoints[r].tag_send(buffer, tag))
 
     def _post(self, rank: int, request: Any) -> None:
-        """Check `request` at once where it is complete, as small ones are, and watch it otherwise."""
+        """Check `request` now if it is complete, as small ones are; otherwise keep it for later."""
         if request.completed:
             self._check(rank, request)
         else:
             self._requests.append((rank, request))
 
     def _turn(self, missing: list[int], receive: Callable[[int, Any], None]) -> bool:
-        """Poll once: receive what is there from the ranks in `missing`; whether nothing is under way any more."""
+        """Poll once, and receive what has come from the ranks in `missing`; whether all transfers are complete."""
         self._worker.progress()
         for r in missing[:]:
             found = self._worker.tag_probe(self._api.tag((self._step & _STEPS) << 32 | r), self._any_code)
@@ -264,7 +266,7 @@ class UcxExchange(Exchange):
         rank: int,
         found: Any,
     ) -> None:
-        """Take the message `found` of `rank`: into its slot of the inbox, or into a new array of `received`."""
+        """Receive the message `found` of `rank`, into its slot of the inbox or into a new array in `received`."""
         tag, nbytes = found.sender_tag, found.length
         theirs = tag.value >> _SOURCE_BITS & (1 << CODE_BITS) - 1
         if theirs != code:
@@ -273,7 +275,7 @@ class UcxExchange(Exchange):
             small.append((rank, nbytes))
             buffer = self._slots[rank]
         else:
-            received[rank] = (self._device if on_gpu else self._host).empty(nbytes // dtype.itemsize, dtype)
+            received[rank] = (self._device if on_gpu else self._device.host).empty(nbytes // dtype.itemsize, dtype)
             buffer = self._api.array(received[rank])
             self._buffers.append(buffer)
         self._post(rank, self._worker.tag_recv(buffer, tag))
@@ -281,7 +283,7 @@ class UcxExchange(Exchange):
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
     def _look(self, missing: Sequence[int], deadline: float | None) -> None:
-        """Whether waiting still makes sense: raises where it does not."""
+        """Raise if waiting is pointless: the exchange has ended, a transfer has failed, or `deadline` is over."""
         if self._over or self.aborted():
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
         for rank, request in self._requests:
@@ -289,12 +291,12 @@ class UcxExchange(Exchange):
                 self._check(rank, request)
         if deadline is not None and time.monotonic() > deadline:
             late = sorted({*missing, *(rank for rank, request in self._requests if not request.completed)})
-            raise WorkerLost(f"rank {', '.join(map(str, late))} did not answer over UCX within {self._timeout} s")
+            raise WorkerLost(f"rank {', '.join(map(str, late))} did not answer over UCX within {self._patience:g} s")
 
     def _check(self, rank: int, request: Any) -> None:
         try:
             request.check_error()
-        except Exception as error:  # UCXX has one class an error code
+        except Exception as error:  # UCXX has a class for each error code
             raise Aborted(f"{self._here()} lost its connection to rank {rank}: {error}") from None
 
     def _keep(self) -> None:

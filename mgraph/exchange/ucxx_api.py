@@ -1,4 +1,4 @@
-"""The little of UCXX that is used here: its core API, below its asyncio one."""
+"""The part of UCXX that the exchange uses: its core API, which is below its asyncio API."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ __all__ = ["Ucxx", "ucx_installed"]
 
 
 def ucx_installed() -> bool:
-    """Whether UCXX can be imported here; imports nothing."""
+    """Whether UCXX is installed; does not import it."""
     return find_spec("ucxx") is not None
 
 
 class Ucxx:
-    """UCXX, imported when the first exchange is made; `DeviceError` where it does not load."""
+    """UCXX, imported at the first use; `DeviceError` if it cannot be loaded."""
 
     def __init__(self) -> None:
-        # UCXX sets this variable for old releases of UCX; newer ones warn about it on standard output
+        # UCXX sets environment variables for old releases of UCX; newer releases would warn of them on standard output
         os.environ.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
         try:
             import ucxx  # loads the libraries of its wheels
             from ucxx._lib import arr, libucxx
         except ImportError as error:
-            raise DeviceError(f'UCXX does not load here (pip install "mgraph[cuda13]" brings it): {error}') from error
+            raise DeviceError(
+                f'UCXX cannot be loaded on this worker ("dask-mgraph[cuda13]" includes it): {error}'
+            ) from error
         self.version = ucxx.__version__
         self.array, self.tag, self.mask, self._lib = arr.Array, libucxx.UCXXTag, libucxx.UCXXTagMask, libucxx
 
     def worker(self, config: dict[str, str]) -> Any:
-        """A UCX worker in a context of its own, to be polled by one thread at a time."""
-        # no WAKEUP: polling needs no events, and transports without them stay in play
+        """A UCX worker in its own context, to be polled by one thread at a time."""
+        # without the feature WAKEUP: polling needs no events, and transports without events can be used
         context = self._lib.UCXContext(config, feature_flags=(self._lib.Feature.TAG,))
         return self._lib.UCXWorker(context, enable_delayed_submission=False, enable_python_future=False)
 

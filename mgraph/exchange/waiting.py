@@ -1,4 +1,4 @@
-"""How a shard's thread waits: by polling, in turns short enough that the event loop beside it lives."""
+"""Waiting in a shard's thread by polling, with pauses so that the worker's event loop can run."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import os
 import time
 from collections.abc import Callable
 
-__all__ = ["POLL", "SPIN", "wait_until"]
+__all__ = ["PATIENCE", "POLL", "SPIN", "wait_until"]
 
-POLL = 0.05  #: seconds between two looks at the abort flag, at most
-SPIN = 200e-6  #: seconds of polling without a pause; a small message takes a tenth of that
+PATIENCE = 60.0  #: seconds that `connect` waits for another rank, unless the exchange was given another `patience`
+POLL = 0.05  #: the most seconds between two checks of the abort flag
+SPIN = 200e-6  #: seconds of polling without pauses; a small message takes a tenth of that
 
 
 def wait_until(done: Callable[[], bool], look: Callable[[], None]) -> None:
-    """Return once `done()` is true; ends otherwise only by what `done` or `look` raises.
+    """Return once `done()` is true; or raise what `done` or `look` raises.
 
     Parameters
     ----------
     done : callable
-        Asked again and again; does what makes it come true.
+        Called repeatedly. It also makes the progress that is waited for.
     look : callable
-        Called every `POLL` / 5 once the first `SPIN` is over; raises where waiting no longer makes sense.
+        Called every ``POLL / 5`` seconds after the first `SPIN` seconds. It raises if waiting is pointless.
     """
     began = looked = 0.0
     while not done():
         now = time.monotonic()
         began = began or now
         if now - began < SPIN:
-            os.sched_yield()  # a rank on the same core may be the one that this one waits for
+            os.sched_yield()  # the rank that this one waits for may run on the same core
             continue
-        time.sleep(0)  # gives the interpreter to the event loop for some 60 us
+        time.sleep(0)  # lets the event loop have the interpreter for some 60 us
         if now - looked > POLL / 5:
             looked = now
             look()

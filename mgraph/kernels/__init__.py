@@ -1,5 +1,6 @@
-"""CUDA C++ sources and the one loader that compiles them, for the GPU and for the CPU. Importing compiles nothing."""
+"""CUDA C++ sources, and the loader that compiles them for the GPU and for the CPU. Importing it compiles nothing."""
 
 from mgraph.kernels.launch import Kernel, Library, Struct, View, load
+from mgraph.kernels.source import constants
 
-__all__ = ["Kernel", "Library", "Struct", "View", "load"]
+__all__ = ["Kernel", "Library", "Struct", "View", "constants", "load"]

@@ -1,7 +1,7 @@
 // From a batch's columns to keys of arcs, from rows back to keys, and what became of each edge of an undirected graph.
 // One lane an item; only the largest ids and the counts are shared, by atomics.
 #pragma once
-#include "search.cuh"
+#include "kernels/search.cuh"
 
 struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the arc back follows each arc
     static constexpr int lanes = 1;
@@ -50,7 +50,7 @@ struct CountForward {  // of the arcs whose source `lo` + row is not above their
     }
 };
 
-struct Renumber {  // one lane a key: both its ids by a new numbering
+struct Renumber {  // one lane per key: both its ids by a new numbering
     static constexpr int lanes = 1;
     u64* keys;
     i64 n;

@@ -1,5 +1,5 @@
-// Bitmaps of vertices, in words of 32 bits, bit v % 32 of word v / 32. Whole words may be read and set at any bit, because
-// vertex ranges need not begin at a word: a bitmap of n bits therefore has one word more than n bits need.
+// Bitmaps of vertices, in words of 32 bits, bit v % 32 of word v / 32. Whole words may be read and set at any bit,
+// because vertex ranges need not begin at a word: a bitmap of n bits therefore has one word more than n bits need.
 // Lanes set bits of one word at the same time, and read words in which others set bits: every access is relaxed.
 #pragma once
 
@@ -8,7 +8,8 @@ constexpr i64 word_bits = 8 * sizeof(u32);
 DEVICE i64 words_of(i64 n) { return (n + word_bits - 1) / word_bits; }
 DEVICE u32 bit_of(i64 v) { return 1u << (u32)((u64)v % word_bits); }
 DEVICE bool get_bit(const u32* bits, i64 v) { return load(bits + (u64)v / word_bits) & bit_of(v); }
-DEVICE bool saw_bit(const u32* bits, i64 v) { return glance(bits + (u64)v / word_bits) & bit_of(v); }  // maybe not yet
+// may miss a recent one
+DEVICE bool saw_bit(const u32* bits, i64 v) { return glance(bits + (u64)v / word_bits) & bit_of(v); }
 DEVICE void set_bit(u32* bits, i64 v) {
     if (!saw_bit(bits, v)) atomic_or(bits + (u64)v / word_bits, bit_of(v));
 }

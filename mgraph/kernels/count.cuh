@@ -1,7 +1,7 @@
-// Counting by block: one atomic a block instead of one a thread.
+// Counting by block: one atomic per block instead of one per thread.
 #pragma once
 
-// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic a block.
+// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic per block.
 template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
     SHARED(i64, sums, N);
     Block block;
@@ -24,7 +24,7 @@ template <int N> DEVICE void append_by_block(i64 (&mine)[N], i64* counters) {
     Tile<32> tile;
     int tiles = block.size() / tile.size();
     i64 wanted[N];
-    bool any = tile.any(mine[0] != 0);  // who wants anything wants of the first
+    bool any = tile.any(mine[0] != 0);  // a thread that wants anything wants places of the first
     for (int j = 0; j < N; ++j) {
         wanted[j] = mine[j];
         if (any) mine[j] = tile.scan(mine[j]);

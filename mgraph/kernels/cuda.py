@@ -1,8 +1,9 @@
-"""Compiles a program with NVRTC through CuPy, which caches by content: headers are inlined, so an edit is a new key."""
+"""Compiling a program with NVRTC through CuPy, which caches it by its text. Included files are part of that text."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -14,9 +15,9 @@ from mgraph.kernels.source import KernelSource, Program
 
 __all__ = ["compile_cuda"]
 
-BLOCK = 256  # threads a block, unless an item takes more
-THREADS = 1024  # that a multiprocessor holds at least of blocks larger than that: 64 registers each
-WAVES = 32  # blocks a multiprocessor at most: kernels stride over their items; many, so that the last ones even out
+BLOCK = 256  # threads in a block, unless an item needs more lanes
+THREADS = 1024  # threads that a multiprocessor must hold of kernels with larger blocks: 64 registers for each
+WAVES = 32  # the most blocks for each multiprocessor, since kernels stride over items; many, to balance their work
 
 
 def _entries(program: Program) -> str:
@@ -26,13 +27,14 @@ def _entries(program: Program) -> str:
         bounds = f"{BLOCK}" if kernel.lanes <= BLOCK else f"{kernel.lanes}, {THREADS // kernel.lanes}"
         lines.append(
             f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
-            f"{{ static_assert(sizeof({kind}) == {kernel.nbytes}); kernel(Grid{{}}); }}\n"
+            f"{{ static_assert(sizeof({kind}) == {kernel.nbytes} && {kind}::lanes == {kernel.lanes}); "
+            f"kernel(Grid{{}}); }}\n"
         )
     return "".join(lines)
 
 
 class _Parameters(threading.local):
-    """The memory that each thread hands a kernel's fields over in: the driver copies them before a launch returns."""
+    """The buffer of each thread for a kernel's fields, which the driver copies before a launch returns."""
 
     def __init__(self, nbytes: int) -> None:
         buffer, self.size = (ctypes.c_char * nbytes)(), ctypes.c_size_t(nbytes)
@@ -50,7 +52,7 @@ def _function(module: Any, kernel: KernelSource) -> Any:
 
 
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
-    """Straight to the driver: CuPy's own call of a RawKernel takes 7 us of the host, this 3."""
+    """A function that launches through the driver: this takes 3 us on the host, and CuPy's call of a RawKernel 7 us."""
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared = max(BLOCK, lanes), kernel.shared
@@ -60,13 +62,19 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
         blocks = min(-(-items * lanes // size), most)
         launch_kernel(address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, 0, parameters.address)
 
-    launch.module = function  # type: ignore[attr-defined]  # whose end would unload the kernel
+    launch.module = function  # type: ignore[attr-defined]  # keeps the kernel loaded
     return launch
 
 
 @cache
 def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes, int, int], None]]:
-    """Kernel name -> function(packed fields, items, threads), asynchronous on the calling thread's current stream."""
+    """The compiled kernels by name: ``function(packed fields, items, threads)``, asynchronous on the current stream.
+
+    Raises
+    ------
+    DeviceError
+        NVRTC rejects the program, or CuPy cannot write its cache.
+    """
     xp = device.xp
     module = xp.RawModule(code=program.text + _entries(program), options=("-std=c++17",))
     with xp.cuda.Device(device.index) as gpu:
@@ -74,6 +82,12 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
             module.compile()
         except xp.cuda.compiler.CompileException as error:
             raise DeviceError(f"NVRTC failed on {program.name}:\n{str(error)[-4000:]}") from None
+        except OSError as error:
+            folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+            raise DeviceError(
+                f"CuPy cannot write the compiled {program.name} to {folder}: {error}; set CUPY_CACHE_DIR to a folder "
+                "of your own with free space, or set CUPY_CACHE_IN_MEMORY=1"
+            ) from None
         most = gpu.attributes["MultiProcessorCount"] * WAVES
         functions = {k: _function(module, k) for k in program.kernels}
     return {k.name: _launcher(device, function, k, most) for k, function in functions.items()}

@@ -1,4 +1,4 @@
-// Work that the lanes of a tile bring, more or less of it, dealt to all of them evenly.
+// Work that the lanes of a tile bring in different amounts, dealt evenly to all of them.
 #pragma once
 
 struct Dealt {  // items are numbered through, lane by lane; all lanes call together

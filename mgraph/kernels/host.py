@@ -1,30 +1,33 @@
-"""Compiles a program with the host's C++ compiler into a shared library, once per machine and content."""
+"""Compiling a program with the host's C++ compiler into a shared library, once for each machine and text."""
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
+import errno
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache
+from glob import escape
 from pathlib import Path
 
 from mgraph.errors import DeviceError
+from mgraph.kernels import libraries
 from mgraph.kernels.source import Program
 
 __all__ = ["compile_host", "host_platform"]
 
-# Hidden, but for the entries: g++ shares an inline function's static buffers among all libraries that export it (as
-# STB_GNU_UNIQUE), and two programs of one file, compiled with other constants, have buffers of other sizes.
+# All symbols but the entries are hidden. Otherwise g++ shares the static buffers of an inline function among all
+# libraries (as STB_GNU_UNIQUE); but two programs of one file with different constants have buffers of different sizes.
 COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
 WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
-BUILDS = {  # MGRAPH_HOST_BUILD: how the tests look for what the plain build hides
+BUILDS = {  # values of MGRAPH_HOST_BUILD: the tests use the others to find errors that the plain build hides
     "plain": ["-O3"],
-    "lanes": ["-O1", "-U_FORTIFY_SOURCE", "-DMGRAPH_LANES"],  # 32-lane tiles as fibers, between which long jumps go
+    "lanes": ["-O1", "-U_FORTIFY_SOURCE", "-DMGRAPH_LANES"],  # tiles have 32 lanes, as fibers that switch by longjmp
     "address": ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-O0", "-g1", "-DMGRAPH_STD_THREADS", "-fsanitize=thread"],
 }
@@ -33,13 +36,13 @@ BUILDS = {  # MGRAPH_HOST_BUILD: how the tests look for what the plain build hid
 def _build() -> str:
     build = os.environ.get("MGRAPH_HOST_BUILD", "plain")
     if build not in BUILDS:
-        raise DeviceError(f"MGRAPH_HOST_BUILD is {build!r}; it is one of {', '.join(BUILDS)}")
+        raise DeviceError(f"MGRAPH_HOST_BUILD is {build!r}; it must be one of {', '.join(BUILDS)}")
     return build
 
 
 def host_platform() -> str:
     """The platform header of the chosen build."""
-    return "platform_lanes.h" if _build() == "lanes" else "platform_host.h"
+    return "kernels/platform/lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
 
 
 def _entries(program: Program) -> str:
@@ -56,67 +59,118 @@ def _entries(program: Program) -> str:
 
 
 @cache
-def _machine() -> str:
-    """What the binary depends on besides source and flags: the compiler's version and the CPU's model and features."""
-    compiler = _compiler()
-    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
-    cpu = ""
-    if os.path.exists("/proc/cpuinfo"):
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].split("\n")
-        cpu = "\n".join(line for line in lines if line.startswith(("model", "flags", "Features", "CPU part")))
-    return f"{compiler} {version} {cpu}"
+def _cpu() -> str:
+    """The CPU's model and features, on which the binary depends."""
+    if not os.path.exists("/proc/cpuinfo"):
+        return ""
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].split("\n")
+    return "\n".join(line for line in lines if line.startswith(("model", "flags", "Features", "CPU part")))
 
 
-def _compiler() -> list[str]:
-    command = shlex.split(os.environ.get("CXX", "g++"))
+def _compiler() -> tuple[str, ...]:
+    command = tuple(shlex.split(os.environ.get("CXX", "g++")))
     if not command or shutil.which(command[0]) is None:
         raise DeviceError(
             f"the CPU kernels need a C++17 compiler and {' '.join(command) or 'CXX'!r} is not on the PATH; "
-            "install one (Debian: apt install g++) or name it in CXX"
+            "install one (Debian: apt install g++) or set CXX to its path"
         )
     return command
 
 
-def _cache_dir() -> Path:
-    root = os.environ.get("MGRAPH_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mgraph"
-    )
-    path = Path(root) / "kernels"
+@cache
+def _version(compiler: tuple[str, ...]) -> str:
+    """The compiler and its version, on which the binary depends."""
+    done = _run([*compiler, "--version"], 60)
+    if done.returncode:
+        raise DeviceError(f"{shlex.join(compiler)} --version failed; set CXX to another compiler:\n{done.stderr}")
+    return f"{compiler} {done.stdout.splitlines()[:1]}"
+
+
+def _run(command: list[str], limit: int) -> subprocess.CompletedProcess[str]:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {"LC_ALL": "C"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment)
+    except subprocess.TimeoutExpired:
+        raise DeviceError(f"{shlex.join(command)} did not finish within {limit} s") from None
     except OSError as error:
-        raise DeviceError(f"cannot write the kernel cache {path}: {error}; name a folder in MGRAPH_CACHE_DIR") from None
-    return path
+        raise DeviceError(f"cannot run {shlex.join(command)}: {error}; set CXX to another compiler") from None
 
 
-def _compile(text: str, flags: list[str], target: Path) -> None:
-    """Write `target` from `text`; many processes may try at once: one compiles, the rest wait for its lock."""
-    with open(target.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.exists():
-            return
-        source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
-        source.write_text(text)
-        try:
-            command = [*_compiler(), *COMMON, *WARNINGS, *flags, "-o", str(partial), str(source)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        except subprocess.TimeoutExpired:
-            raise DeviceError(f"the compiler did not finish {source} within 600 s") from None
-        if done.returncode:
-            raise DeviceError(f"{shlex.join(command)} failed:\n{done.stderr[-4000:]}")
-        os.replace(partial, target)
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Path) -> None:
+    """Compile `text` to `target`. If several processes try at once, one compiles and the others wait for its lock."""
+    source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
+    command = [*compiler, *COMMON, *WARNINGS, *flags, "-o", str(partial), str(source)]
+    try:
+        with libraries.locked(target):
+            if libraries.is_whole(target):
+                return
+            try:
+                libraries.write(source, text)
+                done = _run(command, 600)
+                if done.returncode:
+                    raise DeviceError(
+                        f"{shlex.join(command)} failed:\n{done.stderr[-4000:]}{_space(done.stderr, target)}"
+                    )
+                libraries.seal(partial, target)
+            finally:
+                partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise libraries.unusable(target.parent, error) from None
+
+
+def _space(said: str, target: Path) -> str:
+    """The advice to add if the compiler's output `said` names a full or read-only disk, else empty."""
+    if not any(os.strerror(code) in said for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)):
+        return ""
+    return (
+        f"there is no space for the library in {target.parent}, or for the compiler's own files in "
+        f"{tempfile.gettempdir()}; set MGRAPH_CACHE_DIR and TMPDIR to other folders"
+    )
+
+
+def _library(program: Program) -> Path:
+    """The program's library, compiled if it is not in the cache.
+
+    Without a compiler, a cached library of any compiler is used, if it has the same source, flags and CPU.
+    """
+    flags, text = BUILDS[_build()], program.text + _entries(program)
+    name = f"{Path(program.name).stem}-{_digest(text, *COMMON, *flags, _cpu())[:24]}"
+    folder = libraries.folder()
+    try:
+        compiler = _compiler()
+        version = _version(compiler)
+    except DeviceError as error:
+        found = libraries.newest(folder, f"{escape(name)}-*.so")
+        if found is None:
+            raise DeviceError(f"{error} ({folder} has no library of {program.name} for this source and CPU)") from None
+        return found
+    target = folder / f"{name}-{_digest(version)[:8]}.so"
+    if not libraries.is_whole(target):
+        _compile(compiler, text, flags, target)
+    return target
 
 
 @cache
 def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None]]:
-    """Kernel name -> function(packed fields, items, threads); runs without the GIL, returns when the kernel has."""
-    flags = BUILDS[_build()]
-    text = program.text + _entries(program)
-    key = hashlib.sha256("\0".join([text, *COMMON, *flags, _machine()]).encode()).hexdigest()[:24]
-    target = _cache_dir() / f"{Path(program.name).stem}-{key}.so"
-    if not target.exists():
-        _compile(text, flags, target)
-    library = ctypes.CDLL(str(target))
+    """The compiled kernels by name: ``function(packed fields, items, threads)``, which waits for the kernel, GIL-free.
+
+    Raises
+    ------
+    DeviceError
+        There is no compiler, it rejects the program, or the library cannot be written or loaded.
+    """
+    target = _library(program)
+    try:
+        library = ctypes.CDLL(str(target))
+    except OSError as error:
+        raise DeviceError(
+            f"cannot load {target}: {error}; if its file system is mounted noexec, set MGRAPH_CACHE_DIR to another "
+            "folder, else remove the file"
+        ) from None
     functions = {}
     for kernel in program.kernels:
         function = getattr(library, f"mgraph_{kernel.name}")

@@ -1,4 +1,4 @@
-"""Typed launch wrappers: a kernel is called with its fields by name, checked against its C++ declaration."""
+"""Launching kernels: a kernel is called with its fields by name, which are checked against its C++ declaration."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
 
 
 class Struct:
-    """Values for a C++ struct of 8-byte fields, by name: arrays and ints; packed once for all kernels that take it."""
+    """Values for a C++ struct of 8-byte fields, by name: arrays and ints. Packed once for all kernels that take it."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
         self._packed: dict[int, bytes] = {}
 
     def packed(self, field: Field, device: Device) -> bytes:
-        """The bytes of a kernel's field, remembered by its declaration, of which there is one object."""
+        """The bytes for a kernel's field, cached by the field's declaration."""
         found = self._packed.get(id(field.inner))
         if found is None:
             packer = _inner_packers.get((id(field.inner), device.kind))
@@ -39,7 +39,7 @@ class Struct:
 
 
 class View(Struct):
-    """What an algorithm's kernels read a structure through: a C++ struct and this epoch's values.
+    """The view through which an algorithm's kernels read a structure: a C++ struct and its values at this epoch.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class View(Struct):
     values : mapping
         The struct's fields by name: arrays on the structure's device, and ints. Valid until the structure changes.
     defines : tuple of (name, value)
-        Constants that the file was compiled with.
+        Macros with which the file is compiled.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class View(Struct):
 
 
 def _host_address(array: Any) -> int:
-    try:  # a third of the time that the array's own interface takes
+    try:  # takes a third of the time of the array's own interface
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
     except (TypeError, ValueError):  # read-only, or empty
         return int(array.__array_interface__["data"][0])
@@ -70,10 +70,10 @@ def _device_address(array: Any) -> int:
 
 
 class _Packer:
-    """Turns values by name into the bytes of fields in order.
+    """Packs values, given by name, into the bytes of fields in order.
 
-    A launch of a small kernel takes a GPU 2 us: what is looked at here is what a field costs, 0.2 us. Only where
-    something is wrong is it looked for.
+    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So only the necessary checks
+    are made here; what exactly is wrong is searched for only after one has failed.
     """
 
     def __init__(self, where: str, fields: tuple[Field, ...], device: Device) -> None:
@@ -112,7 +112,7 @@ class _Packer:
         return isinstance(array, np.ndarray) != (self.device.kind == "cpu")
 
     def _wrong(self, values: Mapping[str, Any]) -> str:
-        """What is wrong with the first value that is: no array, struct or number where one belongs, or an unfit one."""
+        """The message for the first wrong value: its type, dtype, layout or device is not that of the field."""
         if values.keys() != {f.name for f in self.fields}:
             return f" takes {sorted(f.name for f in self.fields)}, got {sorted(values)}"
         for field in self.fields:
@@ -145,7 +145,7 @@ _inner_packers: dict[tuple[int, str], _Packer] = {}
 
 
 class Kernel:
-    """One compiled kernel of one device."""
+    """A kernel compiled for one device."""
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
@@ -153,20 +153,21 @@ class Kernel:
         self._bound: dict[int, tuple[_Packer, _Packer]] = {}
 
     def __call__(self, items: int, **fields: Any) -> None:
-        """Run over `items` items: asynchronous on a GPU's current stream, done on return on the CPU.
+        """Run over `items` items, asynchronously on a GPU's current stream; on the CPU it is done on return.
 
-        No item, no launch. A pointer takes an array of its dtype or None; a struct a `Struct`, a `View` or a dict.
+        With 0 items nothing is launched. A pointer takes an array of its dtype or None; a struct takes a `Struct`, a
+        `View` or a dict. `TypeError` for any other value.
         """
         packed = self._packer(fields)
         if items > 0:
             self.function(packed, items, self.device.threads)
 
     def bind(self, **fixed: Any) -> Bound:
-        """The kernel with its last fields given, for who launches it often on the same arrays: they are packed once."""
+        """The kernel with its last fields fixed and packed once, to launch it many times on the same arrays."""
         return Bound(self, fixed)
 
     def packers(self, fixed: int) -> tuple[_Packer, _Packer]:
-        """Of all fields but the last `fixed`, and of those."""
+        """The packer of all fields but the last `fixed`, and the packer of these."""
         if fixed not in self._bound:
             parts = self.source.fields[:-fixed], self.source.fields[-fixed:]
             first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
@@ -175,15 +176,15 @@ class Kernel:
 
 
 class Bound:
-    """A kernel whose last fields are packed already; called with the items and the fields before them."""
+    """A kernel whose last fields are packed already. Call it with the items and the other fields."""
 
     def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
-        self.kernel, self.fixed = kernel, fixed  # which keeps the arrays
+        self.kernel, self.fixed = kernel, fixed  # keeps the arrays alive
         self._packer, last = kernel.packers(len(fixed))
         self._last = last(fixed)
 
     def __call__(self, items: int, **fields: Any) -> None:
-        """As `Kernel`, with the fields that are not bound."""
+        """Run as `Kernel.__call__`, with the fields that are not bound."""
         packed = self._packer(fields) + self._last
         if items > 0:
             self.kernel.function(packed, items, self.kernel.device.threads)
@@ -195,7 +196,7 @@ class Library:
     def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self.__dict__.update(kernels)
 
-    def __getattr__(self, name: str) -> Kernel:  # only reached for a name that is no kernel
+    def __getattr__(self, name: str) -> Kernel:  # called only for names that are not kernels
         raise AttributeError(f"no kernel {name!r} here, only {sorted(self.__dict__)}")
 
 
@@ -203,22 +204,23 @@ _libraries: dict[Any, Library] = {}
 
 
 def load(device: Device, file: str, view: View | None = None, **defines: int) -> Library:
-    """Compile a kernel file for `device`, or find it compiled; templates over a View get `view`'s.
+    """The kernels of a file for `device`, compiled if they are not cached; templates are compiled for `view`.
 
-    `file` is a name in this folder, or an absolute path. `defines` become macros.
+    `file` is relative to the package's folder, or absolute. `defines` become macros.
 
-    Seconds the first time on a machine, microseconds after that. Load when a graph is created, not inside a superstep.
+    Takes seconds the first time on a machine, and microseconds after that. Call it when a graph is created, not inside
+    a superstep.
 
     Raises
     ------
     DeviceError
-        No compiler, or it refused the source: the message holds its output.
+        There is no compiler, it rejects the source (the message has its output), or no folder can hold the library.
     """
     constants = tuple(sorted({**dict(view.defines if view else ()), **defines}.items()))
     key = (device, file, view and (view.source, view.type), constants)
     found = _libraries.get(key)
     if found is None:
-        platform = host_platform() if device.kind == "cpu" else "platform_cuda.cuh"
+        platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
         program = read_program(file, platform, constants, view and (view.source, view.type))
         functions = compile_host(program) if device.kind == "cpu" else compile_cuda(program, device)
         found = Library({k.name: Kernel(k, functions[k.name], device) for k in program.kernels})

@@ -1,5 +1,6 @@
-// Two sorted runs into one, stably, by merge path (Odeh, Green, Mwassi, Shmueli, Birk, IPDPSW 2012): a tile finds where its
-// piece of the output cuts both runs, its lanes cut the piece again, and each merges its share alone. No two write one place.
+// Two sorted runs into one, stably, by merge path (Odeh, Green, Mwassi, Shmueli, Birk, IPDPSW 2012): a tile finds where
+// its piece of the output cuts both runs, its lanes cut the piece again, and each merges its share alone. No two write
+// one place.
 #pragma once
 
 struct Side {  // a sorted run; op and weight may be null, on both sides alike
@@ -14,12 +15,13 @@ DEVICE i64 taken(const u64* a, i64 na, const u64* b, i64 nb, i64 d) {
     i64 low = greater((i64)0, d - nb), high = lesser(d, na);
     while (low < high) {
         i64 i = low + ((high - low) >> 1);
-        if (a[i] <= b[d - 1 - i]) low = i + 1; else high = i;
+        if (a[i] <= b[d - 1 - i]) low = i + 1;
+        else high = i;
     }
     return low;
 }
 
-struct Merge {  // one tile a piece
+struct Merge {  // one tile per piece
     static constexpr int lanes = 32;
     Side first;
     Side second;

@@ -1,6 +1,6 @@
 // Rows dealt by degree, so that one long row does not hold up the rest: a short one goes to one lane, a longer one to a
-// whole tile, and a hub, more than HUB_DEGREE edges, is cut into tasks of about that many edges for any tile to take.
-// A task is row << 32 | first unit. A graph of m edges has at most 2 m / HUB_DEGREE tasks, so their list never overflows.
+// whole tile, and a hub, more than HUB_DEGREE edges, is cut into tasks of about that many edges for any tile to take. A
+// task is row << 32 | first unit. A graph of m edges has at most 2 m / HUB_DEGREE tasks, so their list never overflows.
 #pragma once
 
 constexpr i64 short_degree = 8;
@@ -24,8 +24,8 @@ template <class View, class Visit> DEVICE void visit_task(const View& graph, u64
     while (unit < end && !visit(row, unit)) ++unit;
 }
 
-// Each lane of the tile brings a row, or -1: visit(group, row, unit) for every unit of them, `group` being a tile of one
-// lane or the whole tile. Hubs are added to the tasks, or left out where `tasks` is null.
+// Each lane of the tile brings a row, or -1: visit(group, row, unit) for every unit of them, `group` being a tile of
+// one lane or the whole tile. Hubs are added to the tasks, or left out where `tasks` is null.
 template <class Tile32, class View, class Visit>
 DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64* n_tasks, Visit visit) {
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
@@ -41,7 +41,7 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
 }
 
 template <class View>
-struct FirstIds {  // one lane a task: the id in its first live slot
+struct FirstIds {  // one lane per task: the id in its first live slot
     static constexpr int lanes = 1;
     View graph;
     const u64* tasks;
@@ -63,7 +63,7 @@ struct FirstIds {  // one lane a task: the id in its first live slot
 };
 
 template <class View>
-struct ListHubs {  // one lane a row: the tasks of all hubs; state: how many tasks, one past the last hub's row
+struct ListHubs {  // one lane per row: the tasks of all hubs; state: how many tasks, one past the last hub's row
     static constexpr int lanes = 1;
     View graph;
     i64 n;

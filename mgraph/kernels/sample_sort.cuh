@@ -1,24 +1,29 @@
-// A sort of keys, alone or PLACED, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a few
-// thousand, blocks deal tiles of keys into the buckets' slots, and a block a bucket sorts it to its place. Keys are read and written twice.
+// A sort of keys, alone or PLACED, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a
+// few thousand, blocks deal tiles of keys into the buckets' slots, and a block a bucket sorts it to its place. Keys are
+// read and written twice.
 #pragma once
-#include "scan.cuh"
-#include "tile_sort.cuh"
+#include "kernels/scan.cuh"
+#include "kernels/tile_sort.cuh"
+
+constexpr int few_buckets = 4096, many_buckets = placed ? 12288 : 16384;  // that DealToFew and DealToMany take at most
 
 struct Sorting {  // what the kernels share; offsets are in `scratch`
     const u32* src;
     const u32* dst;
     const u64* keys;  // where there is no src
     i64 n;
-    u64* scratch;  // first a word: tiles that are done; then, of 32 bits, keys of each bucket and its first place in the result
-    i64 sample;    // ascending; `every` of them a bucket
+    // first a word: tiles that are done; then, of 32 bits, keys of each bucket and its first place in the result
+    u64* scratch;
+    i64 sample;  // ascending; `every` of them a bucket
     i64 sample_places;
     i64 slots;
     i64 slot_places;
     i64 every;
-    i64 tile;     // keys of the sample that a block sorts
+    i64 tile;  // keys of the sample that a block sorts
     i64 buckets;  // at least 2
-    i64 room;     // keys that a slot holds
-    DEVICE u64 at(i64 i) const {  // without a branch, so that a lane's loads are under way at once: keys are columns with gaps
+    i64 room;  // keys that a slot holds
+    // without a branch, so that a lane's loads are under way at once: keys are columns with gaps
+    DEVICE u64 at(i64 i) const {
         const u32 *high = src ? src : (const u32*)keys + 1, *low = src ? dst : (const u32*)keys;
         i64 k = src ? i : 2 * i;
         return (u64)load_once(high + k) << 32 | load_once(low + k);
@@ -30,8 +35,9 @@ struct Sorting {  // what the kernels share; offsets are in `scratch`
 struct Buckets : Sorting {
     DEVICE Buckets(const Sorting& sort) : Sorting(sort) {}
     DEVICE Item item(i64 i) const { return Item::of(at(i), (u32)i); }
-    // Bucket b holds the items above splitter b - 1 and up to splitter b, of which there are buckets - 1. Where splitters are equal, the
-    // second one's bucket would have none: it takes the keys that equal it, which may be very many and need no slot.
+    // Bucket b holds the items above splitter b - 1 and up to splitter b, of which there are buckets - 1. Where
+    // splitters are equal, the second one's bucket would have none: it takes the keys that equal it, which may be very
+    // many and need no slot.
     DEVICE Item splitter(i64 b) const { return array(sample, sample_places).get((b + 1) * every); }
     DEVICE bool of_equals(i64 b) const {
         return !placed && b > 0 && b < buckets - 1 && splitter(b - 1).key == splitter(b).key;
@@ -41,19 +47,20 @@ struct Buckets : Sorting {
                !(of_equals(b + 1) && item.key == splitter(b).key);
     }
     DEVICE ItemArray slot(i64 b) const { return array(slots, slot_places).from(b * room); }
-    DEVICE ItemArray array(i64 keys_at, i64 places_at) const { return {scratch + keys_at, (u32*)(scratch + places_at)}; }
+    DEVICE ItemArray array(i64 keys_at, i64 places_at) const {
+        return {scratch + keys_at, (u32*)(scratch + places_at)};
+    }
 };
 
 // A block a tile of the sample, of one key of each share of the keys; counts begin at 0.
 struct SortSample {
-    static constexpr int lanes = 512;
-    static constexpr int shared = TILE_BYTES;
+    static constexpr int lanes = TileSort::lanes;
+    static constexpr int shared = TileSort::bytes;
     Sorting sorting;
     i64 to;
     i64 places_to;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(TileSort::bytes == shared && TileSort::lanes == lanes, "a tile fits");
         TileSort tile = TileSort::in(room);
         Buckets sort(sorting);
         i64 all = sort.every * sort.buckets, most = sort.tile;
@@ -72,19 +79,20 @@ struct SortSample {
     }
 };
 
-// A block deals tiles of keys into slots. A table says between which splitters the keys of a cell are, all cells being equally wide, so
-// that few steps of a search are left where keys are spread.
+// A block deals tiles of keys into slots. A table says between which splitters the keys of a cell are, all cells being
+// equally wide, so that few steps of a search are left where keys are spread.
 template <int most> struct Dealer {
-    static constexpr int some = 8;     // keys that a lane takes
+    static constexpr int some = 8;  // keys that a lane takes
     static constexpr int at_once = 8;  // loads or atomics that a lane has under way
     static constexpr int most_cells = 4096;
     static constexpr int bytes = most * (placed ? 16 : 12) + 16 + 4 * most_cells;
     Buckets sort;
     Block block;
     ItemArray splitters;  // [most]
-    u32* counts;                  // [most + 1]: of the tile, by bucket, then the first place in the slot; at the end of no keys
-    int cells;                    // a power of two
-    u32* table;                   // [cells]: the splitters in cells before it, and with its own << 16
+    // [most + 1]: of the tile, by bucket, then the first place in the slot; at the end of no keys
+    u32* counts;
+    int cells;  // a power of two
+    u32* table;  // [cells]: the splitters in cells before it, and with its own << 16
     DEVICE Dealer(const Sorting& given, u64* shared)
         : sort(given), splitters{shared, (u32*)(shared + most)}, counts((u32*)(shared + most) + (placed ? most : 0)),
           cells(lesser(1 << bit_width((u64)given.buckets), +most_cells)), table(counts + most + 4) {}
@@ -111,13 +119,16 @@ template <int most> struct Dealer {
     }
     DEVICE int cell(u64 key) const {
         u64 first = splitters.keys[0], range = splitters.keys[sort.buckets - 2] - first;
-        return key <= first ? 0 : (int)lesser((key - first) >> greater(0, bit_width(range) - bit_width((u64)cells - 1)), (u64)cells - 1);
+        return key <= first ? 0
+                            : (int)lesser((key - first) >> greater(0, bit_width(range) - bit_width((u64)cells - 1)),
+                                          (u64)cells - 1);
     }
     DEVICE u32 before(int c) const {  // splitters in cells before c
         u32 low = 0, high = (u32)sort.buckets - 1;
         while (low < high) {
             u32 middle = (low + high) >> 1;
-            if (c == cells || cell(splitters.keys[middle]) < c) low = middle + 1; else high = middle;
+            if (c == cells || cell(splitters.keys[middle]) < c) low = middle + 1;
+            else high = middle;
         }
         return low;
     }
@@ -131,7 +142,8 @@ template <int most> struct Dealer {
             for (int j = 0; j < some; ++j) {
                 u32 low = to[j] & 0xffff, high = to[j] >> 16, middle = (low + high) >> 1;
                 if (low == high) continue;
-                if (above(middle, mine[j], place + j * block.size())) low = middle + 1; else high = middle;
+                if (above(middle, mine[j], place + j * block.size())) low = middle + 1;
+                else high = middle;
                 to[j] = low | high << 16;
                 more |= low < high;
             }
@@ -218,33 +230,31 @@ template <int most> struct Dealer {
     }
 };
 
-struct DealToFew {  // up to 4096 buckets; the largest ids are found on the way
+struct DealToFew {  // the largest ids are found on the way
     static constexpr int lanes = 512;
-    static constexpr int shared = FEW_BYTES;
+    static constexpr int shared = Dealer<few_buckets>::bytes;
     Sorting sort;
     u64* largest;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(Dealer<4096>::bytes == shared, "the splitters fit");
-        Dealer<4096>(sort, room).run(grid, largest);
+        Dealer<few_buckets>(sort, room).run(grid, largest);
     }
 };
 
 struct DealToMany {
     static constexpr int lanes = 1024;
-    static constexpr int shared = MANY_BYTES;
+    static constexpr int shared = Dealer<many_buckets>::bytes;
     Sorting sort;
     u64* largest;
     DEVICE void operator()(Grid grid) const {
         SHARED_LARGE(u64, room, shared / sizeof(u64));
-        static_assert(Dealer<MANY>::bytes == shared, "the splitters fit");
-        Dealer<MANY>(sort, room).run(grid, largest);
+        Dealer<many_buckets>(sort, room).run(grid, largest);
     }
 };
 
 struct SortBuckets {  // one block a bucket
-    static constexpr int lanes = 512;
-    static constexpr int shared = TILE_BYTES;
+    static constexpr int lanes = TileSort::lanes;
+    static constexpr int shared = TileSort::bytes;
     Sorting sorting;
     u64* keys;
     u32* places;
@@ -269,7 +279,8 @@ struct SortBuckets {  // one block a bucket
                     for (int j = 0; j < 8; ++j) some[j] = sort.item(lesser(i + j * tile.block.size(), sort.n - 1));
 #pragma unroll
                     for (int j = 0; j < 8; ++j)
-                        if (i + j * tile.block.size() < sort.n && sort.holds(b, some[j])) to.set(atomic_add(found, 1u), some[j]);
+                        if (i + j * tile.block.size() < sort.n && sort.holds(b, some[j]))
+                            to.set(atomic_add(found, 1u), some[j]);
                 }
                 tile.block.sync();
                 from = to;

@@ -1,7 +1,7 @@
-// Sums of what the lanes of a block hold, and places in lists for it.
+// Prefix sums over the lanes of a block, and places in lists for what they hold.
 #pragma once
 
-// What the lanes up to this one hold, in sum, and what all do. All lanes of the block call it.
+// The sum of what the lanes up to this one hold, and in `all` what all of them do. All lanes of the block call it.
 template <class T> DEVICE T scan(Block block, T mine, T& all) {
     Tile<32> tile;
     SHARED(T, sums, 32);
@@ -15,8 +15,9 @@ template <class T> DEVICE T scan(Block block, T mine, T& all) {
     return upto;
 }
 
-// Places in two lists for what the lanes of a block found: how many each has for the first list + how many for the second << 16. One
-// atomic a block and list: they are on one cache line for everybody. False where nobody found any. All lanes of the block call it.
+// Places in two lists for what the lanes of a block found; `mine` is how many a lane has for the first list, + how many
+// for the second << 16. One atomic per block and list, since all blocks want the same cache line. False where no lane
+// has any. All lanes of the block call it.
 struct Lengths {
     i64 *one, *other;
 };

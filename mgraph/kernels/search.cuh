@@ -5,14 +5,16 @@
 template <class T, class V> DEVICE i64 lower_bound(const T* a, i64 low, i64 high, V value) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
-        if (a[middle] < value) low = middle + 1; else high = middle;
+        if (a[middle] < value) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
 template <class T, class V> DEVICE i64 upper_bound(const T* a, i64 low, i64 high, V value) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
-        if (value < a[middle]) high = middle; else low = middle + 1;
+        if (value < a[middle]) high = middle;
+        else low = middle + 1;
     }
     return low;
 }
@@ -26,7 +28,8 @@ template <class T> DEVICE i64 lower_bound_near(const T* a, i64 n, i64 hint, T va
     if (hint < n && a[hint] < value) {
         for (i64 step = 1; high < n && a[high] < value; step *= 2) low = high + 1, high = lesser(n, high + step);
     } else {
-        for (i64 step = 1; low > 0 && !(a[low - 1] < value); step *= 2) high = low - 1, low = greater((i64)0, low - step);
+        for (i64 step = 1; low > 0 && !(a[low - 1] < value); step *= 2)
+            high = low - 1, low = greater((i64)0, low - step);
     }
     return lower_bound(a, low, high, value);
 }

@@ -1,10 +1,10 @@
 // Keys of edges, and a stable radix sort of keys with their places, for the CPU: one thread deals a chunk in order;
-// counts[digit][chunk], so that one scan gives every chunk its offsets.
-// A small sort for a GPU, whose array library takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
+// counts[digit][chunk], so that one scan gives every chunk its offsets. A small sort for a GPU, whose array library
+// takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
 #pragma once
-#include "search.cuh"
+#include "kernels/search.cuh"
 
-struct MakeKeys {  // one lane an edge; the largest ids are found on the way
+struct MakeKeys {  // one lane per edge; the largest ids are found on the way
     static constexpr int lanes = 1;
     const u32* src;
     const u32* dst;
@@ -25,7 +25,7 @@ struct MakeKeys {  // one lane an edge; the largest ids are found on the way
     }
 };
 
-struct Digits {  // one item a chunk: how many keys of the chunk have each value of one byte
+struct Digits {  // one item per chunk: how many keys of the chunk have each value of one byte
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -41,7 +41,7 @@ struct Digits {  // one item a chunk: how many keys of the chunk have each value
     }
 };
 
-struct Deal {  // one item a chunk: move its keys and places behind those of smaller bytes and of earlier chunks
+struct Deal {  // one item per chunk: move its keys and places behind those of smaller bytes and of earlier chunks
     static constexpr int lanes = 1;
     const u64* keys;
     const u32* places;
@@ -66,7 +66,8 @@ struct Deal {  // one item a chunk: move its keys and places behind those of sma
 
 constexpr i64 tile_keys = 1024;
 
-struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
+// one block per tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
+struct SortTiles {
     static constexpr int lanes = 256;
     static constexpr int four = 4;  // neighbouring keys that a lane takes at once
     const u32* src;
@@ -79,7 +80,7 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
         u64 key;
         u32 place;
     };
-    struct Items {  // one in 17 is left out, else lanes that take fours meet in the same banks
+    struct Items {  // one place in 17 is left out, since lanes that take fours would meet in the same banks
         u64* keys;
         u32* places;
         static DEVICE int at(int i) { return i + (i >> 4); }
@@ -99,7 +100,8 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
             i64 first = t * tile_keys;
             int m = (int)lesser(n - first, tile_keys);
             Items from{some, places_out ? places : nullptr}, to{some + room, places_out ? places + room : nullptr};
-            for (int i = block.rank() * four; i < m; i += block.size() * four) start(first, i, lesser(m - i, +four), from);
+            for (int i = block.rank() * four; i < m; i += block.size() * four)
+                start(first, i, lesser(m - i, +four), from);
             for (int width = four; width < m; width *= 2) {
                 block.sync();
                 for (int i = block.rank() * four; i < m; i += block.size() * four) merge(from, to, i, m, width);
@@ -130,14 +132,15 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
                 }
         for (int j = 0; j < some; ++j) to.set(at + j, mine[j]);
     }
-    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the first run's
-    // come first.
+    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the
+    // first run's come first.
     DEVICE void merge(const Items& from, const Items& to, int at, int m, int width) const {
         int a = at & -2 * width, b = lesser(a + width, m), a_end = b, b_end = lesser(b + width, m), d = at - a;
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
         while (low < high) {
             int i = (low + high) >> 1;
-            if (from.key(a + i) <= from.key(b + d - 1 - i)) low = i + 1; else high = i;
+            if (from.key(a + i) <= from.key(b + d - 1 - i)) low = i + 1;
+            else high = i;
         }
         a += low, b += d - low;
         for (int j = 0; j < four && at + j < m; ++j) {
@@ -148,7 +151,8 @@ struct SortTiles {  // one block a tile of edges, or of keys: sorted in shared m
     }
 };
 
-struct MergeRuns {  // one lane a key, fewer than 2**31: `fan` neighbouring sorted runs become one, whose keys find their ranks in the others
+// `fan` neighbouring sorted runs become one: each key finds its rank in the others.
+struct MergeRuns {  // one lane per key, fewer than 2**31
     static constexpr int lanes = 1;
     static constexpr int together = 4;  // searches under way at once
     const u64* keys;
@@ -160,7 +164,8 @@ struct MergeRuns {  // one lane a key, fewer than 2**31: `fan` neighbouring sort
     u32* places_out;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            int run = (int)(i / width), first = run / (int)fan * (int)fan, full = lesser(first + (int)fan, (int)(n / width));
+            int run = (int)(i / width), first = run / (int)fan * (int)fan,
+                full = lesser(first + (int)fan, (int)(n / width));
             u64 key = keys[i];
             i64 to = first * width + i - run * width + count<true>(first, run, (int)width, key);
             if (run < full) {  // all runs are full but the last
@@ -171,7 +176,8 @@ struct MergeRuns {  // one lane a key, fewer than 2**31: `fan` neighbouring sort
             if (places) places_out[to] = places[i];
         }
     }
-    // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or not.
+    // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or
+    // not.
     template <bool equal> DEVICE int count(int from, int to, int length, u64 key) const {
         int sum = 0;
         for (int r = from; r < to && length > 0; r += together) {

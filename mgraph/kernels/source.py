@@ -1,17 +1,24 @@
-"""Kernel sources as text: includes resolved into one file, and the fields of each kernel read from its declaration.
+"""Kernel sources as text: included files are inserted, and each kernel's fields are read from its declaration.
 
 A kernel is declared once, in C++::
 
     template <class View>
     struct Degrees {                          // the comment says who cooperates on what
-        static constexpr int lanes = 1;       // lanes that share one item
+        static constexpr int lanes = 1;       // the number of lanes that share an item
         View graph;                           // fields of 8 bytes: pointers, i64, u64, f64, or a View
         const u32* vertices;
         i64 n;
         DEVICE void operator()(Grid grid) const { ... }
     };
 
-What the launch wrapper must check (names, order, dtypes) is parsed from there, so that it cannot disagree.
+The launch wrapper takes the names, order and dtypes of the fields from the declaration, so that the two always agree. A
+macro with which the file is compiled may choose the type of a pointer::
+
+    #if SHARE_BITS == 16
+    using Share = u16;
+    #elif SHARE_BITS == 32
+    using Share = f32;
+    #endif
 """
 
 from __future__ import annotations
@@ -21,9 +28,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Field", "KernelSource", "Program", "read_program"]
+from mgraph.kernels.constants import Constants
 
-HERE = Path(__file__).parent
+__all__ = ["Field", "KernelSource", "Program", "constants", "read_program"]
+
+ROOT = Path(__file__).parents[1]  #: the folder of the package, to which includes and `load` are relative
 DTYPES = {
     "i8": "int8", "u8": "uint8", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
     "f32": "float32", "f64": "float64",
@@ -31,15 +40,14 @@ DTYPES = {
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
-_LANES = re.compile(r"static constexpr int lanes = (\w+);")
-_SHARED = re.compile(r"static constexpr int shared = (\w+);")
+_CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\nusing (\w+) = (\w+);$", re.M)
 
 
 @dataclass(frozen=True)
 class Field:
-    """One argument of a kernel: a pointer to elements of a NumPy dtype, or a number ("int64", "uint64", "float64").
+    """A field of a kernel: a pointer to elements of a NumPy dtype, or a number ("int64", "uint64", "float64").
 
-    A field that is a struct has dtype "struct" and that struct's own fields as `inner`.
+    A field that is a struct has the dtype "struct", and the fields of that struct as `inner`.
     """
 
     name: str
@@ -49,13 +57,13 @@ class Field:
 
     @property
     def words(self) -> int:
-        """How many fields of 8 bytes it is."""
+        """The number of 8-byte words in the field."""
         return sum(f.words for f in self.inner) if self.dtype == "struct" else 1
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One kernel's name, its fields in order, its lanes an item, and the bytes of its block's large shared array."""
+    """A kernel's name, its fields in order, its lanes for each item, and the bytes of its dynamic shared memory."""
 
     name: str
     fields: tuple[Field, ...]
@@ -65,13 +73,13 @@ class KernelSource:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its fields."""
+        """The bytes of all fields."""
         return 8 * sum(f.words for f in self.fields)
 
 
 @dataclass(frozen=True)
 class Program:
-    """One compilable text and the kernels in it."""
+    """A text to compile, and the kernels in it."""
 
     name: str
     text: str
@@ -79,12 +87,16 @@ class Program:
     view: str | None
 
 
+@cache
+def _text(name: str) -> str:
+    return (ROOT / name).read_text().replace("#pragma once\n", "")
+
+
 def _inline(name: str, seen: set[str]) -> str:
     if name in seen:
         return ""
     seen.add(name)
-    text = (HERE / name).read_text().replace("#pragma once\n", "")
-    return _INCLUDE.sub(lambda found: _inline(found[1], seen), text)
+    return _INCLUDE.sub(lambda found: _inline(found[1], seen), _text(name))
 
 
 def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field, ...]:
@@ -100,13 +112,17 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
     return tuple(fields)
 
 
-def _number(text: str, defines: tuple[tuple[str, int], ...]) -> int:
-    return int(text) if text.isdigit() else dict(defines)[text]
+def _chosen(text: str, defines: tuple[tuple[str, int], ...]) -> str:
+    """`text` with the type names that macros choose replaced by the chosen types."""
+    for constant, value, name, kind in _CHOICE.findall(text):
+        if dict(defines).get(constant) == int(value):
+            text = re.sub(rf"\b{name}\*", f"{kind}*", text)
+    return text
 
 
 @cache
 def _inner(body: str) -> tuple[Field, ...]:
-    """The fields of a struct inside a kernel, which holds no other; one object a text, so that it can be a key."""
+    """The fields of a struct in a kernel, which contains no other struct. Cached, so that its id can be a key."""
     return _fields(body, {}, None)
 
 
@@ -114,22 +130,30 @@ def _inner(body: str) -> tuple[Field, ...]:
 def read_program(
     file: str, platform: str, defines: tuple[tuple[str, int], ...], view: tuple[str, str] | None
 ) -> Program:
-    """The text of a kernel file for one platform, with `view`, a file and a type, in place of templates' ``View``."""
+    """The program of a kernel file for one platform, with `view` (a file and a type) for the templates' ``View``."""
     seen: set[str] = set()
     text = "".join(f"#define {name} {value}\n" for name, value in defines) + _inline(platform, seen)
     views_text = _inline(view[0], seen) if view else ""
     body = _inline(file, seen)
-    structs = {found[2]: found for found in _STRUCT.finditer(views_text + body)}
+    structs = {found[2]: found for found in _STRUCT.finditer(_chosen(views_text + body, defines))}
     views = {name: found[3] for name, found in structs.items() if "operator()(Grid" not in found[3]}
-    kernels = []
+    known, kernels = Constants(file, views_text + body, dict(defines)), []
     for name, found in structs.items():
         if "operator()(Grid" not in found[3] or (found[1] and not view):
             continue
-        lanes = _LANES.search(found[3])
-        if lanes is None:
+        if f"{name}::lanes" not in known:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
-        shared = _SHARED.search(found[3])
-        count, room = (_number(constant[1], defines) if constant else 0 for constant in (lanes, shared))
         fields = _fields(found[3], views, view and view[1])
-        kernels.append(KernelSource(name, fields, count, bool(found[1]), room))
+        shared = known.get(f"{name}::shared", 0)
+        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared))
     return Program(file, text + views_text + body, tuple(kernels), view and view[1])
+
+
+@cache
+def constants(file: str, **defines: int) -> Constants:
+    """The constants, enumerators and struct sizes of a kernel file and its includes, with the macros `defines`.
+
+    Python reads them by name, so that it always agrees with the kernels. Those that depend on the platform are not
+    available.
+    """
+    return Constants(file, _inline(file, set()), defines)

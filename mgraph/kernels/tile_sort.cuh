@@ -1,5 +1,5 @@
-// A block sorts items in shared memory: runs in registers, then merges of neighbouring runs. Items are keys alone, which keep no order
-// of equals, or where they are PLACED keys with places, all different, which are compared by both.
+// A block sorts items in shared memory: runs in registers, then merges of neighbouring runs. Items are keys alone,
+// which keep no order of equals, or where they are PLACED keys with places, all different, which are compared by both.
 #pragma once
 
 constexpr bool placed = PLACED;
@@ -15,7 +15,9 @@ struct PlacedKey {
     u32 at;
     static DEVICE PlacedKey of(u64 key, u32 place) { return {key, place}; }
     DEVICE u32 place() const { return at; }
-    DEVICE bool operator<(const PlacedKey& other) const { return key < other.key || (key == other.key && at < other.at); }
+    DEVICE bool operator<(const PlacedKey& other) const {
+        return key < other.key || (key == other.key && at < other.at);
+    }
 };
 #if PLACED
 using Item = PlacedKey;
@@ -37,7 +39,7 @@ struct ItemArray {
 struct TileSort {
     static constexpr int run = placed ? 8 : 16;  // items that a lane holds in registers
     static constexpr int lanes = 512;
-    static constexpr int most = lanes * run;        // what a block of a GPU sorts at once; one of the host's sorts less
+    static constexpr int most = lanes * run;  // what a block of a GPU sorts at once; one of the host's sorts less
     static constexpr int room = most + most / run;  // one is left out after each run, else lanes meet in the same banks
     static constexpr int bytes = room * (placed ? 12 : 8);
     Block block;
@@ -48,8 +50,9 @@ struct TileSort {
     DEVICE Item item(int i) const { return shared.get(place(i)); }
     DEVICE int tile() const { return block.size() * run; }  // a power of two
 
-    // get(i) of i < m into to[0, m), ascending; all lanes of the block call it. More than a tile is sorted in `to`: tiles are what a bitonic
-    // network exchanges, always bringing the greater item behind, so that what is past the end need not be there.
+    // get(i) of i < m into to[0, m), ascending; all lanes of the block call it. More than a tile is sorted in `to`:
+    // tiles are what a bitonic network exchanges, always bringing the greater item behind, so that what is past the end
+    // need not be there.
     template <class Get> DEVICE void sort(i64 m, Get get, ItemArray to) const {
         if (m <= tile()) return sort_tile((int)m, get, to);
         for (i64 i = block.rank(); i < m; i += block.size()) to.set(i, get(i));
@@ -67,7 +70,8 @@ struct TileSort {
     // Of each 2 * step items the first half against the second one, or against its mirror image.
     DEVICE void exchange(ItemArray items, i64 m, i64 step, bool mirror) const {
         for (i64 p = block.rank(); p < ((m - 1) / (2 * step) + 1) * step; p += block.size()) {
-            i64 in = p & (step - 1), first = (p - in) * 2, i = first + in, j = mirror ? first + 2 * step - 1 - in : i + step;
+            i64 in = p & (step - 1), first = (p - in) * 2, i = first + in,
+                j = mirror ? first + 2 * step - 1 - in : i + step;
             if (j >= m) continue;
             Item low = items.get(i), high = items.get(j);
             if (high < low) items.set(i, high), items.set(j, low);
@@ -80,7 +84,8 @@ struct TileSort {
         bool works = rank < working;
         if (m == 0) return;
 #pragma unroll
-        for (int j = 0; j < run; ++j) mine[j] = get(lesser(rank + j * working, m - 1));  // without a branch: all loads at once
+        // without a branch: all loads at once
+        for (int j = 0; j < run; ++j) mine[j] = get(lesser(rank + j * working, m - 1));
 #pragma unroll
         for (int j = 0; j < run; ++j) mine[j] = works && rank + j * working < m ? mine[j] : last();
         int width = run;
@@ -102,7 +107,8 @@ struct TileSort {
         block.sync();
     }
     DEVICE void wait(int width) const {  // for those whose runs are merged
-        if (2 * width <= 32 * run) Tile<32>().sync(); else block.sync();
+        if (2 * width <= 32 * run) Tile<32>().sync();
+        else block.sync();
     }
     DEVICE void write(const Item* mine, int at) const {
 #pragma unroll
@@ -115,7 +121,8 @@ struct TileSort {
         exchange<4, 4>(mine), exchange<4, 2>(mine), exchange<4, 1>(mine);
         if constexpr (run >= 16) exchange<8, 8>(mine), exchange<8, 4>(mine), exchange<8, 2>(mine), exchange<8, 1>(mine);
         if constexpr (run >= 32)
-            exchange<16, 16>(mine), exchange<16, 8>(mine), exchange<16, 4>(mine), exchange<16, 2>(mine), exchange<16, 1>(mine);
+            exchange<16, 16>(mine), exchange<16, 8>(mine), exchange<16, 4>(mine), exchange<16, 2>(mine),
+                exchange<16, 1>(mine);
     }
     template <int p, int k> static DEVICE void exchange(Item* mine) {
 #pragma unroll
@@ -125,7 +132,8 @@ struct TileSort {
             mine[i] = low, mine[i + k] = high;
         }
     }
-    // Neighbours' runs joined within registers (bitonic), which spares shared memory the first rounds: W lanes' become one.
+    // Neighbours' runs joined within registers (bitonic), which spares shared memory the first rounds: W lanes' become
+    // one.
     template <int W> static DEVICE void join(Item* mine) {
         Tile<32> tile;
         int lane = tile.rank();
@@ -153,14 +161,16 @@ struct TileSort {
     static DEVICE Item from(Tile<32> tile, const Item& one, int lane) {
         return Item::of(tile.shfl(one.key, lane), placed ? tile.shfl(one.place(), lane) : 0);
     }
-    // A run of places of two runs of `width` merged: a search finds where they cut the runs (merge path). What is past the end of a run is
-    // the last of all items, and so are those that fill the last run up.
+    // A run of places of two runs of `width` merged: a search finds where they cut the runs (merge path). What is past
+    // the end of a run is the last of all items, and so are those that fill the last run up; it is not read, as another
+    // warp may be writing there.
     DEVICE void merge(Item* mine, int at, int width, int all) const {
         int a = at & -2 * width, b = lesser(a + width, all), a_end = b, b_end = lesser(b + width, all), d = at - a;
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
         while (low < high) {
             int i = (low + high) >> 1;
-            if (item(b + d - 1 - i) < item(a + i)) high = i; else low = i + 1;
+            if (item(b + d - 1 - i) < item(a + i)) high = i;
+            else low = i + 1;
         }
         a += low, b += d - low;
         Item x = a < a_end ? item(a) : last(), y = b < b_end ? item(b) : last();
@@ -169,8 +179,8 @@ struct TileSort {
             bool second = y < x;
             mine[j] = second ? y : x;
             int next = (second ? b : a) + 1;
-            Item then = item(lesser(next, all - 1));
-            then = next < (second ? b_end : a_end) ? then : last();
+            Item then = last();
+            if (next < (second ? b_end : a_end)) then = item(next);  // no jump: a load under a condition
             x = second ? x : then, y = second ? then : y;
             a = second ? a : next, b = second ? next : b;
         }

@@ -1,1 +1,1 @@
-"""The control path: the coordinator beside the user, the sessions and shards on the workers."""
+"""Moved: `mgraph.sources` has what users imported from here. This folder goes with the next release."""

@@ -8,20 +8,20 @@ from typing import Any
 
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
-from mgraph.structures.contract import Counts, Csr, Plan, Structure
+from mgraph.structures.contract import Counts, Csr, Plan, Structure, VerticesPlan
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.graphvine import GraphVine
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph import SlabGraph
 
-__all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "create", "names", "parse"]
+__all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "VerticesPlan", "create", "names", "parse"]
 
 _STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, CsrStructure)}
 
 
 def names() -> list[str]:
-    """The structures there are, the default first."""
+    """The names of all structures, the default first."""
     return list(_STRUCTURES)
 
 
@@ -33,7 +33,7 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
     Examples
     --------
     >>> parse("slabgraph:slab=32:limit=1.5")
-    (<class 'mgraph.structures.slabgraph.SlabGraph'>, {'slab': 32, 'limit': 1.5})
+    (<class 'mgraph.structures.slabgraph.structure.SlabGraph'>, {'slab': 32, 'limit': 1.5})
     """
     if not isinstance(structure, str):
         raise InvalidOption(f"structure {structure!r} is no name")
@@ -81,7 +81,7 @@ def create(
     Parameters
     ----------
     name : str
-        One of `names()`, or with options that are numbers as `parse` takes them.
+        One of `names()`, alone or with numeric options as `parse` takes them.
     n_vertices : int
         Vertices 0 .. n_vertices - 1.
     device : Device or "cpu" | "cuda" | "cuda:INDEX"

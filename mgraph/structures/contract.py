@@ -1,4 +1,4 @@
-"""The one contract of all local dynamic structures, and what they share: reads, which go through the View.
+"""The contract of all local dynamic structures, and what they share: checks, batches in two steps, reads by the View.
 
 A structure holds the rows 0 .. n_rows - 1 of a directed simple graph on one device: unique (row, dst), optional float32
 weight. Rows are local sources; dst are ids below n_vertices, which may be more than n_rows where a structure is one
@@ -17,58 +17,18 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES, EdgeBatch, as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
-from mgraph.kernels import Library, Struct, View, load
+from mgraph.kernels import Library, Struct, View, constants, load
+from mgraph.structures.plan import Counts, Plan, VerticesPlan
 from mgraph.structures.run import Run, check_batch, sort_batch, sort_run
 from mgraph.structures.sort import make_keys
 
-__all__ = ["KEPT", "Counts", "Csr", "Plan", "Structure"]
+__all__ = ["DEAD_BITS", "KEPT", "Counts", "Csr", "Plan", "Structure", "VerticesPlan"]
 
 Array = Any
 HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
-MOST = (1 << 31) - 1  # operations at once
-KEPT = 1 << 20  #: operations up to which a structure keeps the scratch of a batch for the next one
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a batch did, exactly. inserted + updated are its inserts, deleted + missing its deletes, repeats dropped."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    missing: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f) + getattr(other, f) for f in self.__dataclass_fields__))
-
-
-@dataclass
-class Plan:
-    """A prepared batch: its counts, which of its edges were there, and every allocation that its commit needs.
-
-    Valid for one `commit` or `discard` of the structure that made it, and until that structure changes otherwise.
-
-    Attributes
-    ----------
-    run : Run
-    counts : Counts
-    outcome : uint8[n] on the device
-        What becomes of each key of the run: 0 overridden by an equal key after it, 1 inserted, 2 updated, 3 deleted,
-        4 missing.
-    work : object
-        The structure's own; None once the plan was used up.
-    state : object
-        The structure's state that it was made for.
-    scratch : object
-        Memory that the structure may keep for the next batch.
-    """
-
-    run: Run
-    counts: Counts
-    outcome: Array
-    work: Any
-    state: object
-    scratch: Any = None
+MOST = (1 << 31) - 1  # operations in one run
+DEAD_BITS = constants("structures/dead.cuh")["dead_bits"]  #: vertices per word, in the bitmap of deleted vertices
+KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one
 
 
 @dataclass(frozen=True)
@@ -90,7 +50,7 @@ class Structure(ABC):
     n_vertices : int
         Bound of dst.
     device : Device
-        Becomes the calling thread's; another thread that uses the structure calls `Device.use` first.
+        Made the calling thread's current device. Another thread that uses the structure calls `Device.use` first.
     weighted : bool
         Whether edges have a float32 weight; inserts without one get 1.
     """
@@ -106,31 +66,35 @@ class Structure(ABC):
         self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
         device.use()
         self.num_edges = 0
-        self._state = object()  # another one after every change: what a plan was made for
+        self._state = object()  # replaced by every change, so that older plans can be refused
         self._kept: Any = None  # scratch of the last batch
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `_prepare` compares the ids of an unchecked run with their bounds: a read-back less."""
+        """Whether the next `_prepare` itself checks the ids of an unchecked run, which saves a read-back."""
         return False
 
     # --- what each structure does its own way ---
 
     @abstractmethod
     def _prepare(self, run: Run) -> Plan:
-        """`prepare` of a run that is not empty. One read-back on a GPU, or as the class says."""
+        """`prepare` for a run that is not empty. One read-back on a GPU unless the class says otherwise."""
 
     @abstractmethod
     def _commit(self, plan: Plan, work: Any) -> None:
-        """`commit` of the work of a plan that is valid and whose run is not empty."""
+        """`commit` for a valid plan whose run is not empty; `work` is the plan's."""
 
     @abstractmethod
-    def add_vertices(self, n: int, rows: int | None = None) -> None:
-        """Raise n_vertices by `n` and n_rows by `rows`, by default as many; new rows are empty. O(n_rows)."""
+    def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
+        """By name, the arrays that the structure has once it holds `n_rows` rows; changes nothing."""
+
+    @abstractmethod
+    def _commit_vertices(self, arrays: dict[str, Array]) -> None:
+        """Take over what `_prepare_vertices` made; n_rows and n_vertices are the new ones already."""
 
     @abstractmethod
     def view(self) -> View:
-        """What algorithms' kernels read; valid until the next commit or add_vertices."""
+        """What algorithms' kernels read; valid until the next commit of a batch or of vertices."""
 
     @property
     @abstractmethod
@@ -144,16 +108,16 @@ class Structure(ABC):
     # --- a batch in two steps ---
 
     def prepare(self, run: Run) -> Plan:
-        """Find out what `run` does and take all memory that doing it needs; changes nothing.
+        """Find out what `run` would do and allocate all memory that its commit needs; changes nothing.
 
-        Costs one read-back on a GPU, or as the class says.
+        One read-back on a GPU unless the class says otherwise.
 
         Raises
         ------
         CapacityError
             Memory does not suffice, or the run has 2**31 operations or more.
         UnknownVertex
-            An id of an unchecked run is not there.
+            An id of an unchecked run is out of range.
         """
         if len(run) > MOST:
             raise CapacityError(f"a run of {len(run)} operations; at most {MOST} at once")
@@ -164,26 +128,32 @@ class Structure(ABC):
         return self._prepare(run)
 
     def commit(self, plan: Plan) -> Counts:
-        """Do what was prepared. Allocates nothing; asynchronous on a GPU.
+        """Apply a prepared batch. Allocates nothing; asynchronous on a GPU.
 
         Raises `InvalidOption`, and changes nothing, where the plan was committed or discarded, or made for another
         state or structure. It cannot refuse a valid one.
         """
-        if plan.work is None or plan.state is not self._state:
-            raise InvalidOption("this plan was used up, made before the structure changed, or made by another one")
+        self._check_plan(plan.work is not None, plan.state)
         work, plan.work, self._state = plan.work, None, object()
         if len(plan.run):
             self._commit(plan, work)
         return plan.counts
 
     def discard(self, plan: Plan) -> None:
-        """Give up a plan; its memory is freed with it, or kept for the next batch."""
+        """Give up a plan. Its memory is freed, or kept for the next batch."""
         if plan.work is not None and plan.state is self._state:
             self._keep(plan.scratch)
         plan.work = None
 
+    def _check_plan(self, unused: bool, state: object) -> None:
+        if not unused or state is not self._state:
+            raise InvalidOption(
+                "this plan was committed or discarded before, or the structure has changed since it was made, "
+                "or another structure made it"
+            )
+
     def _take_scratch(self, run: Run) -> Any:
-        """What was kept of the last batch where it suffices: its arrays need not be made and packed again."""
+        """Scratch for a run: the last batch's if it is large enough, which saves allocating and packing it."""
         n = len(run)
         if n > KEPT:
             return self._new_scratch(n, run)
@@ -193,73 +163,107 @@ class Structure(ABC):
         return scratch
 
     def _new_scratch(self, capacity: int, run: Run) -> Any:
-        """Memory for runs of up to `capacity` operations, with that attribute; for structures that take scratch."""
+        """New scratch with an attribute `capacity`, the most operations; for structures that use scratch."""
         raise NotImplementedError
 
     def _keep(self, scratch: Any) -> None:
-        """Keep the scratch of a batch for the next one, unless it is large."""
+        """Keep a batch's scratch for the next one, unless it is large."""
         if scratch is not None and scratch.capacity <= KEPT:
             self._kept = scratch
 
     def _refuse(self, run: Run, unknown: int) -> None:
-        """Raise for a run with ids that are not there; the first one is named where the batch is known."""
+        """Raise `UnknownVertex` for a run with ids out of range; names the first one where the batch is known."""
         if run.unchecked is not None:
             check_batch(run.unchecked, self.n_rows, self.n_vertices)
-        raise UnknownVertex(f"{unknown} ids of a run are not below {self.n_rows} rows or {self.n_vertices} vertices")
+        raise UnknownVertex(
+            f"{unknown} ids of a run are out of range: there are {self.n_rows} rows and {self.n_vertices} vertices"
+        )
 
-    def _grown(self, n: int, rows: int | None) -> tuple[int, int]:
-        """n_rows and n_vertices after `add_vertices`, checked."""
+    # --- vertices in two steps ---
+
+    def prepare_vertices(self, n: int, rows: int | None = None) -> VerticesPlan:
+        """Allocate all memory that `n` more vertices and `rows` more rows, by default `n`, need; changes nothing.
+
+        O(n_rows) unless the class says otherwise; no read-back.
+
+        Raises
+        ------
+        InvalidOption
+            A negative number.
+        CapacityError
+            More vertices than 32-bit ids allow, or than memory.
+        """
         n, rows = index(n), index(n if rows is None else rows)
         if n < 0 or rows < 0:
             raise InvalidOption(f"{min(n, rows)} vertices cannot be added; 0 or more can")
-        if max(self.n_vertices + n, self.n_rows + rows) > MAX_VERTICES:
+        n_rows, n_vertices = self.n_rows + rows, self.n_vertices + n
+        if max(n_rows, n_vertices) > MAX_VERTICES:
             raise CapacityError(f"{self.n_vertices} vertices and {n} more; 32-bit ids allow {MAX_VERTICES}")
-        return self.n_rows + rows, self.n_vertices + n
+        return VerticesPlan(n_rows, n_vertices, self._prepare_vertices(n_rows), self._state)
+
+    def commit_vertices(self, plan: VerticesPlan) -> None:
+        """Raise n_vertices and n_rows as prepared; the new rows are empty. O(1), allocates nothing.
+
+        Raises `InvalidOption`, and changes nothing, where `commit` would. It cannot refuse a valid plan.
+        """
+        self._check_plan(bool(plan.work), plan.state)
+        arrays = dict(plan.work)
+        plan.work.clear()
+        self.n_rows, self.n_vertices, self._state = plan.n_rows, plan.n_vertices, object()
+        self._commit_vertices(arrays)
+
+    def discard_vertices(self, plan: VerticesPlan) -> None:
+        """Give up a plan and free its memory."""
+        plan.work.clear()
+
+    def add_vertices(self, n: int, rows: int | None = None) -> None:
+        """`prepare_vertices` and `commit_vertices` in one."""
+        self.commit_vertices(self.prepare_vertices(n, rows))
 
     # --- batches ---
 
     def apply(self, batch: EdgeBatch) -> Counts:
-        """Apply a batch of inserts and deletes; the last of repeats wins. All of it, or an error and nothing."""
+        """Apply a batch of inserts and deletes; of repeats the last one counts. An error changes nothing."""
         if batch.weight is not None and not self.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         check = not self.checks_ids
         return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices, check))
 
     def apply_run(self, run: Run) -> Counts:
-        """`apply` of a sorted run, which is trusted."""
+        """`apply` for a run; that it is sorted is not checked."""
         return self.commit(self.prepare(run))
 
     def insert(self, batch: EdgeBatch) -> Counts:
-        """Insert every edge of a batch, whatever its ops; edges that are there get the new weight."""
+        """Insert every edge of a batch and ignore its ops. An edge that exists gets the new weight."""
         return self.apply(EdgeBatch(batch.src, batch.dst, batch.weight))
 
     def delete(self, batch: EdgeBatch) -> Counts:
-        """Delete every edge of a batch, whatever its ops; those that are not there count as missing."""
+        """Delete every edge of a batch and ignore its ops. An edge that does not exist counts as missing."""
         return self.apply(EdgeBatch(batch.src, batch.dst, op=-1))
 
     def build(self, batch: EdgeBatch) -> Counts:
-        """Fill an empty structure in one go with every edge of a batch, whatever its ops."""
+        """Fill an empty structure with every edge of a batch and ignore its ops."""
         if self.num_edges:
             raise InvalidOption(f"build needs an empty structure; this one has {self.num_edges} edges")
         return self.insert(batch)
 
     def incident(self, vertices: Array, rows: Array | None = None) -> Run:
-        """A run of deletions of every edge whose dst is among `vertices` or whose row is among `rows`.
+        """A run that deletes every edge whose dst is among `vertices` or whose row is among `rows`.
 
-        `rows` may be left out where n_rows == n_vertices: it is `vertices` then. O(n_rows + m): two scans, and what
-        they find sorted; one read-back, and one for each column of ids that is given.
+        Without `rows`, `vertices` are the rows too; that needs n_rows == n_vertices. O(n_rows + m): two scans and a
+        sort of what they find. One read-back, and one more to check each column of ids.
         """
         if rows is None and self.n_rows != self.n_vertices:
-            raise InvalidOption("incident on one range of a graph needs `rows`, by their numbers there")
+            raise InvalidOption("incident on one range of a graph needs `rows`, numbered within that range")
         vertices = self._ids(vertices, "vertices", self.n_vertices)
         return self._incident(vertices, vertices if rows is None else self._ids(rows, "rows", self.n_rows))
 
     def _incident(self, vertices: Array, rows: Array) -> Run:
-        """`incident` of checked ids."""
+        """`incident` for ids that are checked."""
         xp, empty, zeros = self.device.xp, self.device.empty, self.device.zeros
         view = self.view()
-        kernels = load(self.device, "incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
-        dead, dead_rows = (zeros(bound // 32 + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
+        kernels = load(self.device, "structures/incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
+        dead, dead_rows = (zeros(bound // DEAD_BITS + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
         kernels.MarkDead(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
         kernels.MarkDead(len(rows), vertices=rows, n=len(rows), dead=dead_rows)
         tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
@@ -272,14 +276,15 @@ class Structure(ABC):
             if keys is None:
                 xp.cumsum(offsets, out=offsets)
                 keys = empty(int(offsets[-1]), np.uint64)
-        keys.sort()
+        self.device.sort(keys)
         return Run(keys, self.device.full(len(keys), -1, np.int8))
 
     def delete_vertices(self, ids: Any, symmetric: bool = False) -> Counts:
         """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
 
-        O(n_rows + m); O(d log d) where the graph is its own reverse (`symmetric`), d being the degrees of `ids` summed
-        up: the edges to them are then known from their rows. Edges whose reverse is not there count as missing.
+        O(n_rows + m). With `symmetric`, for a graph that is its own reverse, O(d log d), where d is the sum of the
+        degrees of `ids`: the edges to them are then the reverses of the edges from them. A reverse that does not exist
+        counts as missing.
         """
         if self.n_rows != self.n_vertices:
             raise InvalidOption("delete_vertices on one range of a graph; apply_run(incident(vertices, rows)) does it")
@@ -289,16 +294,17 @@ class Structure(ABC):
         return self.apply_run(self._both_ways(vertices)) if symmetric else self._delete_vertices(vertices)
 
     def _delete_vertices(self, vertices: Array) -> Counts:
-        """`delete_vertices` of checked ids, whatever the graph: by default a batch of what `incident` finds."""
+        """`delete_vertices` for checked ids of any graph: by default a batch of what `incident` finds."""
         return self.apply_run(self._incident(vertices, vertices))
 
     def _both_ways(self, vertices: Array) -> Run:
-        """A run of deletions of every edge from `vertices`, and of its reverse."""
+        """A run that deletes every edge from `vertices`, and its reverse."""
         xp, rows = self.device.xp, self.device.xp.unique(vertices)
         csr = self._gather(rows)
-        row = rows[xp.searchsorted(csr.offsets, xp.arange(len(csr.dst)), side="right") - 1]
+        with self.device.taking(24 * len(csr.dst), f"the rows of {len(csr.dst)} edges"):
+            row = rows[xp.searchsorted(csr.offsets, xp.arange(len(csr.dst)), side="right") - 1]
         pairs = ((row, csr.dst), (csr.dst, row))
-        keys = xp.concatenate([make_keys(self.device, src, dst) for src, dst in pairs])
+        keys = self.device.concatenate([make_keys(self.device, src, dst) for src, dst in pairs])
         return sort_run(self.device, keys, -1)
 
     # --- reads ---
@@ -307,7 +313,7 @@ class Structure(ABC):
 
     def _reads(self) -> tuple[Library, View]:
         view = self.view()
-        return load(self.device, "read.cuh", view), view
+        return load(self.device, "structures/read.cuh", view), view
 
     def _ids(self, ids: Any, name: str, bound: int) -> Array:
         ids = as_ids(ids, name)
@@ -315,23 +321,23 @@ class Structure(ABC):
         return self.device.asarray(ids)
 
     def has_edges(self, src: Any, dst: Any) -> Array:
-        """Whether each edge is there: bool[n] on the device. O(log degree) each, or O(1) expected by hashing."""
+        """Whether each edge exists: bool[n] on the device. O(log degree) each, or O(1) expected by hashing."""
         src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
         if src.shape != dst.shape:
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
         return self._find(src, dst)
 
     def _find(self, src: Array, dst: Array) -> Array:
-        """`has_edges` of checked ids: by default a lane a query, through the View."""
+        """`has_edges` for checked ids: by default one lane per query, through the View."""
         kernels, view = self._reads()
         found = self.device.empty(len(src), np.uint8)
         kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)
         return found.view(bool)
 
     def degrees(self, vertices: Any = None) -> Array:
-        """Out-degrees, uint32[n] on the device; of all rows where `vertices` is left out. O(1) each."""
+        """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each."""
         rows = (
-            self.device.xp.arange(self.n_rows, dtype=np.uint32)
+            self.device.arange(0, self.n_rows, np.uint32)
             if vertices is None
             else self._ids(vertices, "vertices", self.n_rows)
         )
@@ -340,21 +346,42 @@ class Structure(ABC):
         kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
         return degrees
 
+    def common_neighbors(self, u: Any, v: Any) -> Array:
+        """How many neighbours the rows ``u[i]`` and ``v[i]`` have in common: int64[n] on the device.
+
+        Both rows are in this structure. A self-loop counts as any edge does, and the common neighbours of a row with
+        itself are its degree. Each edge of the shorter row is sought in the longer one: O(d log D) a pair where rows
+        are sorted, O(d) expected by hashing, O(d D) otherwise. Asynchronous on a GPU.
+
+        Raises
+        ------
+        UnknownVertex
+            An id is not below n_rows.
+        InvalidBatch
+            The two have different shapes, or hold what is no id.
+        """
+        u, v = self._ids(u, "u", self.n_rows), self._ids(v, "v", self.n_rows)
+        if u.shape != v.shape:
+            raise InvalidBatch(f"u has shape {u.shape} and v {v.shape}")
+        kernels, view = self._reads()
+        counts = self.device.empty(len(u), np.int64)
+        kernels.CommonNeighbors(len(u), graph=view, u=u, v=v, n=len(u), counts=counts)
+        return counts
+
     def neighbors(self, vertices: Any) -> Csr:
         """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back."""
         return self._gather(self._ids(vertices, "vertices", self.n_rows))
 
     def to_csr(self) -> Csr:
         """All rows as CSR. O(n + m)."""
-        return self._gather(self.device.xp.arange(self.n_rows, dtype=np.uint32))
+        return self._gather(self.device.arange(0, self.n_rows, np.uint32))
 
     def _gather(self, rows: Array) -> Csr:
-        xp = self.device.xp
         kernels, view = self._reads()
         offsets = self.device.zeros(len(rows) + 1, np.int64)
         degrees = self.device.empty(len(rows), np.uint32)
         kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
-        xp.cumsum(degrees, dtype=np.int64, out=offsets[1:])
+        self.device.cumsum(degrees, out=offsets[1:])
         total = int(offsets[-1])
         dst = self.device.empty(total, np.uint32)
         weight = self.device.empty(total, np.float32) if self.weighted else None

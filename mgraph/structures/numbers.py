@@ -1,4 +1,4 @@
-"""What an empty structure's first batch does, without a search: the keys that act, numbered through."""
+"""The first batch of an empty structure needs no search: the keys that act get consecutive numbers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.kernels import Library, Struct
+from mgraph.kernels import Library, Struct, constants
 from mgraph.structures.contract import Counts
 from mgraph.structures.run import Run
 
 __all__ = ["number_keys"]
 
-WORD_KEYS = 32  # as numbers.cuh has it
+WORD_KEYS = constants("structures/numbers.cuh")["word_keys"]
 
 
 def number_keys(device: Device, kernels: Library, run: Run) -> tuple[Counts, Any, Struct]:
-    """The counts, the outcomes, and for kernels the numbers; one launch, a scan, a read-back, and one more for ops.
+    """Counts, outcomes, and the keys' numbers as kernels take them.
 
-    `kernels` is a library that has Mark, of ``numbers.cuh``. A key takes 1 1/4 bytes.
+    One launch, a scan and a read-back; another read-back where the run has ops. Takes 1.25 bytes per key. `kernels` is
+    a library with the kernel Mark of ``numbers.cuh``.
     """
     n, words = len(run), -(-len(run) // WORD_KEYS)
     outcome, acts, before = device.carve((n, np.uint8), (words, np.uint32), (words + 1, np.uint32))

@@ -31,7 +31,7 @@ class Run:
         +1 insert, -1 delete; None means that all are inserts.
     weight : float32[n] or None
     unchecked : EdgeBatch or None
-        The batch that it was made of, where nobody has compared the ids with their bounds yet.
+        The batch that the run was made of, while its ids have not been compared with their bounds.
     """
 
     keys: Array
@@ -68,9 +68,9 @@ def _cupy() -> Any:
 
 
 def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight: Array = None) -> Run:
-    """Sort operations in stream order into a run; `op` may be one number for all of them. Takes `keys` over.
+    """Sort operations in stream order into a run; `op` may be one number for all of them. May overwrite `keys`.
 
-    O(n log n); no read-back. Keys with a column beside them take their places along: see `sort_keys`.
+    O(n log n); no read-back. Where there are ops or weights the keys' places are sorted along: see `sort_keys`.
     """
     return _sort(device, op, weight, keys=keys)
 
@@ -78,8 +78,8 @@ def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight:
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:
     """A batch, copied to `device` where it is elsewhere, as a run; one read-back on a GPU, none without `check`.
 
-    Raises `UnknownVertex` where a source is not below `n_rows` or a destination not below `n_vertices`; without `check`
-    whoever takes the run has to look, and to call `check_batch` where an id is not.
+    Raises `UnknownVertex` where a source is not below `n_rows` or a destination not below `n_vertices`. Without `check`
+    whoever takes the run must check its ids, and call `check_batch` where one is out of range.
     """
     src, dst = device.asarray(batch.src), device.asarray(batch.dst)
     op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
@@ -96,14 +96,14 @@ def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, c
 def _sort(
     device: Device, op: Array | int | None, weight: Array, unchecked: EdgeBatch | None = None, **given: Array
 ) -> Run:
-    """The run of keys or of columns, as `sort_keys` takes them."""
+    """The run of operations whose keys or columns are `given`, as `sort_keys` takes them."""
     ops = None if op is None or isinstance(op, int) else op
     keys, places = sort_keys(device, **given, with_places=ops is not None or weight is not None)
     if ops is not None:
-        ops = ops[places]
+        ops = device.gather(ops, places)
     elif op == -1:
         ops = device.full(len(keys), -1, np.int8)
-    return Run(keys, ops, None if weight is None else weight[places], unchecked)
+    return Run(keys, ops, None if weight is None else device.gather(weight, places), unchecked)
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:
@@ -117,6 +117,5 @@ def merge_runs(device: Device, runs: Sequence[Run]) -> Run:
     full = [run for run in runs if len(run)] or list(runs[:1])
     if len(full) == 1:
         return full[0]
-    xp = device.xp
     columns = zip(*((run.keys, run.op, run.weight) for run in full), strict=True)
-    return sort_run(device, *(None if parts[0] is None else xp.concatenate(parts) for parts in columns))
+    return sort_run(device, *(None if parts[0] is None else device.concatenate(parts) for parts in columns))

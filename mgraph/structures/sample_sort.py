@@ -1,4 +1,4 @@
-"""A GPU's sort of keys, alone or with their places, by a sample: a few launches and two passes over the keys."""
+"""Sample sort of keys on a GPU, alone or with their places: a few launches and two passes over the keys."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.kernels import load
+from mgraph.kernels import constants, load
 from mgraph.kernels.launch import Struct
 
 __all__ = ["CONSTANTS", "MOST", "MOST_PLACED", "sort_sampled"]
 
 Array = Any
-TILE, PLACED_TILE = 8192, 4096  #: keys that a block sorts in shared memory, as tile_sort.cuh has it
-CONSTANTS: tuple[dict[str, int], ...] = (  #: of sample_sort.cuh, for keys alone and with places, which states the bytes
-    {"PLACED": 0, "TILE_BYTES": 69632, "FEW_BYTES": 65552, "MANY": 16384, "MANY_BYTES": 213008},
-    {"PLACED": 1, "TILE_BYTES": 55296, "FEW_BYTES": 81936, "MANY": 12288, "MANY_BYTES": 213008},
-)
-MOST, MOST_PLACED = 16384 * TILE // 2, 12288 * PLACED_TILE // 2  #: keys that can be sorted, alone and with places
-DEAL = 4096  #: keys that a block deals at once; twice as many into more than FEW buckets
-FEW = 4096
-BLOCKS = 264  #: that deal: each makes a table of the splitters first
+CONSTANTS: tuple[dict[str, int], ...] = ({"PLACED": 0}, {"PLACED": 1})  #: of sample_sort.cuh: keys alone, with places
+_ALONE, _PLACED = (constants("kernels/sample_sort.cuh", **kind) for kind in CONSTANTS)
+TILE, PLACED_TILE = _ALONE["TileSort::most"], _PLACED["TileSort::most"]  #: keys that a block sorts in shared memory
+MOST, MOST_PLACED = _ALONE["many_buckets"] * TILE // 2, _PLACED["many_buckets"] * PLACED_TILE // 2  #: can be sorted
+FEW = _ALONE["few_buckets"]  #: buckets up to which DealToFew deals, else DealToMany
+DEAL = _ALONE["DealToFew::lanes"] * _ALONE["Dealer::some"]  #: keys that a block deals at once
+DEAL_TO_MANY = _ALONE["DealToMany::lanes"] * _ALONE["Dealer::some"]
+BLOCKS = 264  #: blocks that deal, at most, since each first makes a table of the splitters
 FAN = 16  #: sorted tiles of the sample that become one run in a launch
 
 
@@ -36,12 +35,13 @@ def sort_sampled(
     bucket: int | None = None,
     room: int | None = None,
 ) -> tuple[Array, Array]:
-    """Keys, or those of two uint32 columns, ascending, as a new array; and where each stood, uint32, or None.
+    """Sorted keys, of `keys` or of two uint32 columns, as a new array; and `with_places` where each stood, uint32.
 
-    Three launches up to 131k keys, four up to 16M, five for more; no read-back. While it runs it takes 16 bytes a key,
-    24 with places. One key in 128 (of those with places in 64) is a sample, whose splitters cut the keys into buckets
-    of `bucket` on average; each has a slot for `room` of them. A bucket of 4096 is larger than 8192 once in 100,000;
-    then it is sorted where it belongs, slower. The largest id of each column goes into `largest`, uint64[2].
+    Three launches up to 131k keys, four up to 16M, five for more; no read-back. While it runs it takes 16 bytes per
+    key, 24 with places. One key in 128 is sampled, with places one in 64. Splitters from the sample cut the keys into
+    buckets of `bucket` keys on average, each with room for `room`. A bucket of 4096 on average outgrows 8192 once in
+    100,000; it is then sorted in its place in the output, which is slower. The largest id of each column goes into
+    `largest`, uint64[2].
     """
     n = len(src if keys is None else keys)
     tile = PLACED_TILE if with_places else TILE
@@ -53,26 +53,26 @@ def sort_sampled(
     sizes = [buckets + 1, samples, samples if rounds else 0, buckets * room]  # in words of 8 bytes
     starts = [0, *accumulate(sizes + [m // 2 + 1 for m in sizes[1:] if with_places])]
     (first, second, slots), (*places, slot_places) = starts[1:4], starts[4:7] if with_places else (0, 0, 0)
-    scratch = device.empty(starts[-1], np.uint64)  # one array: each takes the host 2 us
+    scratch = device.empty(starts[-1], np.uint64)  # one allocation: each takes the host 2 us
     out, out_places = device.empty(n, np.uint64), device.empty(n, np.uint32) if with_places else None
     sort = Struct(
         src=src, dst=dst, keys=keys, n=n, scratch=scratch, sample=(first, second)[rounds % 2],
         sample_places=places[rounds % 2], slots=slots, slot_places=slot_places, every=every, tile=part, buckets=buckets,
         room=room,
     )  # fmt: skip
-    kernels = load(device, "sample_sort.cuh", None, **CONSTANTS[with_places])
+    kernels = load(device, "kernels/sample_sort.cuh", None, **CONSTANTS[with_places])
     kernels.SortSample(-(-samples // part), sorting=sort, to=first, places_to=places[0])
     if rounds:
         keys_of = [scratch[at : at + samples] for at in (first, second)]
         places_of = [scratch[at:].view(np.uint32)[:samples] if with_places else None for at in places]
         for r in range(rounds):
-            load(device, "sort.cuh").MergeRuns(
+            load(device, "kernels/sort.cuh").MergeRuns(
                 samples, keys=keys_of[r % 2], places=places_of[r % 2], n=samples, width=part * FAN**r, fan=FAN,
                 keys_out=keys_of[1 - r % 2], places_out=places_of[1 - r % 2],
             )  # fmt: skip
     if buckets <= FEW:
         kernels.DealToFew(min(-(-n // DEAL), BLOCKS), sort=sort, largest=largest)
     else:
-        kernels.DealToMany(min(-(-n // (2 * DEAL)), BLOCKS // 2), sort=sort, largest=largest)
+        kernels.DealToMany(min(-(-n // DEAL_TO_MANY), BLOCKS // 2), sort=sort, largest=largest)
     kernels.SortBuckets(buckets, sorting=sort, keys=out, places=out_places)
     return out, out_places

@@ -7,28 +7,29 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.kernels import load
+from mgraph.kernels import constants, load
 from mgraph.structures.sample_sort import CONSTANTS, MOST, MOST_PLACED, sort_sampled
 
 __all__ = ["load_sorts", "make_keys", "sort_keys", "sort_small"]
 
 Array = Any
 SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
-TILE, FAN = 1024, 16  #: keys a tile, as sort.cuh has it; runs that become one in a round
+TILE = constants("kernels/sort.cuh")["tile_keys"]  #: keys that a block sorts in shared memory
+FAN = 16  #: runs that become one in a round
 
 
 def load_sorts(device: Device) -> None:
-    """Compile what sorts on this device run, so that the first one is as fast as the others."""
-    load(device, "sort.cuh")
+    """Compile the kernels that sort on this device, so that the first sort is as fast as later ones."""
+    load(device, "kernels/sort.cuh")
     if device.kind == "cuda":
         for constants in CONSTANTS:
-            load(device, "sample_sort.cuh", None, **constants)
+            load(device, "kernels/sample_sort.cuh", None, **constants)
 
 
 def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:
-    """``src << 32 | dst`` of two uint32 arrays on `device`, as a new array; the largest of each into uint64[2]."""
+    """A new array of ``src << 32 | dst`` of two uint32 arrays; `largest`, uint64[2], gets the largest id of each."""
     keys = device.empty(len(src), np.uint64)
-    load(device, "sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys, largest=largest)
+    load(device, "kernels/sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys, largest=largest)
     return keys
 
 
@@ -40,10 +41,11 @@ def sort_keys(
     largest: Array = None,
     with_places: bool = False,
 ) -> tuple[Array, Array]:
-    """Keys, or those of two uint32 columns, ascending; and where each stood, in stable order, or None.
+    """Sorted keys, of `keys` or of two uint32 columns, and `with_places` where each stood, in stable order.
 
     O(n log n), no read-back; `keys` may be overwritten. The largest id of each column goes into `largest`, uint64[2].
-    A GPU sorts by tiles, by a sample, which takes 16 bytes a key while it runs, 24 with places, or as CuPy does.
+    A GPU sorts few keys by tiles, more by a sample, which takes 16 bytes per key while it runs (24 with places), and
+    more still as CuPy does.
     """
     n, on_gpu = len(src if keys is None else keys), device.kind == "cuda"
     small, sampled = on_gpu and n <= SMALL, on_gpu and SMALL < n <= (MOST_PLACED if with_places else MOST)
@@ -54,27 +56,28 @@ def sort_keys(
     if small:
         return sort_small(device, keys, src, dst, with_places)
     if not with_places:
-        keys.sort()
+        device.sort(keys)
         return keys, None
     if on_gpu:
-        places = device.xp.argsort(keys)  # CuPy's is stable
-        return keys[places], places
+        with device.taking(24 * n, f"the sort of {n} keys"):
+            places = device.xp.argsort(keys)  # CuPy's is stable
+        return device.gather(keys, places), places
     return _sort_by_bytes(device, keys)
 
 
 def sort_small(
     device: Device, keys: Array = None, src: Array = None, dst: Array = None, with_places: bool = False
 ) -> tuple[Array, Array]:
-    """As `sort_keys`, into a new array; for a GPU and not too many keys.
+    """`sort_keys` for few keys on a GPU, into a new array.
 
     Two launches up to 16k keys, three up to 256k. One H200: 10k in 44 us, 100k in 64 and 262k in 107; CuPy's sort takes
     100, 114 and 124.
     """
     n = len(src if keys is None else keys)
     shapes = [(n, np.uint64), (n, np.uint32)] if with_places else [(n, np.uint64)]
-    parts = device.carve(*shapes, *shapes)  # to sort into in turn
+    parts = device.carve(*shapes, *shapes)  # two, each sorted into the other
     (keys_in, places_in), (keys_out, places_out) = (parts[:2], parts[2:]) if with_places else ((p, None) for p in parts)
-    kernels, width = load(device, "sort.cuh"), TILE
+    kernels, width = load(device, "kernels/sort.cuh"), TILE
     kernels.SortTiles(-(-n // TILE), src=src, dst=dst, keys=keys, n=n, keys_out=keys_in, places_out=places_in)
     while width < n:
         kernels.MergeRuns(
@@ -85,14 +88,18 @@ def sort_small(
 
 
 def _sort_by_bytes(device: Device, keys: Array) -> tuple[Array, Array]:
-    """Least byte first, over the bytes that differ."""
-    kernels, n = load(device, "sort.cuh"), len(keys)
+    """Radix sort, the least significant byte first; bytes in which all keys agree are skipped.
+
+    Takes 24 bytes a key, of which the places are 4.
+    """
+    kernels, n = load(device, "kernels/sort.cuh"), len(keys)
     if n >> 32:  # its places are 32 bits
-        order = np.argsort(keys, kind="stable")
-        return keys[order], order
+        with device.taking(16 * n, f"{n} places"):
+            order = np.argsort(keys, kind="stable")
+        return device.gather(keys, order), order
     chunks = max(1, min(device.threads, n >> 14))
     counts = np.empty((256, chunks), np.int64)
-    places, spare = None, (np.empty(n, np.uint64), np.empty(n, np.uint32))
+    places, spare = None, (device.empty(n, np.uint64), device.empty(n, np.uint32))
     for shift in range(0, 64, 8):
         kernels.Digits(chunks, keys=keys, n=n, shift=shift, chunks=chunks, counts=counts)
         if n == 0 or (counts.sum(axis=1) == n).any():  # every key has the same byte here
@@ -103,6 +110,6 @@ def _sort_by_bytes(device: Device, keys: Array) -> tuple[Array, Array]:
             chunks, keys=keys, places=places, n=n, shift=shift, chunks=chunks, offsets=offsets,
             keys_out=out[0], places_out=out[1],
         )  # fmt: skip
-        spare = (keys, places) if places is not None else (np.empty(n, np.uint64), np.empty(n, np.uint32))
+        spare = (keys, places) if places is not None else (device.empty(n, np.uint64), device.empty(n, np.uint32))
         keys, places = out
-    return keys, np.arange(n, dtype=np.uint32) if places is None else places
+    return keys, device.arange(0, n, np.uint32) if places is None else places

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from mgraph.algorithms import contract
+from mgraph.algorithms import algorithm
 from mgraph.device import Device
 from mgraph.kernels import Kernel
 from mgraph.structures import names
@@ -27,8 +28,17 @@ def structure(request: pytest.FixtureRequest) -> str:
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Also with rows of more than 16 edges cut into tasks and bitmaps compacted 2 words at a time."""
     if request.param == "small-pieces":
-        monkeypatch.setattr(contract, "HUB_DEGREE", 16)
-        monkeypatch.setattr(contract, "CHUNK", 2)
+        monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
+        monkeypatch.setattr(algorithm, "CHUNK", 2)
+    return request.param
+
+
+@pytest.fixture(params=["kept", "made", "pushed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where in-edges of a directed graph come from: the graph, a sort for the call; or it pushes for want of memory."""
+    if request.param == "pushed":
+        module = importlib.import_module("mgraph.algorithms.pagerank.program")
+        monkeypatch.setattr(module, "transposed", lambda shard: None)
     return request.param
 
 

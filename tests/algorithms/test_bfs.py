@@ -13,9 +13,11 @@ from bfs_oracle import check, levels
 from graphs import random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
-from mgraph.algorithms import PROGRAMS, bfs
+from mgraph.algorithms import ALGORITHMS
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
 from mgraph.partition import Partition
+
+BFS = ALGORITHMS["bfs"]
 
 CUTS = [(1, True), (2, True), (3, True), (3, False)]
 
@@ -50,7 +52,7 @@ def test_many_threads_on_the_same_words(size: int, directed: bool, pieces: str) 
     for shard in made:
         shard.device = replace(shard.device, threads=4)
     source = int(np.bincount(graph.src).argmax())
-    np.testing.assert_array_equal(run(made, bfs, source)[0], levels(graph, source))
+    np.testing.assert_array_equal(run(made, BFS, source)[0], levels(graph, source))
 
 
 def test_every_source_agrees_with_networkx() -> None:
@@ -61,7 +63,7 @@ def test_every_source_agrees_with_networkx() -> None:
         made = shards(graph, cut(graph.n, 2), reverse=reverse)
         for source in range(graph.n):
             lengths = nx.single_source_shortest_path_length(oracle, source)
-            got, _ = run(made, bfs, source)
+            got, _ = run(made, BFS, source)
             assert {v: d for v, d in enumerate(got.tolist()) if d >= 0} == lengths
 
 
@@ -87,7 +89,7 @@ def test_real_graphs(data_dir: Path, structure: str, device: str, name: str, siz
     for reverse in (False, True):
         made = shards(graph, cut(graph.n, size, even=reverse), structure, reverse, device)
         for source, distances in want.items():
-            got, info = run(made, bfs, source)
+            got, info = run(made, BFS, source)
             np.testing.assert_array_equal(got, distances)
             assert info["levels"] == distances.max() + 1
             assert info["reached"] == (distances >= 0).sum()
@@ -101,7 +103,7 @@ def test_dense_level_travels_as_a_bitmap() -> None:
     n = 6400
     graph = Graph(n, np.zeros(n - 1, np.uint32), np.arange(1, n, dtype=np.uint32))
     made = shards(graph, cut(n, 2))
-    run(made, bfs, 0)
+    run(made, BFS, 0)
     sent = [b for call, b in made[0].exchange.calls if call == "alltoallv"]
     assert sent == [n // 2 // 8]  # one bit a vertex of the other range, once
 
@@ -112,7 +114,7 @@ def test_fewer_bytes_travel_of_list_and_bitmap(found: int) -> None:
     far = np.sort(np.random.default_rng(found).permutation(n // 2)[:found] + n // 2).astype(np.uint32)
     graph = Graph(n, np.zeros(found, np.uint32), far)
     made = shards(graph, cut(n, 2))
-    got, _ = run(made, bfs, 0)
+    got, _ = run(made, BFS, 0)
     np.testing.assert_array_equal(got, levels(graph, 0))
     assert [b for call, b in made[0].exchange.calls if call == "alltoallv"] == [4 * min(found, words)]
 
@@ -124,7 +126,7 @@ def test_sparse_levels_travel_as_lists_without_repeats() -> None:
     dst = np.concatenate([np.arange(1, 10), np.tile(far, 10), np.tile(np.arange(10), 10), np.full(10, 20)])
     graph = Graph(n, src.astype(np.uint32), dst.astype(np.uint32))
     made = shards(graph, cut(n, 2))
-    got, _ = run(made, bfs, 0)
+    got, _ = run(made, BFS, 0)
     np.testing.assert_array_equal(got, levels(graph, 0))
     assert sum(b for call, b in made[0].exchange.calls if call == "alltoallv") == 4 * 10
     assert sum(b for call, b in made[1].exchange.calls if call == "alltoallv") == 4 * 10  # all know 0
@@ -133,7 +135,7 @@ def test_sparse_levels_travel_as_lists_without_repeats() -> None:
 def test_each_rank_says_only_what_is_new_when_bottom_up() -> None:
     graph = random_graph(5, 6400, 60000, directed=False)
     made = shards(graph, cut(graph.n, 2))
-    _, info = run(made, bfs, int(graph.src[0]))
+    _, info = run(made, BFS, int(graph.src[0]))
     assert info["bottom_up"] > 1
     words = graph.n // 2 // 32
     assert all(b <= 4 * words for call, b in made[0].exchange.calls if call != "allreduce")
@@ -143,7 +145,7 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:
     graph = random_graph(6, 3000, 30000, directed=False)
     made = shards(graph, cut(graph.n, 1))
     counted.clear()
-    _, info = bfs(made[0], 0)
+    _, info = BFS.run(made[0], source=0)
     pulls = info["bottom_up"]
     pushes = info["levels"] - pulls  # the last superstep finds nothing
     assert counted["read-back"] - 1 == info["levels"]  # 1 more copies the source to the device
@@ -157,7 +159,7 @@ def test_launches_on_two_ranks(counted: Counter[str]) -> None:
     graph = random_graph(7, 600, 900)  # no hub is possible
     made = shards(graph, cut(graph.n, 2))
     counted.clear()
-    _, info = run(made, bfs, int(np.bincount(graph.src).argmax()))
+    _, info = run(made, BFS, int(np.bincount(graph.src).argmax()))
     steps = sum(call == "allreduce" for call, _ in made[0].exchange.calls)
     sends = sum(call == "alltoallv" for call, _ in made[0].exchange.calls)
     assert steps >= info["levels"] > 3
@@ -170,35 +172,35 @@ def test_launches_on_two_ranks(counted: Counter[str]) -> None:
 def test_second_search_of_a_shard_is_as_the_first() -> None:
     graph = random_graph(8, 500, 1500)
     made = shards(graph, cut(graph.n, 2), reverse=True)
-    first, _ = run(made, bfs, 3)
-    run(made, bfs, 4)
-    again, _ = run(made, bfs, 3)
+    first, _ = run(made, BFS, 3)
+    run(made, BFS, 4)
+    again, _ = run(made, BFS, 3)
     np.testing.assert_array_equal(first, again)
 
 
 def test_named() -> None:
-    assert PROGRAMS["bfs"] is bfs
+    assert ALGORITHMS["bfs"].name == "bfs"
 
 
 @pytest.mark.parametrize("source", [-1, 67, 2**40])
 def test_unknown_source(source: int) -> None:
     with pytest.raises(UnknownVertex, match=f"source is {source}; the graph has 67 vertices"):
-        run(shards(shapes()[3], cut(67, 2)), bfs, source)
+        run(shards(shapes()[3], cut(67, 2)), BFS, source)
 
 
 def test_no_vertices() -> None:
     with pytest.raises(UnknownVertex, match="0 vertices"):
-        run(shards(Graph(0, np.empty(0, np.uint32), np.empty(0, np.uint32)), cut(0, 2)), bfs, 0)
+        run(shards(Graph(0, np.empty(0, np.uint32), np.empty(0, np.uint32)), cut(0, 2)), BFS, 0)
 
 
 def test_bad_options() -> None:
     made = shards(shapes()[3], cut(67, 1))
     with pytest.raises(InvalidOption, match="1.5"):
-        bfs(made[0], 1.5)  # type: ignore[arg-type]
+        run(made, BFS, 1.5)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="sideways"):
-        bfs(made[0], 1, "sideways")
+        run(made, BFS, 1, "sideways")
     with pytest.raises(InvalidOption, match="reverse=True"):
-        bfs(made[0], 1, "in")
+        run(made, BFS, 1, "in")
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -206,5 +208,5 @@ def test_abort_ends_a_search(size: int) -> None:
     calls = iter(range(1000))
     made = shards(shapes()[3], cut(67, size), aborted=lambda: next(calls) >= 5 * size)
     with pytest.raises(Aborted):
-        run(made, bfs, 0)
+        run(made, BFS, 0)
     assert next(calls) < 10 * size

@@ -13,7 +13,9 @@ from bfs_oracle import check, levels, nearest
 from graphs import random_graph, real_graph, slow_build
 from spmd import cut, run, shards
 
-from mgraph.algorithms import bfs
+from mgraph.algorithms import ALGORITHMS
+
+BFS = ALGORITHMS["bfs"]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -25,7 +27,7 @@ def test_a_tree_by_networkx(reverse: bool) -> None:
     for source in range(graph.n):
         lengths = nx.single_source_shortest_path_length(known, source)
         every = nx.predecessor(known, source)  # all predecessors on shortest paths
-        got, _ = run(made, bfs, source, predecessors=True)
+        got, _ = run(made, BFS, source, predecessors=True)
         for vertex, before in enumerate(got["predecessors"].tolist()):
             if vertex in lengths and vertex != source:
                 assert before == min(every[vertex])
@@ -41,7 +43,7 @@ def test_many_threads_on_the_same_vertices(structure: str, size: int, directed: 
     for shard in made:
         shard.device = replace(shard.device, threads=4)
     source = int(np.bincount(graph.src).argmax())
-    got, _ = run(made, bfs, source, predecessors=True)
+    got, _ = run(made, BFS, source, predecessors=True)
     np.testing.assert_array_equal(got["predecessors"], nearest(graph, levels(graph, source)))
 
 
@@ -58,16 +60,16 @@ def test_real_graphs(data_dir: Path, structure: str, device: str, name: str) -> 
 def test_what_it_costs_beside_the_search(counted: Counter[str]) -> None:
     graph = random_graph(6, 3000, 30000, directed=False)
     made = shards(graph, cut(graph.n, 1))
-    bfs(made[0], 0)
+    run(made, BFS, 0)
     without = counted.copy()
     counted.clear()
-    bfs(made[0], 0, predecessors=True)
+    run(made, BFS, 0, predecessors=True)
     assert counted - without == Counter(Predecessors=1)
     made = shards(graph, cut(graph.n, 2))
     calls = [c for shard in made for c in shard.exchange.calls]
-    run(made, bfs, 0)
+    run(made, BFS, 0)
     plain = [call for call, _ in made[0].exchange.calls]
-    run(made, bfs, 0, predecessors=True)
+    run(made, BFS, 0, predecessors=True)
     more = made[0].exchange.calls[len(plain) :]
     assert calls == []
     assert [call for call, _ in more] == [*plain, "alltoallv"]

@@ -1,4 +1,4 @@
-"""The batch scripts, run by bash on CPU workers; a short script stands for Slurm's srun."""
+"""The batch scripts, run by bash on CPU workers. A short script stands for Slurm's srun; test_slurm_real has it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ SRUN = """#!/usr/bin/env bash
 echo "$@" >>"$SRUN_LOG"
 nodes=0
 while [[ $1 == --* ]]; do case $1 in --nodes=*) nodes=${1#*=};; esac; shift; done
+set -m  # each task is a process group
 for ((node = 0; node < nodes; node++)); do "$@" & done
-trap 'kill -TERM $(jobs -p)' TERM
-wait || wait
-wait
+groups=$(jobs -p | sed 's/^/-/')
+trap 'kill -USR1 -- $groups' USR1  # as the real one does: handed on to every process,
+trap 'kill -KILL -- $groups' TERM  # and not this one
+while [[ $(jobs -r) ]]; do wait; done
 """
 PYTHON = sys.executable
 
@@ -36,7 +38,8 @@ def job(tmp_path):
     def start(script: str, *command: str, nodes: int = 1, **settings: str) -> subprocess.Popen[str]:
         slurm = {"SLURM_JOB_ID": "17", "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_NUM_NODES": str(nodes)}
         mgraph = {"DEVICE": "cpu", "PER_NODE": "2", "INTERFACE": "lo", "RUN_DIR": str(tmp_path), "PYTHON": PYTHON}
-        mgraph |= {"DASHBOARD": "127.0.0.1:0", "START_SECONDS": "30", **settings}
+        mgraph |= {"DASHBOARD": "127.0.0.1:0", "START_SECONDS": "30"}
+        mgraph |= {"WORKER_OPTIONS": f"--local-directory {tmp_path}", **settings}
         process = subprocess.Popen(
             ["bash", str(ROOT / "cluster" / "slurm" / script), *command],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -71,6 +74,7 @@ def session_of(process: subprocess.Popen[str]) -> list[int]:
 def assert_gone(process: subprocess.Popen[str], folder: Path) -> None:
     assert wait_until(lambda: not session_of(process), 10), "processes outlived their job"
     assert not list(folder.glob("scheduler-*.json"))
+    assert not list(folder.glob("dask-scratch-space/*/")), "workers were killed before they had closed"
 
 
 @pytest.mark.parametrize(("script", "nodes"), [("one-node.sbatch", 1), ("several-nodes.sbatch", 2)])

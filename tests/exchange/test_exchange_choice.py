@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mgraph.errors import DeviceError, InvalidOption
-from mgraph.runtime.placement import check_names, choose_exchange
+from mgraph.exchange.choice import check_exchange, choose_exchange
 
 TWO = ["tcp://a:1", "tcp://b:1"]
 
@@ -26,9 +26,18 @@ def test_auto_takes_ucx_on_gpus_and_tcp_elsewhere() -> None:
 
 
 def test_nccl_is_for_gpus() -> None:
-    check_names("auto", "nccl", 2)
+    check_exchange("nccl", 2)
     assert choose_exchange("nccl", "cuda", TWO, found(ucx=False)) == "nccl"
-    with pytest.raises(InvalidOption, match="moves GPU memory only, and the device is 'cpu'"):
+    with pytest.raises(InvalidOption, match="transfers GPU memory only, and the device is 'cpu'"):
         choose_exchange("nccl", "cpu", TWO, found())
     with pytest.raises(DeviceError, match="nvidia-nccl.*: tcp://b:1$"):
         choose_exchange("nccl", "cuda", TWO, found(nccl=False))
+
+
+def test_on_a_cluster_with_tls_auto_is_encrypted_and_others_warn() -> None:
+    workers = ["tls://a:1", "tls://b:1"]
+    assert choose_exchange("auto", "cuda", workers, found()) == "tcp"
+    assert choose_exchange("auto", "cuda", workers[:1], found()[:1]) == "loopback"
+    for name, says in (("ucx", "listens on every interface"), ("nccl", "unencrypted")):
+        with pytest.warns(UserWarning, match=says):
+            assert choose_exchange(name, "cuda", workers, found()) == name

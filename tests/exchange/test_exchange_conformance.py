@@ -16,7 +16,8 @@ from exchange_ranks import LIMIT, ranks, run_threads, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, InvalidOption, WorkerLost
-from mgraph.exchange import Exchange, ExchangeError, UcxExchange
+from mgraph.exchange import Exchange, ExchangeError
+from mgraph.exchange.ucx import UcxExchange
 from mgraph.exchange.ucxx_api import ucx_installed
 
 DTYPES = ["uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"]
@@ -317,7 +318,7 @@ def test_never_connected_closes(kind: str, size: int) -> None:
 @every_exchange_of_several
 def test_a_rank_that_never_connects_is_named(kind: str, size: int) -> None:
     last = size - 1
-    with ranks(kind, size, [lambda: False] * size, connect_timeout=0.5) as made, ThreadPoolExecutor(size) as pool:
+    with ranks(kind, size, [lambda: False] * size, patience=0.5) as made, ThreadPoolExecutor(size) as pool:
         addresses = [exchange.address for exchange in made]
         began = time.monotonic()
         named = f"rank {last} .*did not (connect|answer)"

@@ -18,8 +18,10 @@ from pretend_nccl import PretendCommunicator, PretendError, PretendNccl
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, WorkerLost
-from mgraph.exchange import ExchangeError, NcclExchange, TcpExchange, nccl_installed
-from mgraph.exchange.nccl_api import Nccl
+from mgraph.exchange import ExchangeError
+from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.nccl_api import Nccl, nccl_installed
+from mgraph.exchange.tcp import TcpExchange
 
 CPU = Device("cpu")
 
@@ -101,7 +103,7 @@ def test_nccl_refuses() -> None:
             raise PretendError("Duplicate GPU detected")
 
     exchange = NcclExchange(0, 1, lambda: False, CPU, api=Refusing())  # type: ignore[arg-type]
-    with pytest.raises(DeviceError, match="rank 0 on cpu: NCCL refused: Duplicate GPU .*a GPU of its own"):
+    with pytest.raises(DeviceError, match="rank 0 on cpu: NCCL failed: Duplicate GPU .*a GPU of its own"):
         exchange.connect([exchange.address])
     exchange.close()
 
@@ -115,7 +117,7 @@ def test_a_communicator_that_nobody_waits_for_any_more_is_destroyed(how: str) ->
             came.wait(LIMIT)
             return super().communicator(size, unique_id, rank)
 
-    exchange = NcclExchange(0, 1, abort.is_set, CPU, connect_timeout=0.2, api=Slow())  # type: ignore[arg-type]
+    exchange = NcclExchange(0, 1, abort.is_set, CPU, patience=0.2, api=Slow())  # type: ignore[arg-type]
     if how == "aborted":
         abort.set()
     with pytest.raises(Aborted if how == "aborted" else WorkerLost, match="rank 0"):

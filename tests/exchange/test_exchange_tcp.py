@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 from distributed.core import Server
@@ -22,8 +24,10 @@ from exchange_ranks import KEY, LIMIT, hub_on, ranks, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
-from mgraph.exchange import ExchangeError, Hub, TcpExchange
+from mgraph.exchange import ExchangeError
+from mgraph.exchange.hub import Hub
 from mgraph.exchange.messages import own
+from mgraph.exchange.tcp import TcpExchange
 
 CPU = Device("cpu")
 
@@ -52,12 +56,12 @@ GOOD = {"key": KEY, "step": 0, "source": 0, "call": "max", "dtype": "|i1", "item
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"step": 7}, "step 7 for 0"),
-        ({"key": ("graph", 1)}, r"key \('graph', 1\) for \('graph', 0\)"),
-        ({"source": 5}, "source 5 for 0"),
-        ({"call": "sum"}, "call 'sum' for 'max'"),
-        ({"dtype": "<f4"}, "dtype '<f4' for"),
-        ({"at": 3}, "at 3 for 0"),
+        ({"step": 7}, "step 7 instead of 0"),
+        ({"key": ("graph", 1)}, r"key \('graph', 1\) instead of \('graph', 0\)"),
+        ({"source": 5}, "source 5 instead of 0"),
+        ({"call": "sum"}, "call 'sum' instead of 'max'"),
+        ({"dtype": "<f4"}, "dtype '<f4' instead of"),
+        ({"at": 3}, "at 3 instead of 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -73,7 +77,7 @@ def test_a_message_that_is_not_due_is_an_error(change: dict[str, Any], said: str
 def test_a_message_that_is_none_is_an_error() -> None:
     with pair() as (first, second):
         send_raw(first, 1, "hello")
-        with pytest.raises(ExchangeError, match="step None for 0"):
+        with pytest.raises(ExchangeError, match="step None instead of 0"):
             second.barrier()
 
 
@@ -131,12 +135,56 @@ def test_a_worker_without_a_hub_is_named() -> None:
 
 def test_an_unreachable_rank_is_named() -> None:
     with running_loop() as loop, hub_on(loop) as hub:
-        exchange = TcpExchange(0, 2, never, CPU, hub=hub, key=KEY, connect_timeout=0.5)
+        exchange = TcpExchange(0, 2, never, CPU, hub=hub, key=KEY, patience=0.5)
         began = time.monotonic()
         with pytest.raises(WorkerLost, match="rank 1 at tcp://127.0.0.1:1 was not reached within 0.5 s"):
             exchange.connect([exchange.address, b"tcp://127.0.0.1:1"])
         assert time.monotonic() - began < 3
         exchange.close()
+
+
+needs_user_timeout = pytest.mark.skipif(
+    not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system closes no connection that is not read from"
+)
+
+
+@needs_user_timeout
+@pytest.mark.parametrize(("patience", "kept"), [(200.0, 200_000), (5.0, 30_000)])
+def test_the_system_keeps_a_connection_as_long_as_the_patience_and_no_shorter_than_dask_has_it(
+    patience: float, kept: int
+) -> None:
+    with dask.config.set({"distributed.comm.timeouts.tcp": "30s"}), pair(patience=patience) as made:
+        for exchange, other in zip(made, reversed(made), strict=True):
+            for comm in (exchange._out[other.rank], exchange._inbox.comms[other.rank]):
+                assert comm.stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == kept
+
+
+@needs_user_timeout
+@pytest.mark.parametrize("patience", [30.0, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_a_rank_that_reads_nothing_for_longer_than_dask_allows(patience: float, monkeypatch: Any) -> None:
+    """As where a user's code holds Python's GIL: the data that were on the way are lost with the connection."""
+
+    def one_second(stream: Any) -> None:
+        stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+
+    monkeypatch.setattr("distributed.comm.tcp.set_tcp_timeout", one_second)
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        loops = [stack.enter_context(running_loop()) for _ in range(2)]
+        hubs = [stack.enter_context(hub_on(loop)) for loop in loops]
+        made = [TcpExchange(r, 2, never, CPU, hub=hub, key=KEY, patience=patience) for r, hub in enumerate(hubs)]
+        for exchange in made:
+            stack.callback(exchange.close)
+        addresses = [exchange.address for exchange in made]
+        list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
+        loops[1].call_soon_threadsafe(time.sleep, 4)
+        sent = np.arange(2_000_000)  # more than sockets hold
+        first, second = (pool.submit(exchange.allgather, sent) for exchange in made)
+        if patience > 4:
+            assert all(np.array_equal(g, sent) for future in (first, second) for g in future.result(LIMIT))
+        else:
+            with pytest.raises(Aborted, match="rank 0 has closed its connection"):
+                second.result(LIMIT)
+            first.exception(LIMIT)
 
 
 def test_peer_closes_during_exchange() -> None:

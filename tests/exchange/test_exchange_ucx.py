@@ -11,8 +11,10 @@ from exchange_ranks import LIMIT
 from pretend_gpu import PretendArray, PretendGpu, on_gpu
 
 from mgraph.device import Device
-from mgraph.exchange import Exchange, UcxExchange, ucx_installed
+from mgraph.exchange import Exchange
 from mgraph.exchange.staging import Staging
+from mgraph.exchange.ucx import UcxExchange
+from mgraph.exchange.ucxx_api import ucx_installed
 
 STAGED = 1 << 10
 

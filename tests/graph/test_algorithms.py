@@ -5,10 +5,10 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from graph_clusters import assert_clean
+from graph_clusters import addresses, assert_clean
 
 from mgraph import DynamicGraph, GraphClosed, InvalidOption
-from mgraph.algorithms import PROGRAMS
+from mgraph.algorithms import ALGORITHMS
 
 N = 300
 
@@ -17,7 +17,7 @@ def make(client, size, seed, **options) -> tuple[DynamicGraph, nx.DiGraph]:
     """A sparse graph with isolated and dangling vertices, after insertions and deletions, and the same in NetworkX."""
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, N - 20, (2, 700))
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])[:size]
+    workers = addresses(client)[:size]
     graph = DynamicGraph(client, N, workers=workers, **options)
     graph.insert(src, dst)
     graph.delete(src[:200], dst[:200])
@@ -100,13 +100,32 @@ def test_pagerank_goes_on_from_an_older_result(client3, kind):
     assert_clean(client3)
 
 
+def test_pagerank_in_float64_and_by_iterations(client3):
+    graph, oracle = make(client3, 3, 2)
+    with graph:
+        limit = graph.pagerank(tol=1e-13, max_iter=500, dtype=np.float64)
+        want = nx.pagerank(oracle, alpha=0.85, weight=None, tol=1e-15, max_iter=500)
+        assert (limit.dtype, limit.converged) == (np.float64, True)
+        np.testing.assert_allclose(limit.to_numpy(), [want[v] for v in range(N)], rtol=1e-11)
+        assert graph.pagerank(tol=1e-12, start=limit, dtype="float64").iterations <= 2
+        for steps in (0, 3):
+            few = graph.pagerank(tol=0, max_iter=steps)
+            assert (few.dtype, few.iterations, few.converged) == (np.float32, steps, False)
+            exact = graph.pagerank(tol=0, max_iter=steps, dtype="float64").to_numpy()
+            np.testing.assert_allclose(few.to_numpy(), exact, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        (np.ones((2, 2)), "has shape .2, 2."), (np.ones(N + 1), "301"), (["a"], "dtype"),
-        (np.zeros(N), "sums to 0"), (np.full(N, -1.0), "bad parts"), (np.full(N, np.nan), "bad parts"),
+        (np.ones((2, 2)), "has shape .2, 2."),
+        (np.ones(N + 1), "301"),
+        (["a"], "dtype"),
+        (np.zeros(N), "sums to 0"),
+        (np.full(N, -1.0), "negative values or NaN on [12] workers"),
+        (np.full(N, np.nan), "negative values or NaN on [12] workers"),
     ],
-)  # fmt: skip
+)
 def test_bad_starts(client, start, message):
     with DynamicGraph(client, N) as graph:
         graph.insert([1], [2])
@@ -134,11 +153,40 @@ def test_a_result_of_another_graph_is_an_array_as_a_start(client):
         np.testing.assert_allclose(again.to_numpy(), ranks.to_numpy(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "degree"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_components_by_users_ids(client3, size, kind):
+    graph, oracle = make(client3, size, 4, **KINDS.get(kind, {"order": "degree"}))
+    with graph:
+
+        def check() -> None:
+            found = graph.connected_components()
+            parts = list(nx.connected_components(oracle.to_undirected()))
+            least = {vertex: min(part) for part in parts for vertex in part}
+            labels = found.to_numpy()
+            assert labels.dtype == np.int64
+            assert labels.tolist() == [least[vertex] for vertex in range(graph.num_vertices)]
+            assert (found.components, found.epoch) == (len(parts), graph.epoch)
+            assert 1 <= found.supersteps <= 2
+
+        check()
+        graph.reorder()
+        graph.rebalance()
+        check()
+        graph.insert([1, 2], [3, N - 1])
+        oracle.add_edges_from([(1, 3), (2, N - 1)])
+        oracle.add_nodes_from(graph.add_vertices(3))
+        graph.delete_vertices([1, 5])
+        oracle.remove_edges_from([edge for edge in oracle.edges if {1, 5} & set(edge)])
+        check()
+    assert_clean(client3)
+
+
 def test_run_by_name_is_the_method(client3):
     graph, _ = make(client3, 2, 1)
     with graph:
         np.testing.assert_array_equal(graph.run("bfs", source=3).to_numpy(), graph.bfs(3).to_numpy())
-        for name in PROGRAMS:
+        for name in ALGORITHMS:
             assert callable(getattr(graph, name))
-        with pytest.raises(InvalidOption, match="algorithm 'colour' is none of 'bfs', 'pagerank'"):
+        with pytest.raises(InvalidOption, match="algorithm 'colour' is none of 'bfs', .*'pagerank'"):
             graph.run("colour")

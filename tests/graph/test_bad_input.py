@@ -15,7 +15,6 @@ from mgraph import (
     CapacityError,
     DeviceError,
     DynamicGraph,
-    EdgeBatch,
     GraphClosed,
     InvalidBatch,
     InvalidOption,
@@ -44,15 +43,7 @@ def unchanged(graph):
         ([0, N], [1, 1], UnknownVertex, r"src\[1\] is 10; the graph has 10 vertices"),
         ([0], [4000000000], UnknownVertex, r"dst\[0\] is 4000000000"),
         ([0, 3], [1, -1], InvalidBatch, r"dst\[1\] is -1"),
-        ([0.5], [1], InvalidBatch, r"src\[0\] is 0.5"),
-        ([0], [float("nan")], InvalidBatch, r"dst\[0\] is nan"),
         ([0, 1], [1], InvalidBatch, r"has shape"),
-        (["a"], [1], InvalidBatch, "dtype"),
-        ([[0]], [[1]], InvalidBatch, "2 dimensions"),
-        (1, 2, InvalidBatch, "src is int of 0 dimensions"),
-        ({0}, {1}, InvalidBatch, "src is set of 0 dimensions"),
-        ([[0], [1, 2]], [1], InvalidBatch, "list is no array: .*inhomogeneous"),
-        ([2**40], [1], InvalidBatch, r"src\[0\] is 1099511627776"),
     ],
 )
 @pytest.mark.parametrize("method", ["insert", "delete", "has_edges"])
@@ -68,37 +59,9 @@ def test_ids_of_vertices(graph, method, ids, error):
         getattr(graph, method)(ids)
 
 
-def test_weights(graph, client):
+def test_weights(graph):
     with pytest.raises(InvalidBatch, match="create it with weighted=True"):
         graph.insert([0], [1], [2.0])
-    with pytest.raises(InvalidBatch, match=r"weight\[0\] is NaN"):
-        EdgeBatch([0], [1], [float("nan")])
-    with pytest.raises(InvalidBatch, match=r"weight\[1\] is 1e\+39; weights are kept as float32, up to 3.4028235e\+38"):
-        EdgeBatch([0, 1], [1, 2], [float("inf"), 1e39])
-
-
-@pytest.mark.parametrize("op", [0, 2, True, 1.0, "delete"])
-def test_one_op_that_is_none(op):
-    with pytest.raises(InvalidBatch, match=f"op is {op!r}; ops are"):
-        EdgeBatch([0], [1], op=op)
-
-
-def test_masked_entries():
-    masked = np.ma.array([0, 5], mask=[False, True])
-    for columns in ((masked, [1, 2]), ([1, 2], masked), ([1, 2], [3, 4], masked), ([1, 2], [3, 4], None, masked)):
-        with pytest.raises(InvalidBatch, match="entry 1 of a masked array is masked"):
-            EdgeBatch(*columns)
-    assert EdgeBatch(np.ma.array([0, 5]), [1, 2]).src.tolist() == [0, 5]
-
-
-def test_a_batch_is_cut_by_slices_only():
-    batch = EdgeBatch([0, 1, 2], [1, 2, 3])
-    assert batch[1:].src.tolist() == [1, 2]
-    for part in (0, [0, 1]):
-        with pytest.raises(TypeError, match="cut by slices"):
-            batch[part]
-    with pytest.raises(TypeError, match="cut by slices"):
-        list(batch)
 
 
 def test_update_wants_a_batch(graph):
@@ -114,25 +77,18 @@ def test_update_wants_a_batch(graph):
         ({"structure": "gpma+:root_density=0.8"}, InvalidOption, "no option 'root_density', but 'leaf', 'fill'"),
         ({"workers": []}, InvalidOption, "workers is empty; a graph needs at least 1"),
         ({"workers": ["tcp://1.2.3.4:5"]}, InvalidOption, "'tcp://1.2.3.4:5' is not in the cluster"),
-        ({"workers": "tcp://1.2.3.4:5"}, InvalidOption, "takes a list of addresses"),
+        ({"workers": "tcp://1.2.3.4:5"}, InvalidOption, "must be a list of addresses"),
         ({"device": "tpu"}, InvalidOption, "device 'tpu' is none of"),
         ({"exchange": "smoke"}, InvalidOption, "exchange 'smoke' is none of"),
-        ({"exchange": "loopback"}, InvalidOption, "for 1 worker, and there are 2"),
+        ({"exchange": "loopback"}, InvalidOption, "for 1 worker, and the graph has 2"),
         ({"structure": ["csr"]}, InvalidOption, r"structure \['csr'\] is no name"),
-        ({"order": [[1], [2, 3]]}, InvalidOption, "order: list is no array"),
-        ({"balance": np.ma.array([1, 2], mask=[0, 1])}, InvalidOption, "balance: entry 1 of a masked array"),
-        ({"order": [0, 1]}, InvalidOption, r"order has shape \(2,\)"),
+        ({"order": "hubs"}, InvalidOption, "order 'hubs' is neither"),
         ({"order": [0] * N}, InvalidOption, "no vertex has the internal id 1"),
-        ({"order": list(range(1, N + 1))}, InvalidOption, r"order\[9\] is 10"),
         ({"balance": "edges"}, InvalidOption, "balance 'edges'"),
-        ({"balance": [1.5] * N}, InvalidOption, "dtype float64"),
-        ({"balance": [-1] * N}, InvalidOption, "a degree, 0 or more"),
         ({"reserve": -1}, InvalidOption, "reserve is -1"),
         ({"reserve": "10GB"}, InvalidOption, "reserve is '10GB'"),
         ({"n_vertices": -1}, InvalidOption, "n_vertices is -1"),
-        ({"n_vertices": 1.5}, InvalidOption, "n_vertices is 1.5"),
-        ({"n_vertices": True}, InvalidOption, "n_vertices is True"),
-        ({"n_vertices": MAX_VERTICES + 1}, CapacityError, f"32-bit ids allow {MAX_VERTICES}"),
+        ({"n_vertices": MAX_VERTICES + 1}, CapacityError, f"32-bit ids allow at most {MAX_VERTICES}"),
     ],
 )
 def test_options(client, options, error, message):
@@ -171,6 +127,7 @@ def test_more_vertices_than_the_id_type_holds(graph):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda g: g.run("colour"), InvalidOption, "algorithm 'colour' is none of"),
         (lambda g: g.bfs(N), UnknownVertex, "source is 10; the graph has 10 vertices"),
         (lambda g: g.bfs(-1), UnknownVertex, "source is -1"),
         (lambda g: g.bfs(0.5), InvalidOption, "source is 0.5"),
@@ -178,16 +135,23 @@ def test_more_vertices_than_the_id_type_holds(graph):
         (lambda g: g.bfs(0, direction="in"), InvalidOption, "create the graph with reverse=True"),
         (lambda g: g.pagerank(alpha=1), InvalidOption, "alpha is 1"),
         (lambda g: g.pagerank(alpha="x"), InvalidOption, "alpha is 'x'"),
-        (lambda g: g.pagerank(alpha=10**400), InvalidOption, "a number that float64 holds"),
+        (lambda g: g.pagerank(alpha=10**400), InvalidOption, "a number in the range of float64"),
         (lambda g: g.pagerank(start=np.ma.array([1, 2], mask=[0, 1])), InvalidOption, "start: entry 1 of a masked"),
-        (lambda g: g.pagerank(start=[[1], [2, 3]]), InvalidOption, "start: list is no array"),
-        (lambda g: g.pagerank(start=[1e300, 1]), InvalidOption, "bad parts"),
+        (lambda g: g.pagerank(start=[[1], [2, 3]]), InvalidOption, "start: a list cannot be made an array"),
+        (lambda g: g.pagerank(start=[1e308, 1e308]), InvalidOption, "start sums to inf"),
         (lambda g: g.pagerank(tol=None), InvalidOption, "tol is None"),
         (lambda g: g.degrees(direction="up"), InvalidOption, "direction 'up'"),
         (lambda g: g.neighbors([1], direction="in"), InvalidOption, "create the graph with reverse=True"),
-        (lambda g: g.pagerank(tol=0), InvalidOption, "tol is 0"),
+        (lambda g: g.pagerank(tol=-1e-9), InvalidOption, "tol is -1e-09; it must be finite and 0 or more"),
+        (lambda g: g.pagerank(tol=float("inf")), InvalidOption, "tol is inf"),
         (lambda g: g.pagerank(tol=float("nan")), InvalidOption, "tol is nan"),
-        (lambda g: g.pagerank(max_iter=0), InvalidOption, "max_iter is 0"),
+        (lambda g: g.pagerank(max_iter=-1), InvalidOption, "max_iter is -1; it must be a whole number of 0 or more"),
+        (lambda g: g.pagerank(max_iter=True), InvalidOption, "max_iter is True"),
+        (lambda g: g.pagerank(alpha=0), InvalidOption, "alpha is 0"),
+        (lambda g: g.pagerank(dtype="float16"), InvalidOption, "dtype is 'float16'; it must be float32 or float64"),
+        (lambda g: g.pagerank(dtype=None), InvalidOption, "dtype is None"),
+        (lambda g: g.pagerank(dtype=">f8"), InvalidOption, "dtype is '>f8'"),
+        (lambda g: g.pagerank(dtype="double trouble"), InvalidOption, "dtype is 'double trouble'"),
         (lambda g: g.pagerank(max_iter=1.5), InvalidOption, "max_iter is 1.5"),
     ],
 )
@@ -217,7 +181,7 @@ def test_a_closed_graph(client):
 
 
 def test_handles_do_not_pickle(graph):
-    with pytest.raises(TypeError, match="does not pickle"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(graph)
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph_clusters import assert_clean
+from graph_clusters import add_algorithm, assert_clean
 from graph_model import random_batch
 from interrupts import ctrl_c, when
 from steps import before, hit, refuse, rest
 
-from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, UnknownVertex, WorkerLost
 
 N = 50
 
 
-def register_fatal_program(dask_worker) -> None:
+def register_fatal_program() -> None:
     """Add a program in which rank 1 dies while the others wait for it; runs in a worker."""
 
     def fatal(shard):
@@ -32,7 +32,7 @@ def register_fatal_program(dask_worker) -> None:
         shard.exchange.barrier()
         shard.exchange.barrier()
 
-    dask_worker.plugins["mgraph"].programs["fatal"] = fatal
+    add_algorithm("fatal", fatal, [], [])
 
 
 @contextmanager
@@ -90,8 +90,9 @@ def test_worker_is_killed_between_calls(own_client):
 def test_worker_is_killed_during_an_algorithm(own_client):
     with DynamicGraph(own_client, N) as graph:
         own_client.run(register_fatal_program)
+        register_fatal_program()
         with raises_in_time(WorkerLost, "rank 1"):
-            graph._run("fatal", {})
+            graph.run("fatal")
     assert_clean(own_client, [graph.workers[0]])
 
 
@@ -106,7 +107,7 @@ def test_worker_is_lost_while_the_other_polls_nothing(own_client):
 
 
 def test_a_stopped_worker_frees_its_shard_when_it_goes_on(own_client):
-    graph = DynamicGraph(own_client, N)
+    graph = DynamicGraph(own_client, N, patience=4)
     victim = graph.workers[1]
     pid = own_client.run(os.getpid, workers=[victim])[victim]
     os.kill(pid, signal.SIGSTOP)
@@ -168,6 +169,53 @@ def test_keyboard_interrupt_while_one_rank_commits(own_client, tmp_path):
         assert graph.num_edges == graph.to_csr().offsets[-1] > 0
         assert graph.update(batch()).inserted == 0
     assert_clean(own_client)
+
+
+@pytest.mark.parametrize(
+    ("stage", "first"),
+    [
+        ("prepare vertices", "insert"),
+        ("commit vertices", "num_vertices"),
+        ("commit vertices", "degrees"),
+        ("commit vertices", "insert"),
+        pytest.param("prepare vertices", "num_vertices", marks=pytest.mark.slow),
+        pytest.param("commit vertices", "add_vertices", marks=pytest.mark.slow),
+        pytest.param("commit vertices", "bfs", marks=pytest.mark.slow),
+    ],
+)
+def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first, tmp_path):
+    """The second while the first is cleaned up: whoever asks next hears what became of them."""
+    with DynamicGraph(client, N) as graph:
+        graph.update(batch())
+        attempt, victim = graph._directory.coordinator.attempt, graph.workers[1]
+        client.run(before, stage, rest, 1.5, tmp_path / "begun", workers=[victim])
+        with (
+            when((tmp_path / "begun").exists, ctrl_c),
+            when(lambda: attempt.settling, ctrl_c),
+            raises_in_time(KeyboardInterrupt, limit=1.4),
+        ):
+            graph.add_vertices(5)
+        n = N + 5 * (stage == "commit vertices")  # the vote was over, or never was
+        if first == "num_vertices":
+            assert graph.num_vertices == n
+        elif first == "degrees":
+            assert len(graph.degrees()) == n
+        elif first == "add_vertices":
+            assert graph.add_vertices(2) == range(n, n + 2)
+            n += 2
+        elif first == "bfs":
+            assert len(graph.bfs(0)) == n
+        elif n > N:
+            assert graph.insert([n - 1], [n - 2]).inserted == 1
+        else:
+            with pytest.raises(UnknownVertex, match=f"the graph has {N} vertices"):
+                graph.insert([N], [0])
+        assert graph.num_vertices == len(graph.degrees()) == n
+        assert graph.insert([0], [n - 1]).missing == 0
+        assert graph.epoch == 2 + (stage == "commit vertices") + (first == "add_vertices") + (
+            first == "insert" and n > N
+        )
+    assert_clean(client)
 
 
 TERMINAL = """

@@ -15,7 +15,7 @@ from steps import before, hit
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
-from mgraph.runtime import changes, link
+from mgraph.client import updates
 
 #: where a worker is when it is hit; the client is what deals
 STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather")
@@ -23,20 +23,14 @@ STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather"
 
 def hit_while_dealing(monkeypatch: pytest.MonkeyPatch, pid: int, number: int) -> None:
     """Have a process get a signal when this one deals a batch."""
-    quick = changes.deal
-    monkeypatch.setattr(changes, "deal", lambda *args, **kwargs: (os.kill(pid, number), quick(*args, **kwargs))[1])
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is a loss sooner than it is for users: `test_failures` waits as long as they do."""
-    monkeypatch.setattr(link, "LOST_SECONDS", 4.0)
+    quick = updates.deal
+    monkeypatch.setattr(updates, "deal", lambda *args, **kwargs: (os.kill(pid, number), quick(*args, **kwargs))[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 @pytest.mark.parametrize("stage", ["deal", *STAGES])
 def test_a_worker_during_the(own_client, monkeypatch, stage, number):
-    with DynamicGraph(own_client, N) as graph:
+    with DynamicGraph(own_client, N, patience=4) as graph:
         graph.update(batch())
         distances = graph.bfs(0)
         survivor, victim = graph.workers

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_clusters import processes
+from graph_clusters import addresses, processes
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.runtime import fingerprint
+from mgraph.worker import fingerprint
 
 N = 60
 
@@ -37,7 +37,7 @@ def test_it_depends_on_the_edges_alone(client, directed):
     if not directed:
         arcs |= {(b, a) for a, b in arcs}
     order = rng.permutation(N)
-    first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    first = addresses(client)[0]
     for options in ({}, {"order": order}, {"structure": "slabgraph", "order": order}, {"workers": [first]}):
         with DynamicGraph(client, N, directed=directed, **options) as graph:
             shuffled = rng.permutation(500)

@@ -101,7 +101,7 @@ def flow(client: Client, size: int) -> None:
     """Ingest, a pipeline of batches in device memory, and a move of the ranges, against the model."""
     import cupy
 
-    from mgraph.runtime.rmat import Rmat
+    from mgraph.sources.rmat import Rmat
 
     rng = np.random.default_rng(size)
     with DynamicGraph(client, N, device="cuda", directed=False, weighted=True) as graph:

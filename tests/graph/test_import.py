@@ -14,7 +14,7 @@ import mgraph
     ("statement", "absent"),
     [
         ("import mgraph, mgraph.structures, mgraph.kernels", ["distributed", "dask", "cupy"]),
-        ("from mgraph import DynamicGraph; from mgraph.algorithms import PROGRAMS", ["cupy", "ucxx", "rmm"]),
+        ("from mgraph import DynamicGraph; from mgraph.algorithms import ALGORITHMS", ["cupy", "ucxx", "rmm"]),
     ],
 )
 def test_what_is_not_imported(statement, absent):

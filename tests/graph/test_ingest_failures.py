@@ -78,7 +78,7 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
             graph.ingest(watched_ring)
         assert graph.epoch > 5
         graph.degrees()  # each rank says what it has
-        assert {state["epoch"] for state in graph._coordinator.states} == {graph.epoch}
+        assert {state.epoch for state in graph._directory.coordinator.states} == {graph.epoch}
         arcs, loops = graph.to_csr(), sum(graph.has_edges(range(N), range(N)))
         assert 2 * graph.num_edges - loops == arcs.offsets[-1]
         assert graph.update(batch(1)).epoch == graph.epoch
@@ -168,7 +168,7 @@ def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
 
 
 def test_stopped_worker_during_an_ingest(own_client):
-    with DynamicGraph(own_client, N) as graph:
+    with DynamicGraph(own_client, N, patience=4) as graph:
         survivor, victim = graph.workers
         own_client.run(before, "prepare", hit, signal.SIGSTOP, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):

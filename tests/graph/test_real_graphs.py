@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from graph_clusters import assert_clean
+from graph_clusters import addresses, assert_clean
 from scipy.sparse import csgraph
 
 from mgraph import DynamicGraph
@@ -32,7 +32,7 @@ def test_bfs_and_pagerank_of_a_real_graph(client3, data_dir, name, directed, siz
     matrix = sp.csr_array((ones, (src, dst)), shape=(n, n))
     matrix = (matrix if directed else matrix + matrix.T).tocsr()
     matrix.data[:] = 1
-    workers = sorted(client3.scheduler_info(n_workers=-1)["workers"])[:size]
+    workers = addresses(client3)[:size]
     with DynamicGraph(client3, n, directed=directed, reverse=directed and size == 2, workers=workers) as graph:
         graph.insert(src, dst)
         want = csgraph.shortest_path(matrix, method="D", unweighted=True, indices=int(src[0]))

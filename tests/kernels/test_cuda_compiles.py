@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mgraph.algorithms.pagerank.program import SHARES
 from mgraph.kernels import launch, source
 from mgraph.kernels.cuda import _entries
 from mgraph.structures import create, names, sample_sort
@@ -18,8 +19,12 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
-PREFIXES = [f.name.removesuffix("view.cuh") for f in source.HERE.glob("*_view.cuh")]  # "gpma_": that structure's files
-FILES = sorted(f.name for f in source.HERE.glob("*.cuh") if not f.name.startswith("platform") and "_view" not in f.name)
+FOLDERS = [str(f.parent.relative_to(source.ROOT)) for f in source.ROOT.glob("structures/*/view.cuh")]
+FILES = sorted(
+    str(f.relative_to(source.ROOT))
+    for f in source.ROOT.rglob("*.cuh")
+    if f.parent.name != "platform" and f.name != "view.cuh"
+)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name} plain": (name, {}) for name in names()},
     **{f"{name} weighted": (name, {"weighted": True}) for name in names() if name != "csr"},  # one program for csr
@@ -29,26 +34,31 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def owner(file: str) -> str | None:
-    return next((prefix for prefix in PREFIXES if file.startswith(prefix.removesuffix("_"))), None)
+    """The folder of the structure that a kernel file belongs to; None for what is nobody's, or csr's."""
+    folder = str(Path(file).parent)
+    return folder if folder in FOLDERS and folder != "structures/csr" else None
 
 
 def programs(variant: str) -> list[source.Program]:
     """What is compiled for a structure: every template over its view, what it loads, and with csr what is nobody's."""
     name, options = VARIANTS[variant]
     view = create(name, 4, **options).view()
-    own, defines = view.source.removesuffix("view.cuh"), tuple(sorted((*view.defines, *ALGORITHMS)))
+    own, defines = str(Path(view.source).parent), tuple(sorted((*view.defines, *ALGORITHMS)))
     found = []
     for file in FILES:
-        if "template <class View>" in (source.HERE / file).read_text():
+        if "template <class View>" in (source.ROOT / file).read_text():
             if "leaf" in options:  # which changes the structure's own files; the algorithms see the same text
                 continue
-            found.append(source.read_program(file, "platform_cuda.cuh", defines, (view.source, view.type)))
+            pull = file == "algorithms/pagerank/pull.cuh"
+            kinds = [(*defines, ("SHARE_BITS", bits)) for bits in SHARES] if pull else [defines]
+            over = (view.source, view.type)
+            found += [source.read_program(file, "kernels/platform/cuda.cuh", kind, over) for kind in kinds]
         elif name == "csr" and owner(file) is None:
-            kinds = SORTS if file == "sample_sort.cuh" else [defines]
-            found += [source.read_program(file, "platform_cuda.cuh", kind, None) for kind in kinds]
+            kinds = SORTS if file == "kernels/sample_sort.cuh" else [defines]
+            found += [source.read_program(file, "kernels/platform/cuda.cuh", kind, None) for kind in kinds]
     for _, file, over, constants in launch._libraries:  # with the constants that the structure gave
         if over is None and owner(file) == own and set(view.defines) <= set(constants):
-            found.append(source.read_program(file, "platform_cuda.cuh", constants, None))
+            found.append(source.read_program(file, "kernels/platform/cuda.cuh", constants, None))
     return [program for program in found if program.kernels]
 
 
@@ -66,8 +76,8 @@ def test_every_file_compiles(variant, tmp_path):
 
 def test_no_kernel_is_left_out():
     compiled = {k.name for variant in VARIANTS for program in programs(variant) for k in program.kernels}
-    known = {create(name, 1).view().source.removesuffix("view.cuh") for name in names()} | {None}
-    texts = [(source.HERE / f).read_text() for f in FILES if owner(f) in known]
+    known = {str(Path(create(name, 1).view().source).parent) for name in names()} | {None}
+    texts = [(source.ROOT / f).read_text() for f in FILES if owner(f) in known]
     declared = {name for text in texts for _, name, body in source._STRUCT.findall(text) if "operator()(Grid" in body}
     assert compiled == declared
     assert {"CsrMove", "MergeLeaves", "HasEdges", "MakeKeys"} <= declared

@@ -250,7 +250,7 @@ def test_bit_counts(machine):
 
 
 SEARCH = """
-#include "search.cuh"
+#include "kernels/search.cuh"
 struct Search {
     static constexpr int lanes = 1;
     i64 n;
@@ -283,7 +283,7 @@ def test_searches(machine, size):
 
 
 ROWS = """
-#include "numbers.cuh"
+#include "structures/numbers.cuh"
 struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
     static constexpr int lanes = 1;
     Numbers numbers;

@@ -39,7 +39,7 @@ struct Pair {
 
 
 def read(text, write, view=None, **defines):
-    return read_program(write(text), "platform_host.h", tuple(sorted(defines.items())), view)
+    return read_program(write(text), "kernels/platform/host.h", tuple(sorted(defines.items())), view)
 
 
 def test_fields_in_order_with_structs_inside(write):
@@ -69,14 +69,28 @@ def test_unknown_and_narrow_fields_are_named(write):
     for kind in ("u32", "f32", "bool", "Missing"):
         text = "struct K {\n    static constexpr int lanes = 1;\n    KIND x;\n    void operator()(Grid) const {}\n};\n"
         with pytest.raises(ValueError, match=f"`{kind} x` is not 8 bytes"):
-            read_program(write(text.replace("KIND", kind), kind), "platform_host.h", (), None)
+            read_program(write(text.replace("KIND", kind), kind), "kernels/platform/host.h", (), None)
+
+
+def test_a_constant_chooses_a_type(write):
+    choice = "#if BITS == 16\nusing Item = u16;\n#elif BITS == 64\nusing Item = f64;\n#endif\n"
+    text = choice + KERNEL.replace("u16_like*", "Item*").replace("const u8* flags", "const Item* flags")
+    view = (write(VIEW, "view"), "Inner")
+    for bits, dtype in ((16, "uint16"), (64, "float64")):
+        (kernel,) = read(text, write, view, WIDTH=8, BITS=bits).kernels
+        kinds = {field.name: field for field in kernel.fields}
+        assert kinds["flags"] == Field("flags", dtype, True)
+        assert kinds["pair"].inner == (Field("a", "int8", True), Field("b", dtype, True))
+    for defines in ({"BITS": 32}, {}):
+        with pytest.raises(ValueError, match=r"Item\* "):
+            read(text, write, view, WIDTH=8, **defines)
 
 
 def test_large_shared_memory_is_said_or_none(write):
     text = "struct K {\n    static constexpr int lanes = 1;\n    SHARED\n    void operator()(Grid) const {}\n};\n"
     assert read(text.replace("    SHARED\n", ""), write).kernels[0].shared == 0
     large = write(text.replace("SHARED", "static constexpr int shared = 65536;"), "large")
-    assert read_program(large, "platform_host.h", (), None).kernels[0].shared == 65536
+    assert read_program(large, "kernels/platform/host.h", (), None).kernels[0].shared == 65536
 
 
 def test_lanes_must_be_said(write):
@@ -85,7 +99,7 @@ def test_lanes_must_be_said(write):
 
 
 def test_includes_are_inlined_once(write):
-    program = read('#include "search.cuh"\n#include "search.cuh"\n', write)
+    program = read('#include "kernels/search.cuh"\n#include "kernels/search.cuh"\n', write)
     assert program.text.count("i64 lower_bound(") == 1
     assert '#include "' not in program.text
     assert "#pragma once" not in program.text
@@ -96,5 +110,7 @@ def test_defines_come_first(write):
 
 
 def test_every_kernel_file_can_be_read():
-    program = read_program("read.cuh", "platform_cuda.cuh", (), ("csr_view.cuh", "CsrView"))
-    assert {k.name for k in program.kernels} == {"Degrees", "HasEdges", "Neighbors"}
+    program = read_program(
+        "structures/read.cuh", "kernels/platform/cuda.cuh", (), ("structures/csr/view.cuh", "CsrView")
+    )
+    assert {k.name for k in program.kernels} == {"CommonNeighbors", "Degrees", "HasEdges", "Neighbors"}

@@ -1,29 +1,17 @@
-"""The notebooks run from top to bottom: on CPU workers here, and on GPUs where there are some."""
+"""The notebooks run from top to bottom, on CPU workers and on GPUs where there are some, and store their outputs."""
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
+import re
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
+from workloads.__main__ import main
+from workloads.notebooks import FOLDER, LIMIT, execute
+
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
-CELL_SECONDS = 60
-
-
-def execute(name: str, **environment: str) -> nbformat.NotebookNode:
-    """The notebook with its outputs, one of stdout and one of stderr a cell; raises what a cell raises."""
-    book = nbformat.read(FOLDER / name, as_version=4)
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(FOLDER.parent)]))
-    resources = {"metadata": {"path": str(FOLDER)}}
-    # a print is several writes, and a thread that starts a process flushes between them: its line comes in pieces
-    client = NotebookClient(book, timeout=CELL_SECONDS, resources=resources, coalesce_streams=True)
-    client.execute(env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default", **environment})
-    return book
 
 
 def printed(book: nbformat.NotebookNode) -> str:
@@ -47,7 +35,7 @@ SAYS = {
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_runs_on_cpu_workers(name):
-    book = execute(name, CUDA_VISIBLE_DEVICES="")
+    book = execute(FOLDER / name, CUDA_VISIBLE_DEVICES="")
     for words in SAYS[name]:
         assert words in printed(book)
     errors = [output for cell in book.cells for output in cell.get("outputs", []) if output.output_type == "error"]
@@ -57,19 +45,41 @@ def test_runs_on_cpu_workers(name):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_runs_on_gpus(name):
-    book = execute(name)
+    book = execute(FOLDER / name)
     if name[0] in "12":
         assert " on cuda" in printed(book)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_is_small_and_without_outputs(name):
+def test_stores_the_outputs_of_one_run(name):
+    """What `make notebooks` leaves: every cell ran, in order, without an error."""
     book = nbformat.read(FOLDER / name, as_version=4)
     nbformat.validate(book)
-    assert (FOLDER / name).stat().st_size < 20_000
-    for cell in book.cells:
-        if cell.cell_type == "code":
-            assert (cell.outputs, cell.execution_count) == ([], None)
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert outputs
+    assert [output for output in outputs if output.output_type == "error"] == []
+    for words in SAYS[name]:
+        assert words in printed(book)
+
+
+def test_stored_outputs_are_small_and_name_no_home():
+    texts = {path.name: path.read_text() for path in FOLDER.glob("*.ipynb")}
+    assert sum(len(text.encode()) for text in texts.values()) < LIMIT
+    for name, text in texts.items():
+        assert re.findall(r"/(?:home|root|Users)/[^\s\"]*", text) == [], name
+
+
+def test_the_command_stores_outputs(tmp_path, capsys):
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(6 * 7)")])
+    nbformat.write(book, tmp_path / "small.ipynb")
+    assert main(["notebooks", "--folder", str(tmp_path)]) == 0
+    (cell,) = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells
+    assert (cell.execution_count, cell.outputs[0].text, cell.metadata) == (1, "42\n", {})
+    assert "notebooks: 1, " in capsys.readouterr().out
+    assert main(["notebooks", "--folder", str(tmp_path), "--only", "large"]) == 2
+    assert "'large'" in capsys.readouterr().err
 
 
 def test_scaling_is_plotted_from_what_is_archived(tmp_path):
@@ -88,16 +98,16 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
         lines += [{"kind": "scaling", "scaling": "strong", "workers": 4}, {"kind": "end"}]
         text = "\n".join(map(json.dumps, lines)) + '\n{"kind": "scal'
         (folder / f"scaling-{commit[0]}.jsonl").write_text(text)
-    book = execute("4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
+    book = execute(FOLDER / "4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
     text = printed(book)
     assert "8 points of 2 runs" in text
-    assert text.count("2 lines passed over") == 2
+    assert text.count("2 lines skipped") == 2
     said = "from the client 2.00, born on workers 2.00, BFS 2.00, PageRank 1.00"
     assert f"2x-test, bbbbbbbb, 2026-01-02: 2 workers over 1: {said}" in text
     assert images(book) == 1
 
 
 def test_scaling_says_so_where_nothing_is_archived(tmp_path):
-    book = execute("4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
+    book = execute(FOLDER / "4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
     assert "nothing is archived yet" in printed(book)
     assert images(book) == 0

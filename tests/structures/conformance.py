@@ -11,6 +11,7 @@ from conformance_failures import Failures
 from conformance_races import Races
 from conformance_shapes import Shapes
 from conformance_streams import Streams
+from conformance_vertices import Vertices
 from edge_model import Model, check, check_csr, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
@@ -36,7 +37,7 @@ class Maker:
         return s, model
 
 
-class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
+class StructureConformance(Shapes, Failures, Vertices, BadInput, Races, Streams):
     """Subclass with a `name`, and the structure's own `options` where the defaults hide cases."""
 
     name: ClassVar[str]
@@ -159,20 +160,37 @@ class StructureConformance(Shapes, Failures, BadInput, Races, Streams):
             assert sorted(next(got) for _ in row) == [(d, w if s.weighted else 1.0) for d, w in row]
         assert s.degrees([]).shape == s.neighbors([]).dst.shape == (0,)
 
-    # --- vertices ---
+    def test_common_neighbors(self, make):
+        """Hubs of more than 1024 edges, short and empty rows, a row with itself; deletions have left holes."""
+        n = 3000
+        s, model, rng = make(n), Model(), np.random.default_rng(11)
+        hubs = [(v, int(d)) for v, degree in ((5, 2900), (6, 2400), (7, 1700)) for d in rng.permutation(n)[:degree]]
+        short = [(int(v), int(d)) for v, d in rng.integers(0, n, (6000, 2)) if v % 9]
+        s.insert(batch := edges(s, [*hubs, *short, *((v, v) for v in range(5, 200))]))
+        model.apply(batch)
+        step(s, model, edges(s, gone := hubs[::3], op=[-1] * len(gone)))
+        rows: dict[int, set[int]] = {v: set() for v in range(n)}
+        for v, d in model.edges:
+            rows[v].add(d)
+        assert not rows[0]
+        assert len(rows[5]) > len(rows[6]) > len(rows[7]) > 1024
+        pairs = [(u, v) for u in (0, 5, 6, 7, 9, 2999) for v in (0, 5, 6, 7, 9, 2999)]
+        pairs += (
+            rng.integers(0, n, (500, 2)).tolist() + [(v, v) for v in range(20)] + [(v, v + 1) for v in range(5, 60)]
+        )
+        counts = s.common_neighbors(*np.array(pairs).T)
+        assert counts.dtype == np.int64
+        expected = [len(rows[u] & rows[v]) for u, v in pairs]
+        assert Device.to_host(counts).tolist() == expected
+        assert max(expected) > 1024
+        assert s.common_neighbors([], []).shape == (0,)
 
-    def test_add_vertices(self, make):
-        s, model = make.full(30, 200)
-        for n in (0, 1, 70):
-            s.add_vertices(n)
-            check(s, model)
-        assert (s.n_rows, s.n_vertices) == (101, 101)
-        step(s, model, edges(s, [(100, 0), (0, 100), (99, 99)], [2, 3, 4]))
-        s.add_vertices(50, rows=0)
-        assert (s.n_rows, s.n_vertices) == (101, 151)
-        step(s, model, edges(s, [(0, 150), (100, 149)]))
-        s.add_vertices(0, rows=5)
-        step(s, model, edges(s, [(105, 150)]))
+    def test_common_neighbors_of_one_range(self, make):
+        s = make(90, n_rows=20)
+        s.insert(edges(s, [(0, 89), (0, 3), (19, 89), (19, 19), (0, 19), (7, 3)]))
+        assert Device.to_host(s.common_neighbors([0, 0, 7, 19], [19, 7, 19, 19])).tolist() == [2, 1, 0, 2]
+
+    # --- vertices ---
 
     def test_delete_vertices_empties_rows_and_columns(self, make):
         s, model = make.full(30, 400)

@@ -52,6 +52,8 @@ class BadInput:
             "dst.* is 90": lambda: s.has_edges([0], [90]),
             "vertices.* is 20": lambda: s.degrees([20]),
             r"vertices\[2\] is 21": lambda: s.neighbors([0, 1, 21]),
+            r"u\[1\] is 20": lambda: s.common_neighbors([0, 20], [0, 1]),
+            r"v\[0\] is 89": lambda: s.common_neighbors([0], [89]),
         }
         for message, call in calls.items():
             with pytest.raises(UnknownVertex, match=message):
@@ -91,6 +93,8 @@ class BadInput:
             s.degrees([np.nan])
         with pytest.raises(InvalidBatch, match=r"\(2,\)"):
             s.has_edges([0, 1], [1])
+        with pytest.raises(InvalidBatch, match=r"u has shape \(2,\) and v \(1,\)"):
+            s.common_neighbors([0, 1], [1])
         assert snapshot(s) == before
 
     def test_weights_for_an_unweighted_structure(self, make):

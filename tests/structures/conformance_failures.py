@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 from edge_model import Model, arrays, check, edges, random_batch, run_of, scaled, snapshot
 
-from mgraph.batch import MAX_VERTICES
 from mgraph.device import Device
 from mgraph.errors import CapacityError, MgraphError
 from mgraph.structures import Counts, Structure
@@ -29,6 +30,21 @@ class NoMemory:
             return real(device, n, dtype)
 
         monkeypatch.setattr(Device, "empty", empty)
+
+
+@contextmanager
+def no_allocation(monkeypatch: pytest.MonkeyPatch, s: Structure) -> Iterator[None]:
+    """Assert that the block allocates no device memory."""
+    with monkeypatch.context() as patch:
+        memory = NoMemory(patch, 1)
+        tracemalloc.start()  # NumPy tells it what it takes
+        try:
+            yield
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert memory.calls == 0
+    assert s.device.kind != "cpu" or peak < 64 << 10
 
 
 def grow(s: Structure, seed: int, n: int) -> Run:
@@ -124,48 +140,14 @@ class Failures:
         assert s.apply_run(run) == model.apply(batch)
         check(s, model)
 
-    def test_add_vertices_without_memory_changes_nothing(self, make, monkeypatch):
-        s, model = make.full(60, 100)
-        before = snapshot(s)
-        for k in range(1, 10):
-            with monkeypatch.context() as patch:
-                memory = NoMemory(patch, k)
-                try:
-                    s.add_vertices(1000)
-                    break
-                except CapacityError:
-                    assert memory.calls == k
-            assert snapshot(s) == before
-        assert k > 1
-        assert s.n_rows == 1060
-        check(s, model)
-
-    def test_too_many_vertices(self, make):
-        s, model = make.full(60, 100)
-        before = snapshot(s)
-        with pytest.raises(CapacityError, match=str(MAX_VERTICES)):
-            s.add_vertices(MAX_VERTICES - 59)
-        with pytest.raises(MgraphError, match="-1"):
-            s.add_vertices(-1)
-        assert snapshot(s) == before
-        check(s, model)
-        for n in (-1, MAX_VERTICES + 1):
-            with pytest.raises(CapacityError, match=str(n)):
-                make(n, n_rows=3)
-
     def test_commit_asks_for_no_memory(self, make, monkeypatch):
         s, model = make.full(1000, scaled(40_000))
         for inserts in (0.9, 0.1):
             batch = random_batch(s, np.random.default_rng(1), scaled(40_000), inserts=inserts)
             plan = s.prepare(run_of(s, batch))
-            with monkeypatch.context() as patch:
-                NoMemory(patch, 1)
-                tracemalloc.start()  # NumPy tells it what it takes
+            with no_allocation(monkeypatch, s):
                 counts = s.commit(plan)
-                peak = tracemalloc.get_traced_memory()[1]
-                tracemalloc.stop()
             assert counts == model.apply(batch)
-            assert s.device.kind != "cpu" or peak < 64 << 10
         check(s, model)
 
     def test_nbytes_are_those_of_its_arrays(self, make):

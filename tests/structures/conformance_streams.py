@@ -61,6 +61,10 @@ class Machine(RuleBasedStateMachine):
         if self.s.n_rows + n <= 100:
             self.s.add_vertices(n)
 
+    @rule(n=st.integers(0, 80))
+    def discard_vertices(self, n):
+        self.s.discard_vertices(self.s.prepare_vertices(n))
+
     @rule(ids=st.lists(st.integers(0, 59), max_size=4))
     def delete_vertices(self, ids):
         known = [v for v in ids if v < self.s.n_rows]

@@ -15,7 +15,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.structures import create
-from mgraph.structures.gpma_plus import GpmaPlus, _Work
+from mgraph.structures.gpma_plus.structure import GpmaPlus, _Work
 from mgraph.structures.run import sort_batch
 
 
@@ -202,7 +202,7 @@ def test_ids_out_of_range_are_found_where_keys_are_located(device):
         batch = EdgeBatch(src, dst)
         with pytest.raises(UnknownVertex, match=named):
             s.insert(batch)
-        with pytest.raises(UnknownVertex, match="not below 60 rows or 100 vertices"):  # a run that nobody can name
+        with pytest.raises(UnknownVertex, match="there are 60 rows and 100 vertices"):  # it does not know the batch
             s.apply_run(sort_batch(s.device, batch, 2**32, 2**32))
         assert snapshot(s) == before
     assert s.insert(EdgeBatch([59], [99])).updated == 1

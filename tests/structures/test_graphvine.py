@@ -14,7 +14,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
-from mgraph.structures.graphvine_pool import Pool
+from mgraph.structures.graphvine.pool import Pool
 from mgraph.structures.run import sort_batch
 
 PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
@@ -116,7 +116,7 @@ def test_a_plan_is_outdated_by_a_rebuild():
     s.delete(EdgeBatch(src[:3000], dst[:3000]))
     plan = s.prepare(sort_batch(s.device, EdgeBatch(src[5000:5500], dst[5000:5500], op=-1), 500, 500))
     s.rebuild()
-    with pytest.raises(InvalidOption, match="before the structure changed"):
+    with pytest.raises(InvalidOption, match="the structure has changed"):
         s.commit(plan)
     s.check_invariants()
 

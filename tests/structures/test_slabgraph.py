@@ -10,10 +10,11 @@ from edge_model import Model, check, edges, random_batch, scaled, step
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
-from mgraph.structures import Counts, contract, create, slabgraph, slabgraph_pool, slabgraph_scratch
+from mgraph.structures import Counts, contract, create
 from mgraph.structures.run import sort_batch
-from mgraph.structures.slabgraph_check import mix
-from mgraph.structures.slabgraph_scratch import LATE, STATUS
+from mgraph.structures.slabgraph import pool, scratch, structure
+from mgraph.structures.slabgraph.check import mix
+from mgraph.structures.slabgraph.scratch import LATE, STATUS
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -123,7 +124,7 @@ class TestTables:
 
     def test_edges_wait_where_a_batch_packs_chains_first(self, device, monkeypatch):
         """More operations than scratch is kept for, none of which would chain a slab, had the pool not to be moved."""
-        for module in (contract, slabgraph, slabgraph_scratch):
+        for module in (contract, structure, scratch):
             monkeypatch.setattr(module, "KEPT", 5000)
         n, row, buckets = 200_000, 7, 1000
         s = fresh(device, n, slab=64)
@@ -223,7 +224,7 @@ class TestTables:
     def test_more_slabs_than_numbers_for_them(self, device, monkeypatch):
         s, model = fresh(device), Model()
         step(s, model, edges(s, [(row, 1) for row in range(40)]))
-        monkeypatch.setattr(slabgraph_pool, "MOST_SLABS", 50)
+        monkeypatch.setattr(pool, "MOST_SLABS", 50)
         step(s, model, edges(s, [(row, 1) for row in range(50)]))
         with pytest.raises(CapacityError, match=r"51 slabs of 128 bytes.* 50"):
             s.insert(edges(s, [(50, 1)]))

@@ -9,14 +9,15 @@ import pytest
 from bench_runs import SMALL, bench, drawn, keys_of, of, splitmix_finaliser
 
 import workloads.bench.bfs
+import workloads.bench.components
 import workloads.bench.pagerank
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Run, create
-from mgraph.structures.csr import CsrStructure
-from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.csr.structure import CsrStructure
+from mgraph.structures.gpma_plus.structure import GpmaPlus
 from mgraph.structures.run import sort_batch
+from mgraph.worker.fingerprint import edge_hash
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch
@@ -134,10 +135,10 @@ def test_bfs_catches_a_wrong_level(monkeypatch, capsys):
     search = workloads.bench.bfs.bfs
 
     def wrong(shard, source, **options):
-        distance, info = search(shard, source, **options)
+        found, info = search(shard, source, **options)
         if isinstance(shard.out_edges, GpmaPlus):
-            distance[source] = 1
-        return distance, info
+            found["distance"][source] = 1
+        return found, info
 
     monkeypatch.setattr(workloads.bench.bfs, "bfs", wrong)
     assert main(["bench", "bfs", *SMALL, "--roots", "1"]) == 2
@@ -185,14 +186,46 @@ def test_pagerank_catches_wrong_ranks(monkeypatch, capsys):
     rank = workloads.bench.pagerank.pagerank
 
     def wrong(shard, **options):
-        ranks, info = rank(shard, **options)
+        found, info = rank(shard, **options)
         if isinstance(shard.out_edges, GpmaPlus):
-            ranks[:2] += np.array([1e-4, -1e-4], np.float32)
-        return ranks, info
+            found["rank"][:2] += np.array([1e-4, -1e-4], np.float32)
+        return found, info
 
     monkeypatch.setattr(workloads.bench.pagerank, "pagerank", wrong)
     assert main(["bench", "pagerank", *SMALL, "--iterations", "2", "--repeats", "1"]) == 2
     assert "from csr's" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["--symmetric", "--directed"])
+def test_components(tmp_path, way):
+    import networkx as nx
+
+    lines = bench(tmp_path, "components", way, "--repeats", "2", "--parts", "2")
+    found = of(lines, "components")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    oracle = nx.Graph(zip(*(ends.tolist() for ends in drawn(0, 8 << 9)), strict=True))
+    oracle.add_nodes_from(range(1 << 9))
+    for line in found:
+        assert line["components"] == nx.number_connected_components(oracle)
+        assert line["n"] == 2
+        assert line["p50_ms"] > 0
+
+
+@pytest.mark.parametrize(("vertex", "says"), [(0, "with csr in"), (None, "edges join different components")])
+def test_components_catches_wrong_labels(monkeypatch, capsys, vertex, says):
+    find = workloads.bench.components.connected_components
+
+    def wrong(shard):
+        found, info = find(shard)
+        if vertex is None:
+            found["component"][:] = np.arange(shard.n_vertices)
+        elif isinstance(shard.out_edges, GpmaPlus):
+            found["component"][vertex] += 1
+        return found, info
+
+    monkeypatch.setattr(workloads.bench.components, "connected_components", wrong)
+    assert main(["bench", "components", *SMALL, "--repeats", "1"]) == 2
+    assert says in capsys.readouterr().err
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -275,6 +308,8 @@ def test_exchange_catches_a_wrong_byte():
         ["bfs", "--symmetric", "--roots", "2", "--degree-order"],
         ["bfs", "--directed", "--reverse", "--roots", "2", "--parts", "3"],
         ["pagerank", "--directed", "--uniform", "--iterations", "3"],
+        ["components", "--symmetric", "--repeats", "2"],
+        ["components", "--directed", "--reverse", "--repeats", "2"],
         ["memory", "--batch", "500"],
     ],
 )
@@ -318,6 +353,7 @@ def test_on_two_gpus(tmp_path):
         (["bench", "bfs", *SMALL, "--roots", "0"], "--roots is 0"),
         (["bench", "bfs", *SMALL, "--parts", "0"], "--parts is 0"),
         (["bench", "pagerank", *SMALL, "--iterations", "0"], "--iterations is 0"),
+        (["bench", "components", *SMALL, "--repeats", "0"], "--repeats is 0"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth 0.5"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mgraph.device import Device
-from mgraph.runtime.rmat import Rmat
+from mgraph.sources.rmat import Rmat
 from workloads.__main__ import main
 from workloads.churn import Churn
 from workloads.replay import Left, Sent, _left

@@ -124,9 +124,9 @@ def test_empty_text_is_a_graph_without_edges(write, empty):
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("0 1\n1 x\n", 2, "'x' is no number"),
-        ("# c\n0 1\n\n1\n", 4, "1 fields where there are 2"),
-        ("0 1\n1 2 3\n", 2, "3 fields where there are 2"),
+        ("0 1\n1 x\n", 2, "'x' is not a number"),
+        ("# c\n0 1\n\n1\n", 4, "1 fields; the first row has 2"),
+        ("0 1\n1 2 3\n", 2, "3 fields; the first row has 2"),
         ("0 1\n1 -2\n", 2, "dst is -2.0"),
         ("0 1\n1.5 2\n", 2, "src is 1.5"),
         ("0 1\n\n# c\nnan 2\n", 4, "src is nan"),
@@ -134,10 +134,10 @@ def test_empty_text_is_a_graph_without_edges(write, empty):
         ("0 1\n2 4294967295\n", 2, "dst is 4294967295"),
         ("0 1\n2 99999999999999999999999\n", 2, "dst is 1e"),
         ("0 1 1\n2 3 nan\n", 2, "t is nan"),
-        ("0 1\n- 3\n", 2, "'-' is no number"),
-        ("0 1\n0x1 3\n", 2, "'0x1' is no number"),
-        ("0 1\n1_0 3\n", 2, "'1_0' is no number"),
-        ("0 1\n1\x003 3\n", 2, "is no number"),
+        ("0 1\n- 3\n", 2, "'-' is not a number"),
+        ("0 1\n0x1 3\n", 2, "'0x1' is not a number"),
+        ("0 1\n1_0 3\n", 2, "'1_0' is not a number"),
+        ("0 1\n1\x003 3\n", 2, "is not a number"),
         ("from nowhere\n0 1\n", 1, "neither numbers nor a header"),
         ("0 1 2 3 4\n", 1, "5 columns and no header"),
     ],
@@ -155,9 +155,9 @@ def test_malformed_line_is_named(write, text, line, reason):
     [
         ("src,dst,op\n0,1,1\n0,1,2\n", 3, "op is 2"),
         ("src,dst,weight\n0,1,1\n0,1,nan\n", 3, "weight is nan"),
-        ("src,dst,weight\n0,1,1\n0,,2\n", 3, "'' is no number"),
-        ("src,dst\n0,1\n0 1\n", 3, "1 fields where there are 2"),
-        ("src,dst\n0,1\n0,1,\n", 3, "3 fields where there are 2"),
+        ("src,dst,weight\n0,1,1\n0,,2\n", 3, "'' is not a number"),
+        ("src,dst\n0,1\n0 1\n", 3, "1 fields; the first row has 2"),
+        ("src,dst\n0,1\n0,1,\n", 3, "3 fields; the first row has 2"),
     ],
 )
 def test_malformed_csv_line_is_named(write, text, line, reason):
@@ -226,7 +226,10 @@ def test_matrix_market_as_scipy_writes_it(tmp_path, field, symmetry):
         ("%%MatrixMarket matrix coordinate real general\n2 2 1\n%\n1 3 1\n", "line 4: dst is 3"),
         ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1\n", "line 3: 2 fields"),
         ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 nan\n", "line 3: weight is nan"),
-        ("%%MatrixMarket matrix coordinate pattern general\n2 2 3\n1 1\n", "line 2: 3 entries are announced and 1"),
+        (
+            "%%MatrixMarket matrix coordinate pattern general\n2 2 3\n1 1\n",
+            "line 2: the size line announces 3 entries and 1",
+        ),
     ],
 )
 def test_malformed_matrix_market(write, text, reason):

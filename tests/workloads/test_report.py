@@ -62,7 +62,12 @@ def test_report_knows_every_benchmark(tmp_path, capsys):
     out = capsys.readouterr().out
     for title in ("**Updates**", "**PageRank**", "**Memory**"):
         assert title in out
-    for row in ("| build, 4.1k edges drawn |", "| insert 20 |", "| delete 20, sorted and unique |", "doubling by 1M"):
+    for row in (
+        "| build from 4.1k edges, repeats included |",
+        "| insert 20 |",
+        "| delete 20, sorted and unique |",
+        "p50 of the batches of 1M",
+    ):
         assert row in out
 
 
@@ -126,5 +131,5 @@ def test_no_such_table(archive, tmp_path, capsys):
     document = tmp_path / "README.md"
     document.write_text(f"<!-- results:begin speed -->\n{END}\n")
     assert main(["report", "--results", str(archive), "--write", str(document)]) == 2
-    assert "a table 'speed' is wanted" in capsys.readouterr().err
+    assert "no table is named 'speed'" in capsys.readouterr().err
     assert document.read_text() == f"<!-- results:begin speed -->\n{END}\n"

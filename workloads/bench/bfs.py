@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms import bfs
+from mgraph.algorithms.bfs.program import run as bfs
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
-from mgraph.runtime.fingerprint import mix
-from mgraph.runtime.shard import Shard
+from mgraph.worker.fingerprint import mix
+from mgraph.worker.shard import Shard
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -62,7 +62,7 @@ def measure(bench: Bench) -> None:
 
 def _roots(bench: Bench, shard: Shard, per_vertex: Array) -> list[int]:
     """Random vertices with an edge that the busiest vertex reaches; it lies in the giant component."""
-    distance, _ = bfs(shard, int(per_vertex.argmax()))
+    distance = bfs(shard, int(per_vertex.argmax()))[0]["distance"]
     inside = bench.device.to_host(bench.xp.flatnonzero((distance >= 0) & (per_vertex > 0)))
     rng = np.random.default_rng(bench.options.seed)
     return rng.choice(inside, min(bench.options.roots, len(inside)), replace=False).tolist()
@@ -73,9 +73,8 @@ def _search(
 ) -> dict[str, Any]:
     """One timed search, checked. The first structure's levels are kept on the host."""
     seconds, (found, info) = bench.time(lambda: bfs(shard, root, predecessors=bench.options.predecessors))
-    distance = found
+    distance = found["distance"]
     if bench.options.predecessors:
-        distance = found["distance"]
         info["tree"] = _checked_tree(bench, name, shard, root, found)
     edges = int(per_vertex[distance >= 0].sum(dtype=np.int64))
     host = bench.device.to_host(distance)

@@ -1,4 +1,4 @@
-"""``bench exchange``: latency and bandwidth of each collective by size, beside the bare transport's, in one run.
+"""``bench exchange``: latency and bandwidth of each collective by size, and of the bare transport, in one run.
 
 Runs on the workers of a real cluster, in the shards' threads, with the exchange that the library made and connected:
 the benchmark is a program like BFS. Every collective's result is checked before it is timed.
@@ -16,14 +16,16 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from cluster import start
-from mgraph.algorithms import warm
-from mgraph.algorithms.contract import Result, Shard
+from mgraph.algorithms import ALGORITHMS, Algorithm
+from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.client import placement
+from mgraph.client.bridge import Bridge
+from mgraph.client.coordinator import Coordinator
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.exchange.choice import check_exchange, choose_exchange
 from mgraph.partition import Partition
-from mgraph.runtime import placement, plugin
-from mgraph.runtime.bridge import Bridge
-from mgraph.runtime.coordinator import Coordinator
+from mgraph.worker import plugin
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
 from workloads.bench.raw import RAW
 
@@ -61,10 +63,11 @@ def measure(bench: Bench) -> None:
         raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
     bench.free()
     with start(options.workers, device="gpu" if on_gpus else "cpu") as client:
-        plugin.ensure(client, {PROGRAM: collectives}, warm)
+        plugin.ensure(client)
+        client.run(register)
         addresses = placement.choose_workers(client, None)
         for name in options.exchange.split(","):
-            placement.check_names(bench.device.kind, name, len(addresses))
+            check_exchange(name, len(addresses))
             bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
             coordinator = Coordinator(graph, bridge, addresses, client.connection_args)
             try:
@@ -77,7 +80,7 @@ def _measure_one(bench: Bench, coordinator: Coordinator, name: str, sizes: list[
     coordinator.open()
     addresses, size = coordinator.addresses, len(coordinator.addresses)
     found = coordinator.call("inspect")
-    name = placement.choose_exchange(name, bench.device.kind, addresses, found)
+    name = choose_exchange(name, bench.device.kind, addresses, found)
     starts = Partition.equal(size, size).starts
     spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
     coordinator.call("create", {"device": bench.device.kind, "exchange": name, "starts": starts, **spec})
@@ -106,13 +109,18 @@ def _report(bench: Bench, name: str, size: int, lines: list[dict[str, Any]]) -> 
 # ---- on the workers ------------------------------------------------------------------------------------------------
 
 
-def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], raw: str) -> Result:
+def register() -> None:
+    """Add the program to the algorithms of a worker's process."""
+    ALGORITHMS[PROGRAM] = Algorithm(PROGRAM, dict, collectives, {}, ("lines",), lambda shard: None)
+
+
+def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], raw: str) -> Columns:
     """Check and time every collective at each size; a program, run by all ranks in lockstep.
 
     Returns
     -------
-    array
-        Nothing.
+    columns : dict
+        None.
     info : dict
         ``lines``: for each call and size the median and the 99th percentile in seconds, of the slowest rank.
     """
@@ -132,7 +140,7 @@ def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], 
     finally:
         if bare is not None:
             bare.close()
-    return shard.device.empty(0, np.uint8), {"lines": lines}
+    return {}, {"lines": lines}
 
 
 def _time_size(shard: Shard, nbytes: int, timed: Callable[..., None]) -> None:
@@ -159,7 +167,7 @@ def _check(shard: Shard, got: list[Array], expected: list[Array]) -> None:
 
 
 def _superstep(shard: Shard) -> None:
-    """What a BFS level with nothing to say exchanges: six counters and an empty part to every rank."""
+    """The exchange of an empty BFS level: six counters, and an empty part to every rank."""
     shard.exchange.allreduce(np.zeros(6, np.int64))
     shard.exchange.alltoallv([shard.device.empty(0, np.uint32)] * shard.size)
 

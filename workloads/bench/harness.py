@@ -1,4 +1,4 @@
-"""How everything is measured: wall time between two synchronisations of the device, after a warm-up, into JSON lines.
+"""The one harness of the benchmarks: wall time between two synchronisations of the device, after a warm-up.
 
 The lines of a run: "run" (parameters, versions, hardware, commit), "device" (driver, memory, copy bandwidth), then what
 the benchmark measured, and "end", without which the run was cut short.
@@ -20,7 +20,6 @@ from rich.table import Table
 
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
-from mgraph.runtime.memory import WorkerDevice
 from workloads.record import ROOT, Record, environment
 
 __all__ = [
@@ -40,7 +39,7 @@ T = TypeVar("T")
 
 
 class Mismatch(MgraphError, AssertionError):
-    """A result differs from the oracle's: what was measured is not worth reporting."""
+    """A result differs from the oracle's, so the measurement is void."""
 
 
 def summary(seconds: Sequence[float]) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def counts_of(text: str, option: str) -> list[int]:
 
 
 def short(n: int) -> str:
-    """A count in few characters: 10k, 1M, 268.4M."""
+    """A count in short form: 10k, 1M, 268.4M."""
     for unit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if n >= unit:
             return f"{round(n / unit, 1):g}{letter}"
@@ -105,7 +104,7 @@ class Bench:
 
     Attributes
     ----------
-    device : WorkerDevice
+    device : Device
         A device as shards have it.
     record : Record
     """
@@ -184,10 +183,10 @@ class Bench:
             self.say(f"wrote {self.record.path}")
 
 
-def _device(name: str, threads: int | None) -> WorkerDevice:
+def _device(name: str, threads: int | None) -> Device:
     if threads is not None and threads < 1:
         raise InvalidOption(f"--threads is {threads}; at least 1 is needed")
     if name == "auto":
         name = "cuda" if gpu_count() else "cpu"
     found = Device.of("cuda" if name == "gpu" else name)
-    return WorkerDevice(found.kind, found.index, threads or found.threads)
+    return Device(found.kind, found.index, threads or found.threads)

@@ -1,4 +1,4 @@
-"""What is measured on: the same edges for every structure, made on the device; and a hash to compare them by."""
+"""The inputs of the benchmarks: the same edges for every structure, made on the device, and a hash to compare them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
-from mgraph.runtime.rmat import Rmat
+from mgraph.sources.rmat import Rmat
 from mgraph.structures import Structure, parse
 from workloads.generators import SHAPES, Drawn, Generator, of_shape
 
@@ -41,12 +41,12 @@ def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
-    shape.add_argument("--shape", choices=SHAPES, help="a graph of another shape: like roads, or with one hub")
+    shape.add_argument("--shape", choices=SHAPES, help="another shape of graph: road-like, or with one hub")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
 def chosen_structures(options: argparse.Namespace, others: tuple[str, ...] = ()) -> list[str]:
-    """The names in `--structure`, "csr" first, which is the oracle and comes along unasked."""
+    """The names in `--structure`, "csr" first, which is the oracle and is always included."""
     asked = list(dict.fromkeys(name for name in options.structure.split(",") if name))
     for name in asked:
         if name not in others:
@@ -55,7 +55,7 @@ def chosen_structures(options: argparse.Namespace, others: tuple[str, ...] = ())
 
 
 class Edges:
-    """An endless numbered sequence of random edges with shuffled ids, repeats among them.
+    """An endless numbered sequence of random edges with shuffled ids and with repeats.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``bench memory``: bytes an edge after the build and while growing, and the peak while a batch is taken.
+"""``bench memory``: bytes an edge after the build and while the graph grows, and the peak during a batch.
 
 The peak of a batch is the structure, its plan and every temporary of prepare and commit, over the structure before it.
 On a GPU it is read off the memory pool's allocations; on the CPU it is the larger of the structure with the arrays of
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Build and grow each structure by the same batches, and follow its memory."""
+    """Build each structure, grow it by the same batches, and record its memory."""
     options = bench.options
     if options.batch < 1 or options.growth < 1:
         raise InvalidOption(f"--batch is {options.batch}, --growth {options.growth}; at least 1 is needed")

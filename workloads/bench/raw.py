@@ -1,4 +1,4 @@
-"""All-to-alls on the bare transports, with nothing between: what the exchanges are measured against.
+"""All-to-alls on the bare transports: the baseline of the exchanges.
 
 Buffers are made before and used again, lengths are known to both sides, nothing is checked, and nothing can be aborted;
 a peer that is gone ends it after `LIMIT` seconds; over NCCL, with the cluster.
@@ -76,7 +76,7 @@ class RawTcp:
             if not moved:
                 reads, writes = ([self.sockets[peer] for peer in part] for part in (into, out))
                 if not any(select.select(reads, writes, [], LIMIT)):
-                    raise WorkerLost(f"rank {self.rank}: the plain sockets stood still for {LIMIT} s")
+                    raise WorkerLost(f"rank {self.rank}: the plain sockets moved no data for {LIMIT} s")
 
     def _move(self, peer: int, left: dict[int, memoryview], call: Callable[[memoryview], int]) -> int:
         try:
@@ -134,7 +134,7 @@ class RawUcx:
             while pending and pending[-1].completed:
                 pending.pop().check_error()
             if time.monotonic() > deadline:
-                raise WorkerLost(f"rank {self.rank}: bare UCXX stood still for {LIMIT} s")
+                raise WorkerLost(f"rank {self.rank}: bare UCXX moved no data for {LIMIT} s")
 
     def settle(self) -> None:
         """Poll on for `SETTLE` seconds: a send may count as done before it has left, and a peer may wait for it."""

@@ -1,4 +1,4 @@
-"""What is done today without a dynamic structure: keep the edge list, append the batch, sort, drop repeats, rebuild."""
+"""The baseline without a dynamic structure: keep the edge list, append the batch, sort, drop repeats, rebuild."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ class Rebuild:
         self.csr = Csr(offsets, self.keys.astype(np.uint32))
         return counts
 
-    def degrees(self) -> Array:
-        """The lengths of all rows."""
-        return self.device.xp.diff(self.csr.offsets)
+    def degrees(self, rows: Array = None) -> Array:
+        """The lengths of `rows`, or of all rows."""
+        lengths = self.device.xp.diff(self.csr.offsets)
+        return lengths if rows is None else lengths[rows]
 
     def neighbors(self, rows: Array) -> Csr:
         """The contiguous rows `rows` as `Structure.neighbors` gives them."""

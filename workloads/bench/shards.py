@@ -13,7 +13,7 @@ from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.exchange import Loopback
 from mgraph.partition import Partition
-from mgraph.runtime.shard import Shard, ShardSpec
+from mgraph.worker.shard import Shard, ShardSpec
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled
 

@@ -1,4 +1,4 @@
-"""``bench updates``: batches into a large graph, each structure with the same ones, beside ``csr`` and a plain rebuild.
+"""``bench updates``: the same batches into a large graph in each structure, in ``csr``, and by a plain rebuild.
 
 A batch is timed from unsorted edges on the device to committed, exact counts, and from a sorted run without repeats.
 Every phase's counts must equal those of ``csr``, and at the end the number of edges and the hash of all edges.
@@ -16,9 +16,9 @@ import numpy as np
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
-from mgraph.runtime.fingerprint import edge_hash
 from mgraph.structures import Counts, Run, create
 from mgraph.structures.run import sort_batch
+from mgraph.worker.fingerprint import edge_hash
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct
 from workloads.bench.rebuild import Rebuild
@@ -40,9 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batches", default="10000,100000,1000000", metavar="N,N", help="batch sizes (default: %(default)s)")
     add("--repeats", type=int, default=10, metavar="N", help="batches of each size (default: %(default)s)")
     add("--builds", type=int, default=3, metavar="N", help="builds to time (default: %(default)s)")
-    add("--double", action="store_true", help="then insert until the number of edges has doubled, each batch timed")
-    add("--double-batch", type=int, default=1_000_000, metavar="N", help="of how many edges (default: %(default)s)")
-    add("--no-rebuild", action="store_true", help="leave out the rebuild by NumPy, which runs along on the CPU")
+    add("--double", action="store_true", help="then time each batch while the number of edges doubles")
+    add(
+        "--double-batch", type=int, default=1_000_000, metavar="N", help="edges of these batches (default: %(default)s)"
+    )
+    add("--no-rebuild", action="store_true", help="leave out the rebuild by NumPy, which is part of CPU runs")
 
 
 def measure(bench: Bench) -> None:

@@ -1,0 +1,189 @@
+// The two kinds of breadth-first supersteps, with separate kernels for hubs. Top-down follows the edges of the
+// frontier. Bottom-up searches the in-edges of each unvisited vertex for a visited one. Both only set bits of `found`;
+// lanes may race to set the same bit, which is benign. With NOTES they also record for each vertex the minimum of
+// level << 32 | predecessor, which does not depend on the order of the finds. NOTES is a macro because, as a flag of
+// the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
+#pragma once
+#include "algorithms/frontier/frontier.cuh"
+#include "kernels/rows.cuh"
+
+#ifndef NOTES
+#define NOTES 1
+#endif
+
+constexpr u32 no_vertex = ~0u;
+
+// What a search records about the vertices that it finds, for all vertices of the graph.
+struct Marks {
+    u32* found;
+    const u32* seen;  // vertices settled or sent before this superstep; not written during it
+    u64* notes;
+    u64 base;         // the note in which the predecessor is the first own vertex
+    DEVICE void mark(u32 id, i64 row) const {
+        if (NOTES && saw_bit(seen, id)) return;
+        set_bit(found, id);
+        if (NOTES) note(id, base + row);
+    }
+    DEVICE void note(i64 id, u64 value) const {
+        if (value < glance(notes + id)) atomic_min(notes + id, value);
+    }
+};
+
+template <class View, class Tile> DEVICE void mark_all(const View& graph, Tile tile, i64 row, i64 unit,
+                                                       const Marks& marks) {
+    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+        if (live) marks.mark(id, row);
+        return false;
+    });
+}
+
+template <class View>
+struct Expand {  // top-down: a tile marks the neighbours of 32 vertices of the frontier; hubs become tasks
+    static constexpr int lanes = 32;
+    View graph;
+    const u32* frontier;
+    const i64* count;
+    Marks marks;
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 n = *count;
+        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
+            i64 at = i * tile.size() + tile.rank();
+            visit_rows(graph, tile, at < n ? (i64)frontier[at] : -1, tasks, n_tasks,
+                       [&](auto group, i64 row, i64 unit) { mark_all(graph, group, row, unit, marks); });
+        }
+    }
+};
+
+template <class View>
+struct ExpandHubs {  // top-down: a tile a task of a hub's row
+    static constexpr int lanes = 32;
+    View graph;
+    const u64* tasks;
+    const i64* n_tasks;
+    Marks marks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                mark_all(graph, tile, row, unit, marks);
+                return false;
+            });
+    }
+};
+
+// A visited vertex among the neighbours in this unit of the row, or no_vertex: the first one in the row's order, or
+// with `least` the smallest one. A tile of one lane stops after `most` edges. A wider tile must get a `most` that is
+// larger than the number of edges, because its lanes must stop together.
+template <bool least, class View, class Tile>
+DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most) {
+    u32 parent = no_vertex;
+    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+        bool hit = live && saw_bit(seen, id);
+        if (least) {
+            if (hit) parent = lesser(parent, id);
+            return false;
+        }
+        u32 hits = tile.ballot(hit);
+        if (hits) parent = tile.shfl(id, lowest_bit(hits));
+        return hits != 0 || (most -= live) <= 0;
+    });
+    return least ? ~tile.most(~parent) : parent;
+}
+
+template <class View>
+struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its vertex's first edges, the tile the others
+    static constexpr int lanes = 32;
+    View graph;  // in-edges
+    i64 first;
+    i64 n;
+    Marks marks;  // base: the level
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 w : grid.items(tile, words_of(n))) {
+            u32 open = ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w), hits = 0;
+            if (open == 0) continue;
+            for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile has a lane for each bit
+                i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
+                u32 parent = search(tile, row);
+                if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
+                hits |= tile.ballot(parent != no_vertex) << b;
+            }
+            if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
+        }
+    }
+    template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
+        i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
+        constexpr bool least = NOTES && !View::sorted;  // then the whole row has to be read
+        u32 parent = no_vertex;
+        if (degree > 0 && (degree <= short_degree || (tile.size() > 1 && !least))) {
+            i64 units = graph.units(row);
+            for (i64 unit = 0; unit < units && (least || parent == no_vertex) && tries > 0; ++unit)
+                parent = lesser(parent, parent_in<least>(graph, Tile<1>{}, row, unit, marks.seen, tries));
+        }
+        bool open = parent == no_vertex;
+        if (open && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
+        for (u32 rest = tile.ballot(open && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            u32 there = whole_row<least>(tile, tile.shfl(row, lane));
+            if (tile.rank() == lane) parent = there;
+        }
+        return parent;
+    }
+    template <bool least, class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
+        i64 units = graph.units(row), all = HUB_DEGREE + 1;
+        u32 parent = no_vertex;
+        for (i64 unit = 0; unit < units && (least || parent == no_vertex); ++unit)
+            parent = lesser(parent, parent_in<least>(graph, tile, row, unit, marks.seen, all));
+        return parent;
+    }
+};
+
+template <class View>
+struct PullHubs {  // bottom-up: a tile a task of a hub's row; without NOTES skipped if another tile found the vertex
+    static constexpr int lanes = 32;
+    View graph;  // in-edges
+    i64 first;
+    Marks marks;  // base: the level
+    const u64* tasks;
+    const i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        constexpr bool least = NOTES && !View::sorted;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                i64 all = (i64)graph.degree(row) + 1;
+                if (!NOTES && tile.any(get_bit(marks.found, first + row))) return true;
+                u32 parent = parent_in<least>(graph, tile, row, unit, marks.seen, all);
+                if (parent == no_vertex) return false;
+                if (tile.rank() == 0) {
+                    set_bit(marks.found, first + row);
+                    if (NOTES) marks.note(first + row, marks.base | parent);
+                }
+                return !least;
+            });
+    }
+};
+
+struct MergeNotes {  // one lane an own vertex: takes the minimum of the own and another rank's note
+    static constexpr int lanes = 1;
+    const u64* part;
+    i64 n;
+    u64* notes;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) notes[i] = lesser(notes[i], part[i]);
+    }
+};
+
+struct Predecessors {  // one lane an own vertex: replaces its note by its predecessor, or -1
+    static constexpr int lanes = 1;
+    u64* notes;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) notes[i] = notes[i] == ~(u64)0 ? notes[i] : notes[i] & no_vertex;
+    }
+};

@@ -1,0 +1,172 @@
+// Connected components by concurrent union-find over all vertices of the graph. parent[v] <= v, so a tree's root is
+// its smallest vertex. A write links a root to a smaller vertex of another tree, or moves a vertex closer to its
+// tree's root. A parent that a lane has read may be outdated, but is in the same tree: lanes may race in any order.
+// This rank owns the `rows` vertices from `first` on, a row each; a row's neighbours may belong to any rank.
+#pragma once
+#include "kernels/rows.cuh"
+
+constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
+
+// Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
+// linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
+DEVICE u32 link(u32* parent, u32 a, u32 b) {
+    while (a != b) {
+        u32 high = greater(a, b), low = lesser(a, b), up = glance(parent + high);
+        if (up == high) up = atomic_cas(parent + high, high, low);
+        if (up == high) return low;
+        a = up, b = low;
+    }
+    return a;
+}
+
+template <class View, class Tile>
+DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent) {
+    u32 near = (u32)vertex;  // a vertex of the same tree, closer to the root after each link
+    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+        if (live) near = link(parent, near, id);
+        return false;
+    });
+}
+
+// Calls visit(id) for the first neighbours of a row.
+template <class View, class Visit> DEVICE void visit_sample(const View& graph, i64 row, Visit visit) {
+    i64 left = lesser((i64)graph.degree(row), sampled), units = left ? (i64)graph.units(row) : 0;
+    for (i64 unit = 0; unit < units && left > 0; ++unit)
+        graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
+            if (live && left > 0) visit(id), --left;
+            return left <= 0;
+        });
+}
+
+template <class View>
+struct Plant {  // one lane a vertex: an own one gets the smallest of itself and its first neighbours as its parent
+    static constexpr int lanes = 1;
+    View graph;
+    i64 first;
+    i64 rows;
+    i64 n;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 least = (u32)v;
+            if (v >= first && v < first + rows)
+                visit_sample(graph, v - first, [&](u32 id) { least = lesser(least, id); });
+            parent[v] = least;
+        }
+    }
+};
+
+template <class View>
+struct LinkSample {  // one lane a row: links its vertex with its first neighbours
+    static constexpr int lanes = 1;
+    View graph;
+    i64 first;
+    i64 rows;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(rows)) {
+            u32 near = (u32)(first + row);
+            visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
+        }
+    }
+};
+
+// No kernel links meanwhile. A lane writes only its own word, after each step, which shortens the paths of other lanes.
+struct Compress {  // one lane a vertex: the root becomes its parent
+    static constexpr int lanes = 1;
+    u32* parent;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 up = load(parent + v);
+            if (glance(parent + up) == up) continue;
+            for (u32 next; (next = load(parent + up)) != up; up = next) store(parent + v, next);
+        }
+    }
+};
+
+// All arcs of the rows, but for rows of vertices that are children of the root `skipped`; -1 skips none.
+template <class View>
+struct LinkRows {  // a lane brings a row; hubs are left to LinkHubs
+    static constexpr int lanes = 32;
+    View graph;
+    i64 first;
+    i64 rows;
+    i64 skipped;
+    u32* parent;
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
+            i64 own = i * tile.size() + tile.rank();
+            bool open = own < rows && (i64)glance(parent + first + own) != skipped;
+            visit_rows(graph, tile, open ? own : -1, tasks, n_tasks,
+                       [&](auto group, i64 row, i64 unit) { link_unit(graph, group, first + row, row, unit, parent); });
+        }
+    }
+};
+
+template <class View>
+struct LinkHubs {  // a tile a task of a hub's row
+    static constexpr int lanes = 32;
+    View graph;
+    i64 first;
+    u32* parent;
+    const u64* tasks;
+    const i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                link_unit(graph, tile, first + row, row, unit, parent);
+                return false;
+            });
+    }
+};
+
+struct LinkForest {  // one lane a vertex from `begin` on: links it with its parent on another rank
+    static constexpr int lanes = 1;
+    const u32* part;
+    i64 n;
+    i64 begin;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) link(parent, (u32)(begin + i), part[i]);
+    }
+};
+
+struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree
+    static constexpr int lanes = 1;
+    const u32* order;
+    i64 n;
+    const u32* parent;
+    u32* least;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 id : grid.items(n)) {
+            u32* found = least + parent[order[id]];
+            if ((u32)id < glance(found)) atomic_min(found, (u32)id);
+        }
+    }
+};
+
+struct Label {  // one lane an own vertex: its component's smallest user's id; counts the own vertices that are roots
+    static constexpr int lanes = 1;
+    i64 first;
+    i64 rows;
+    const u32* parent;
+    const u32* least;  // null if users' ids are the internal ids
+    i64* labels;
+    i64* roots;
+    DEVICE void operator()(Grid grid) const {
+        i64 found = 0;
+        for (i64 row : grid.items(rows)) {
+            u32 root = parent[first + row];
+            found += (i64)root == first + row;
+            labels[row] = least ? least[root] : root;
+        }
+        Tile<32> tile;
+        found = tile.sum(found);
+        if (tile.rank() == 0 && found) atomic_add(roots, found);
+    }
+};

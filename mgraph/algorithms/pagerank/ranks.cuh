@@ -1,0 +1,88 @@
+// What pull and push share: sums in fixed point, the tally, the first and the last ranks. Sums to which many tiles add
+// are integers, so that they do not depend on the order of the additions. A sum of shares is at most 1, and each
+// addition is rounded to 2^-62, so 2^32 edges err by less than 5e-10 in total. If that is not enough, a second word
+// holds 31 more bits.
+#pragma once
+
+constexpr i64 fixed_bits = 62, tally_bits = 60, low_bits = 31;  // fractional bits; a tally must hold sums up to 2
+constexpr f64 fixed_one = (f64)((u64)1 << fixed_bits);
+constexpr f64 tally_one = (f64)((u64)1 << tally_bits);
+constexpr f64 low_one = (f64)((u64)1 << low_bits);  // so many units of the low word are one unit of the high word
+
+DEVICE u64 to_fixed(f64 v) { return (u64)(i64)(v * fixed_one + (v < 0 ? -0.5 : 0.5)); }
+DEVICE f64 from_fixed(u64 v) { return (f64)(i64)v / fixed_one; }
+
+struct Wide {  // v * one, 0 or more, as high + low / 2^31: all bits of a float64 down to 2^-31 / one
+    u64 high, low;
+};
+DEVICE Wide to_wide(f64 v, f64 one) {
+    f64 high = (f64)(i64)(v * one);
+    return {(u64)(i64)high, (u64)(i64)((v * one - high) * low_one)};
+}
+
+// Sums over the own vertices that decide whether to stop, and that the next iteration needs. Each vertex's part is made
+// an integer before it is added, so that the sums do not depend on which lane adds what. Cells: two words of each, high
+// and low.
+template <bool exact> struct Tally {
+    Wide change{}, handed{}, kept{};  // the L1 change; the mass sent; the mass that was cut off
+    DEVICE static void count(Wide& sum, f64 part) {
+        if (exact) {
+            Wide more = to_wide(part, tally_one);
+            sum.high += more.high, sum.low += more.low;
+        } else {
+            sum.high += (u64)(i64)(part * tally_one + 0.5);
+        }
+    }
+    DEVICE static void add_to(u64* cells, Wide sum) {
+        Tile<32> tile;
+        u64 high = tile.sum(sum.high), low = exact ? tile.sum(sum.low) : 0;
+        if (tile.rank() > 0) return;
+        if (high) atomic_add(cells, high);
+        if (low) atomic_add(cells + 1, low);
+    }
+    DEVICE void add_to(u64* cells) const { add_to(cells, change), add_to(cells + 2, handed), add_to(cells + 4, kept); }
+};
+constexpr i64 tally_cells = 6;
+
+DEVICE f64 magnitude(f64 v) { return greater(v, -v); }
+
+template <class View>
+struct StartRanks {  // one lane a row: its degree and first rank, from `start`, or `even` past the end of `start`
+    static constexpr int lanes = 1;
+    View graph;
+    i64 n;
+    const f64* start;
+    i64 given;
+    f64 scale;
+    f64 even;
+    u32* degrees;
+    f64* ranks;
+    u64* tally;
+    DEVICE void operator()(Grid grid) const {
+        Tally<true> all;
+        for (i64 row : grid.items(n)) {
+            f64 rank = (row < given ? start[row] : even) * scale;
+            degrees[row] = (u32)graph.degree(row);
+            ranks[row] = rank;
+            if (degrees[row]) all.count(all.handed, rank);
+        }
+        all.add_to(tally);
+    }
+};
+
+struct GiveRanks {  // one lane a row: its rank, base + alpha * sum, to the output that is not null
+    static constexpr int lanes = 1;
+    const f64* sums;
+    i64 n;
+    f64 base;
+    f64 alpha;
+    f32* single_ranks;
+    f64* double_ranks;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(n)) {
+            f64 rank = greater(base + alpha * sums[row], 0.0);
+            if (single_ranks) single_ranks[row] = (f32)rank;
+            if (double_ranks) double_ranks[row] = rank;
+        }
+    }
+};

@@ -1,0 +1,81 @@
+"""Checks of single arguments. Each returns the value in its canonical type, or raises an error that names it."""
+
+from __future__ import annotations
+
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import MAX_VERTICES
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+
+__all__ = ["check_count", "check_direction", "check_float", "check_number", "check_vertex", "check_whole"]
+
+
+def check_whole(value: Any, name: str) -> int:
+    """`value` as an int of 0 or more; `InvalidOption` for anything else."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise InvalidOption(f"{name} is {value!r}; it must be a whole number") from None
+    if isinstance(value, bool) or n < 0:
+        raise InvalidOption(f"{name} is {value!r}; it must be a whole number of 0 or more")
+    return n
+
+
+def check_number(value: Any, name: str) -> float:
+    """`value` as a float; `InvalidOption` for anything that is not a number, or too large."""
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:  # an int of hundreds of digits
+        pass
+    raise InvalidOption(f"{name} is {value!r}; it must be a number in the range of float64")
+
+
+def check_float(value: Any, name: str) -> str:
+    """The name of the dtype `value`, "float32" or "float64"; `InvalidOption` for anything else."""
+    try:
+        if value is not None and np.dtype(value) in (np.float32, np.float64):
+            return np.dtype(value).name
+    except (TypeError, ValueError, SyntaxError):
+        pass
+    raise InvalidOption(f"{name} is {value!r}; it must be float32 or float64")
+
+
+def check_count(value: Any, name: str) -> int:
+    """`value` as a number of vertices; `CapacityError` if it is more than `MAX_VERTICES`."""
+    n = check_whole(value, name)
+    if n > MAX_VERTICES:
+        raise CapacityError(f"{name} is {n}; 32-bit ids allow at most {MAX_VERTICES}")
+    return n
+
+
+def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
+    """`vertex` as an int.
+
+    Raises
+    ------
+    InvalidOption
+        It is not a whole number.
+    UnknownVertex
+        It is outside ``0 .. n_vertices - 1``.
+    """
+    try:
+        value = operator.index(vertex)
+    except TypeError:
+        raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number") from None
+    if not 0 <= value < n_vertices:
+        raise UnknownVertex(f"{name} is {value}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+    return value
+
+
+def check_direction(direction: Any, reverse: bool) -> str:
+    """`direction`; `InvalidOption` unless it is "out", or "in" for a graph with in-edges (`reverse`)."""
+    if direction not in ("out", "in"):
+        raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
+    if direction == "in" and not reverse:
+        raise InvalidOption('direction "in" needs in-edges; create the graph with reverse=True')
+    return str(direction)

@@ -1,0 +1,122 @@
+"""Running coroutines on the client's event loop from a user's thread, with waits that end when either of them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from mgraph.errors import GraphClosed
+
+__all__ = ["Bridge"]
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.5  #: between two checks of a waiting thread whether the loop still runs
+
+
+class Bridge:
+    """Runs coroutines on an event loop of another thread and waits for them.
+
+    Parameters
+    ----------
+    loop : asyncio.AbstractEventLoop
+        The loop of a synchronous client.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop runs."""
+        return self.loop.is_running() and not self.loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, T], grace: float) -> T:
+        """The result of `work`, run on the loop.
+
+        Ctrl-C cancels `work`, waits at most `grace` seconds for it to clean up, and raises KeyboardInterrupt.
+
+        Raises
+        ------
+        RuntimeError
+            It was called from the event loop itself, which would wait for ever.
+        GraphClosed
+            The loop has ended, because the client was closed.
+        Exception
+            What `work` raised.
+        """
+        job = _Job(self.loop, work)
+        try:
+            self._check()
+            self.loop.call_soon_threadsafe(job.start)
+            while not job.done.wait(POLL_SECONDS):
+                if not self.alive:
+                    raise GraphClosed("the Dask client of this graph was closed while a call was running")
+        except KeyboardInterrupt:
+            if self.post(job.cancel):
+                job.done.wait(grace)
+            raise
+        except RuntimeError:
+            job.discard()
+            raise
+        return job.result()
+
+    def post(self, function: Callable[[], object]) -> bool:
+        """Queue a call of `function` on the loop. False if the loop has ended."""
+        try:
+            if not self.alive:
+                return False
+            self.loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False
+        return True
+
+    def _check(self) -> None:
+        """Raise if nothing can be run: the loop has ended, or this is its own thread."""
+        if not self.alive:
+            raise GraphClosed("the Dask client of this graph is closed")
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if running is self.loop:
+            raise RuntimeError("mgraph's calls block, so they must not be made from the client's event loop")
+
+
+class _Job(Generic[T]):
+    """A coroutine on the loop; another thread waits for `done`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.done = threading.Event()
+        self._loop, self._work = loop, work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(lambda task: self.done.set())
+
+    def cancel(self) -> None:
+        """Cancel the coroutine. If Ctrl-C came before `start` ran, it never begins."""
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._work.close()
+            self.done.set()
+
+    def discard(self) -> None:
+        """Close a coroutine that will never begin, because the loop has ended or refused it."""
+        if self._task is None:
+            self._work.close()
+
+    def result(self) -> T:
+        """The coroutine's result, or raises its error. Only once: an error's traceback must not refer to its task."""
+        task, self._task = self._task, None
+        assert task is not None
+        try:
+            return task.result()
+        except asyncio.CancelledError:  # not by Ctrl-C, after which no thread waits for the result
+            raise GraphClosed("the Dask client of this graph was closed while a call was running") from None
+        finally:
+            del task

@@ -1,0 +1,302 @@
+"""The client's end of one graph: it orders calls, and sends them one at a time, or batches in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from mgraph.client.attempt import Attempt
+from mgraph.client.bridge import Bridge
+from mgraph.client.room import Load, doubtful, lack, load_of
+from mgraph.client.session import Session
+from mgraph.client.sessions import CLOSE_SECONDS, Asked, Sessions
+from mgraph.errors import CapacityError, GraphClosed, MgraphError
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, ShardState
+
+__all__ = ["Coordinator", "Flight", "Value"]
+
+GRACE_SECONDS = 2 * ABORT_SECONDS  #: for which Ctrl-C waits until the ranks are released
+
+Value = dict[str, Any]
+Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task is the ranks' answers
+
+
+class Coordinator:
+    """Makes the calls of one graph on all its shards, in the same order on each.
+
+    One call runs at a time, reads included; calls of other threads wait in a queue, in the order in which they came.
+    Only batches of a pipeline may overlap: the ranks queue them, and other calls wait until all of them are committed.
+    `Attempt` handles failures of ranks.
+
+    The sessions end when this object is collected. Only its graph refers to it, and the sessions do not.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+    bridge : Bridge
+        Runs coroutines on the client's event loop.
+    addresses : sequence of str
+        The addresses of the workers, in rank order.
+    connection_args : dict
+        The client's security arguments for `distributed.comm.connect`.
+    patience : float
+        Seconds without a message after which a worker counts as lost.
+
+    Attributes
+    ----------
+    sessions : Sessions
+        The sessions with all ranks, and the ranks' last states.
+    attempt : Attempt
+        The exchange that the ranks share.
+    """
+
+    def __init__(
+        self,
+        graph: str,
+        bridge: Bridge,
+        addresses: Sequence[str],
+        connection_args: dict[str, Any],
+        *,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.graph, self.bridge, self.addresses = graph, bridge, tuple(addresses)
+        self.sessions = Sessions(graph, self.addresses, patience)
+        self.attempt = Attempt(self.sessions)
+        self._connection_args = connection_args
+        self._turn = asyncio.Lock()
+        self._interrupted = False
+        self._flying: dict[Flight, list[Load]] = {}
+        self._one_process = all(address.startswith("inproc:") for address in self.addresses)
+        weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
+
+    # ---- from the user's thread --------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open all sessions, or none.
+
+        Raises
+        ------
+        WorkerLost
+            A worker cannot be reached from this process.
+        """
+        self.bridge.run(self.sessions.open(self._connection_args), ABORT_SECONDS)
+
+    def call(
+        self,
+        method: str,
+        args: Value | None = None,
+        shares: Sequence[Value] | None = None,
+        *,
+        connect: bool = False,
+        commits: bool = False,
+    ) -> list[Value]:
+        """The answers of all ranks to a call of `method`, in rank order.
+
+        Parameters
+        ----------
+        method : str
+            The name of a call; see `mgraph.worker.calls`.
+        args : dict, optional
+            Arguments that are the same for every rank.
+        shares : sequence of dict, optional
+            The further arguments of each rank.
+        connect : bool
+            Whether the ranks communicate in this call, so that they need an exchange. They do in all calls that change
+            the graph.
+        commits : bool
+            Whether the call commits an epoch, which it then gets as the argument `epoch`.
+
+        Raises
+        ------
+        WorkerLost
+            A rank was lost during this call, or before it.
+        GraphLost
+            A rank was lost after the vote on an earlier batch.
+        GraphClosed
+            After `close`.
+        CapacityError
+            A worker has no room for its arguments, and nothing was sent.
+        Exception
+            What the call raised on a rank. If ranks raised different errors, the one that caused the others.
+        """
+        given = [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
+        try:
+            return self.bridge.run(self._call_in_turn(method, given, connect, commits), GRACE_SECONDS)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
+
+    def launch(
+        self,
+        method: str,
+        shares: Sequence[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+    ) -> None:
+        """Send a batch without waiting for its outcome. The ranks apply batches in the order in which they were sent.
+
+        Parameters
+        ----------
+        method, shares
+            As in `call`.
+        room : callable
+            Waits, on the event loop, until the batch may be sent. If it raises, the batch is not sent.
+        sent : callable
+            Called on the event loop with the batch's `Flight` and its epoch.
+        """
+        self.bridge.run(self._launch_in_turn(method, list(shares), room, sent), GRACE_SECONDS)
+
+    def land(self) -> None:
+        """Wait until no batch is in flight."""
+        self.bridge.run(self._landed(), GRACE_SECONDS)
+
+    def recall(self) -> None:
+        """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight."""
+        self.bridge.run(self._recall(), GRACE_SECONDS)
+
+    def close(self) -> None:
+        """End the sessions, so that the workers free the shards. It may be called at any time, also twice.
+
+        Takes a few seconds at most.
+        """
+        self.sessions.closed = True
+        try:
+            if self.bridge.alive:
+                self.bridge.run(self.sessions.close(), CLOSE_SECONDS)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close every comm without waiting, from any thread. This also ends a graph that was collected unclosed."""
+        _drop(self.bridge, self.sessions.all)
+
+    def forget(self, result: str) -> None:
+        """Free a result on the workers with the next call. Safe in a finalizer, since it only records the key."""
+        self.sessions.forget(result)
+
+    def check(self) -> None:
+        """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
+        if not self.closed and not self.bridge.alive:
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
+        self.attempt.check()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.sessions.closed
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that every rank acknowledged."""
+        return self.sessions.epoch
+
+    @property
+    def changes(self) -> int:
+        """The number of changes of any kind, of content or of the ranges, that every rank acknowledged."""
+        return self.sessions.changes
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the ranks may have changed without this client's knowing: until a call after a Ctrl-C is answered."""
+        return self._interrupted or self.attempt.settling
+
+    @property
+    def states(self) -> list[ShardState]:
+        """The last known state of each rank: epoch, edges, bytes and so on."""
+        return self.sessions.states
+
+    # ---- on the event loop -------------------------------------------------------------------------------------------
+
+    async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:
+        async with self._turn:
+            await self._ready(connect, alone=True)
+            if commits:
+                given = [{**args, "epoch": self.epoch + 1} for args in given]
+            await self._reserve([load_of(method, args) for args in given])
+            calls = self.sessions.calls(method, given, self.attempt.number)
+            answers = await self.attempt.finish(self.sessions.send(calls), together=connect)
+            self._interrupted = False  # by a call before this one, whose turn is over
+            return answers
+
+    async def _ready(self, connect: bool, alone: bool) -> None:
+        """Wait until a call can be sent: after the batches in flight, if `alone` or if they are being released."""
+        if alone or not self.attempt.connected:
+            await self._landed()
+        self.check()
+        await self.attempt.settled()
+        if connect and not self.attempt.connected:
+            await self.attempt.connect()
+
+    def _doubtful(self, loads: list[Load]) -> bool:
+        """Whether a worker may have no room for its load; within one process nothing is copied."""
+        return not self._one_process and doubtful(loads, list(self._flying.values()), self.states)
+
+    async def _reserve(self, loads: list[Load]) -> None:
+        """Have the workers keep memory for what they are about to be sent, where they may lack it.
+
+        Nothing is in flight: what it takes is free again when they answer, and what fails they need not be released
+        from twice.
+        """
+        if self._doubtful(loads) and (why := lack(await self._ask("reserve", [load.question() for load in loads]))):
+            await self._ask("reserve", [{"nbytes": 0}] * len(loads))
+            raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
+
+    async def _ask(self, method: str, given: list[Value]) -> list[Value]:
+        calls = self.sessions.calls(method, given, self.attempt.number)
+        return await self.attempt.finish(self.sessions.send(calls), together=False)
+
+    async def _launch_in_turn(
+        self,
+        method: str,
+        given: list[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+    ) -> None:
+        async with self._turn:
+            await room()
+            await self._ready(connect=True, alone=False)
+            await room()  # raises where the batch before failed meanwhile
+            loads = [load_of(method, args) for args in given]
+            if self._doubtful(loads):
+                await self._landed()
+                await room()
+                await self._reserve(loads)
+            epoch = self.epoch + 1 + len(self._flying)
+            given = [{**args, "epoch": epoch} for args in given]
+            asked = self.sessions.send(self.sessions.calls(method, given, self.attempt.number))
+            before = next(reversed(self._flying), None)
+            flight = asyncio.create_task(self._land(before, asked, epoch))
+            self._flying[flight] = loads
+            sent(flight, epoch)
+
+    async def _land(self, before: Flight | None, asked: Asked, epoch: int) -> list[Value]:
+        """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+                if before.cancelled() or before.exception() is not None:
+                    await asyncio.wait(asked, timeout=ABORT_SECONDS)
+                    self.check()
+                    raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
+            return await self.attempt.finish(asked, together=True)
+        finally:
+            del self._flying[asyncio.current_task()]  # type: ignore[arg-type]
+            del asked, before  # see `Attempt.finish`
+
+    async def _landed(self) -> None:
+        while self._flying:
+            await asyncio.wait(self._flying)
+
+    async def _recall(self) -> None:
+        if self._flying:
+            next(iter(self._flying)).cancel()  # aborts, which fails those after it
+        await self._landed()
+
+
+def _drop(bridge: Bridge, sessions: list[Session]) -> None:
+    for session in sessions:
+        if not bridge.post(session.drop):
+            session.abandon()

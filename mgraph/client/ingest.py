@@ -1,0 +1,210 @@
+"""The client's side of an ingest: what a user gives as a source, as each rank's parts."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask import annotate, delayed
+from dask.base import is_dask_collection
+from dask.delayed import Delayed
+from distributed import Client, Future, wait
+from distributed.protocol.pickle import dumps
+
+from mgraph.batch import COLUMNS, FILES, as_batch, check_columns, name_columns
+from mgraph.checks import check_count
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+
+__all__ = ["Parts", "as_parts"]
+
+WATCH_SECONDS = 0.5  #: how often the wait for Dask's tasks looks whether the workers are still there
+PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
+
+
+class Parts:
+    """A source as each rank is told it; keeps the Dask data that it names alive.
+
+    Parameters
+    ----------
+    shares : list of dict
+        What each rank's `mgraph.worker.sources.open_source` is given.
+    held : list of Future
+        Dask data, each on the worker of the rank that reads it.
+    """
+
+    def __init__(self, shares: list[dict[str, Any]], held: list[Future] | None = None) -> None:
+        self.shares, self._held = shares, held or []
+
+
+def as_parts(
+    client: Client,
+    source: Any,
+    workers: Sequence[str],
+    steps: int | None,
+    columns: Mapping[str, str] | None,
+    watch: Callable[[], None],
+) -> Parts:
+    """See `DynamicGraph.ingest` for what a source may be. Part i goes to rank ``i % size`` in step ``i // size``.
+
+    Dask collections are computed, and their parts moved to the ranks' workers where they lie elsewhere.
+
+    Parameters
+    ----------
+    watch : callable
+        Called from time to time while Dask computes; raises where a worker was lost.
+
+    Raises
+    ------
+    InvalidOption, InvalidBatch
+        It is no source; or columns are missing.
+    Exception
+        Whatever Dask's tasks raised.
+    """
+    columns = check_columns(columns)
+    is_function = callable(source) and not is_dask_collection(source)  # a delayed value can be called
+    if steps is not None and not is_function:
+        raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
+    if is_function:
+        steps = None if steps is None else check_count(steps, "steps")
+        return Parts(
+            [{"kind": "function", "function": dumps(source), "steps": steps, "columns": columns}] * len(workers)
+        )
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, Future | Delayed):
+        source = [source]
+    if isinstance(source, list) and not source:
+        raise InvalidOption("a list of 0 parts; a source has at least one")
+    if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
+        return Parts(_dealt("files", [_checked_path(item) for item in source], len(workers), columns))
+    keys, held = _computed(client, _parts(source, columns), columns, workers, watch)
+    return Parts(_dealt("keys", keys, len(workers), None), held)
+
+
+def _dealt(kind: str, parts: list[str], size: int, columns: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    return [{"kind": kind, "parts": parts[rank::size], "columns": columns} for rank in range(size)]
+
+
+def _checked_path(path: Any) -> str:
+    if Path(path).suffix not in FILES:
+        raise InvalidOption(f"{os.fspath(path)}: workers read files that end in {', '.join(FILES)}")
+    return os.fspath(path)
+
+
+def _parts(source: Any, columns: Mapping[str, str] | None) -> list[Future | Delayed]:
+    """The parts of a Dask collection, or the list of futures and delayed values that was given."""
+    if hasattr(source, "to_delayed") and hasattr(source, "columns"):
+        named = name_columns(source.columns, columns, "the data frame")
+        return list(source[list(named.values())].to_delayed())
+    if isinstance(source, Mapping):
+        named = name_columns(source, columns, "the mapping")
+        return list(_zipped({name: source[column] for name, column in named.items()}, columns))
+    if isinstance(source, tuple) and any(is_dask_collection(column) for column in source):
+        return list(_zipped(dict(zip(COLUMNS, source, strict=False)), columns))
+    if isinstance(source, list | tuple) and source and all(isinstance(item, Future | Delayed) for item in source):
+        return list(source)
+    raise InvalidOption(
+        "a source is a Dask DataFrame, a tuple or mapping of Dask columns (src, dst[, weight, op]), a list of futures, "
+        f"of delayed values or of paths, or a function; got {type(source).__name__}. Batches of this process go "
+        "through update() and pipeline()"
+    )
+
+
+def _zipped(given: Mapping[str, Any], columns: Mapping[str, str] | None) -> list[Delayed]:
+    """One delayed mapping a chunk of columns that are cut alike; arrays of known lengths are made so."""
+    named = {name: column for name, column in given.items() if column is not None}
+    first = named.get("src")
+    if first is None or "dst" not in named:
+        raise InvalidBatch("src and dst are needed")
+    for name, column in named.items():
+        if getattr(column, "ndim", 1) != 1 or not hasattr(column, "npartitions") or not hasattr(column, "to_delayed"):
+            raise InvalidBatch(f"{name} is {type(column).__name__}; columns are one-dimensional Dask arrays or series")
+    lengths = {name: _length(column) for name, column in named.items()}
+    if None not in lengths.values():
+        for name, length in lengths.items():
+            if length != lengths["src"]:
+                raise InvalidBatch(f"{name} has {length} entries and src {lengths['src']}; a batch has one an edge")
+        named = {name: column.rechunk(first.chunks) for name, column in named.items()}
+    for name, column in named.items():
+        if column.npartitions != first.npartitions:
+            raise InvalidBatch(
+                f"{name} has {column.npartitions} partitions and src {first.npartitions}; where lengths are not known, "
+                "columns are cut alike (see dask.array.Array.compute_chunk_sizes)"
+            )
+    blocks = [_blocks(column) for column in named.values()]
+    together = delayed(_mapping, pure=True)
+    names = tuple(name if columns is None else columns[name] for name in named)  # as `as_batch` looks for them
+    return [together(names, *parts) for parts in zip(*blocks, strict=True)]
+
+
+class _Paused:
+    """Watches for workers that Dask has paused, and that a graph's memory keeps so: their tasks would wait for ever."""
+
+    def __init__(self, client: Client, workers: Sequence[str]) -> None:
+        self._client, self._workers = client, workers
+        self._since: dict[str, float] = {}
+
+    def check(self) -> None:
+        """`CapacityError` where a worker has been paused for `PAUSED_SECONDS`."""
+        found, now = self._client.scheduler_info()["workers"], time.monotonic()
+        paused = [address for address in self._workers if found.get(address, {}).get("status") == "paused"]
+        self._since = {address: self._since.get(address, now) for address in paused}
+        for address, since in self._since.items():
+            if now - since > PAUSED_SECONDS:
+                raise CapacityError(
+                    f"the worker at {address} was paused by Dask {PAUSED_SECONDS:g} s ago, since its memory is nearly "
+                    "full (distributed.worker.memory.pause): no parts can be computed there; nothing was ingested"
+                )
+
+
+def _blocks(column: Any) -> list[Delayed]:
+    blocks = column.to_delayed()
+    return blocks.ravel().tolist() if isinstance(blocks, np.ndarray) else list(blocks)
+
+
+def _length(column: Any) -> int | None:
+    """How many entries; None where Dask does not know."""
+    length = column.shape[0] if hasattr(column, "chunks") else None
+    return None if length is None or length != length else int(length)
+
+
+def _mapping(names: tuple[str, ...], *columns: Any) -> dict[str, Any]:
+    return dict(zip(names, columns, strict=True))
+
+
+def _computed(
+    client: Client,
+    parts: list[Future | Delayed],
+    columns: Mapping[str, str] | None,
+    workers: Sequence[str],
+    watch: Callable[[], None],
+) -> tuple[list[str], list[Future]]:
+    """Each part checked and on its rank's worker, by key.
+
+    All in one graph, in which Dask makes a batch of a part as soon as that is there, and frees what it was made of.
+    """
+    run, batches = uuid.uuid4().hex, []
+    for i, part in enumerate(parts):
+        with annotate(workers=[workers[i % len(workers)]]):
+            batches.append(delayed(as_batch)(part, columns, dask_key_name=f"mgraph-part-{run}-{i}"))
+    held: list[Future] = client.compute(batches)
+    del parts, part, batches
+    paused = _Paused(client, workers)
+    while True:
+        try:
+            wait(held, timeout=WATCH_SECONDS)
+            break
+        except TimeoutError:  # a pinned task waits for ever for a worker that died
+            watch()
+            paused.check()
+    for i, future in enumerate(held):
+        if future.status != "finished":
+            error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
+            error.add_note(f"part {i} of {len(held)} of the source; nothing was ingested")
+            raise error
+    return [future.key for future in held], held

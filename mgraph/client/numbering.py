@@ -1,0 +1,171 @@
+"""The translation between users' ids and internal ids, and the ranks that own them, on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import as_array
+from mgraph.device import Device
+from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.partition import Partition
+
+__all__ = ["Numbering", "Routed"]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Ids grouped by the ranks that own them.
+
+    Parameters
+    ----------
+    internal : uint32[n]
+        Internal ids, in the order of the request.
+    places : int64[n] or None
+        The place of each grouped id in the request; None if grouping keeps the order.
+    bounds : int64[size + 1]
+        Rank r owns the grouped ids ``bounds[r] .. bounds[r + 1] - 1``.
+    """
+
+    internal: np.ndarray
+    places: np.ndarray | None
+    bounds: np.ndarray
+
+    def deal(self, values: np.ndarray) -> list[np.ndarray]:
+        """`values`, one for each id in the order of the request, as one part for each rank."""
+        dealt = values if self.places is None else values[self.places]
+        return [dealt[a:b] for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+
+    def restore(self, parts: list[np.ndarray]) -> np.ndarray:
+        """The ranks' answers, one value for each id, in the order of the request."""
+        dealt = np.concatenate(parts)
+        if self.places is None:
+            return dealt
+        asked = np.empty_like(dealt)
+        asked[self.places] = dealt
+        return asked
+
+
+class Numbering:
+    """The internal id of each user's id, and the ranges of internal ids that the ranks own. Immutable.
+
+    Parameters
+    ----------
+    partition : Partition
+        The ranges of internal ids.
+    order : uint32[n] or None
+        The internal id of each user's id; None if they are the same.
+    generation : int
+        How often the order was changed. The same internal id means another vertex in another generation.
+    """
+
+    def __init__(self, partition: Partition, order: np.ndarray | None = None, generation: int = 0) -> None:
+        self.partition, self.order, self.generation = partition, order, generation
+
+    @property
+    def n_vertices(self) -> int:
+        """The number of vertices."""
+        return self.partition.n_vertices
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        assert self.order is not None
+        inverse = np.empty_like(self.order)
+        inverse[self.order] = np.arange(len(self.order), dtype=self.order.dtype)
+        return inverse
+
+    def inside(self, ids: np.ndarray) -> np.ndarray:
+        """The internal ids of users' ids."""
+        return ids if self.order is None else self.order[ids]
+
+    def outside(self, ids: np.ndarray) -> np.ndarray:
+        """The users' ids of internal ids."""
+        return ids if self.order is None else self._inverse[ids]
+
+    def by_user(self, values: np.ndarray) -> np.ndarray:
+        """`values`, one for each vertex by internal id, in the order of users' ids."""
+        return values if self.order is None else values[self.order]
+
+    def route(self, ids: np.ndarray) -> Routed:
+        """Users' ids grouped by the ranks that own them. O(n log n); O(n) for one rank."""
+        internal, size = self.inside(ids), self.partition.size
+        if size == 1:
+            return Routed(internal, None, np.array([0, len(ids)]))
+        owner = self.partition.owner(internal)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=size))])
+        places = None if (owner[1:] >= owner[:-1]).all() else np.argsort(owner, kind="stable")
+        return Routed(internal, places, bounds)
+
+    def moved(self, partition: Partition) -> Numbering:
+        """The same numbering with other ranges, and possibly more vertices at the end.
+
+        `CapacityError` if the machine has no memory for their order.
+        """
+        order = self.order
+        if order is not None and partition.n_vertices > self.n_vertices:
+            first, end, host = self.n_vertices, partition.n_vertices, Device("cpu")
+            longer = host.empty(end, np.uint32)
+            longer[:first] = order
+            host.count(longer[first:], first)
+            order = longer
+        return Numbering(partition, order, self.generation)
+
+    @classmethod
+    def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Numbering:
+        """The numbering of a new graph by the user's `order` and `balance`, which are checked here.
+
+        Raises
+        ------
+        InvalidOption
+            `order` is not a permutation of 0 .. n - 1, or `balance` is neither None, "vertices" nor an array with a
+            degree for each vertex.
+        """
+        order = None if order is None else _permutation(order, n_vertices)
+        if balance is None or (isinstance(balance, str) and balance == "vertices"):
+            return cls(Partition.equal(n_vertices, size), order)
+        degrees = _degrees(balance, n_vertices)
+        if order is not None:
+            inside = np.empty_like(degrees)
+            inside[order] = degrees
+            degrees = inside
+        return cls(Partition.balanced(degrees, size), order)
+
+
+def _permutation(order: Any, n: int) -> np.ndarray:
+    array = _whole(order, "order")
+    if array.shape != (n,) or array.dtype.kind not in "iu":
+        raise InvalidOption(
+            f"order has shape {array.shape} and dtype {array.dtype}; it must be {n} integers, the internal id of each "
+            "vertex"
+        )
+    seen = np.zeros(n, bool)
+    bad = np.flatnonzero((array < 0) | (array >= n))
+    if bad.size == 0:
+        seen[array] = True
+        if seen.all():
+            return array.astype(np.uint32)
+        raise InvalidOption(f"order is not a permutation: no vertex has the internal id {int(seen.argmin())}")
+    raise InvalidOption(f"order[{bad[0]}] is {array[bad[0]]}; internal ids run from 0 to {n - 1}")
+
+
+def _whole(values: Any, name: str) -> np.ndarray:
+    try:
+        array = Device.to_host(as_array(values))
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name}: {error}") from None
+    return array if array.size else array.astype(np.int64)
+
+
+def _degrees(balance: Any, n: int) -> np.ndarray:
+    if isinstance(balance, str):
+        raise InvalidOption(f'balance {balance!r} is neither None, "vertices" nor an array of degrees')
+    array = _whole(balance, "balance")
+    if array.shape != (n,) or array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
+        raise InvalidOption(
+            f"balance has shape {array.shape} and dtype {array.dtype}; "
+            f"it must be {n} integers of 0 or more, the degree of each vertex"
+        )
+    return array.astype(np.int64)

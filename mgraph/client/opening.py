@@ -1,0 +1,71 @@
+"""Opening a session with a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from distributed.comm import connect
+
+from mgraph.client.session import Session
+from mgraph.comms import outlast
+from mgraph.errors import MgraphError, WorkerLost
+from mgraph.protocol import SILENCE_SECONDS, VERSION, Hello, decode_error
+from mgraph.wire import SESSION_HANDLER, encode
+
+__all__ = ["open_session"]
+
+logger = logging.getLogger(__name__)
+
+
+async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:
+    """An open session with the worker at `address`. Logs a warning after `SILENCE_SECONDS` without an answer.
+
+    Raises
+    ------
+    WorkerLost
+        The worker cannot be reached from this process, or does not answer within ``hello.patience`` seconds.
+    MgraphError
+        The worker does not have mgraph, or has another version of its protocol.
+    """
+    who = f"graph {hello.graph}: the worker at {address} (rank {hello.rank})"
+    note = f"{who} has not answered for {SILENCE_SECONDS:g} s; it counts as lost after {hello.patience:g} s"
+    late = asyncio.get_running_loop().call_later(SILENCE_SECONDS, logger.warning, note)
+    comm = None
+    try:
+        async with asyncio.timeout(hello.patience):
+            comm = await connect(address, timeout=hello.patience, **connection_args)
+            await comm.write({"op": SESSION_HANDLER, "hello": encode(hello)})
+            _check_welcome(await comm.read(), address)
+            outlast(comm, hello.patience)
+    except BaseException as error:
+        if comm is not None:
+            comm.abort()
+        if not isinstance(error, OSError):  # TimeoutError and Dask's CommClosedError are OSErrors
+            raise
+        raise WorkerLost(
+            f"{who} cannot be reached from this process: {error or 'no answer'}; workers must be reachable from the "
+            "client, not only from the scheduler"
+        ) from error
+    finally:
+        late.cancel()
+    return Session(hello, address, comm)
+
+
+def _check_welcome(message: Any, address: str) -> None:
+    """Raise unless `message` says that the worker at `address` has opened the session."""
+    if message is None:
+        raise MgraphError(
+            f"the worker at {address} has no mgraph plugin (no handler {SESSION_HANDLER!r}); install the same version "
+            "of mgraph on every worker"
+        )
+    if message.get("status") == "uncaught-error":
+        raise message.get("exception") or MgraphError(message.get("exception_text"))
+    if "error" in message:
+        raise decode_error(message["error"])
+    if message.get("version") != VERSION:
+        raise MgraphError(
+            f"the worker at {address} has version {message.get('version')} of mgraph's protocol and this client has "
+            f"version {VERSION}; install the same version of mgraph on both"
+        )

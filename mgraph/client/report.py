@@ -1,0 +1,154 @@
+"""Reports to the user: the outcome of batches, the load of each worker, and a graph's display as text and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes, format_time
+
+from mgraph.batch import COUNTS
+from mgraph.protocol import ShardState
+
+__all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps"]
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """The exact outcome of a batch.
+
+    If the batch names an edge more than once, only the last operation counts. An undirected edge counts once.
+
+    Attributes
+    ----------
+    inserted, updated : int
+        Insertions of new edges, and of edges that existed.
+    deleted, missing : int
+        Deletions of edges that existed, and of edges that did not.
+    epoch : int
+        The graph's epoch after the batch.
+    seconds : float
+        The duration of the call. For a batch of a pipeline, the time from its call to its commit; for a step of an
+        ingest, the longest time that a worker took for it.
+    """
+
+    inserted: int
+    updated: int
+    deleted: int
+    missing: int
+    epoch: int
+    seconds: float
+
+
+def of_batch(answers: Sequence[dict[str, Any]], seconds: float) -> UpdateReport:
+    """The report of a batch from the ranks' answers."""
+    inserted, updated, deleted, missing = (sum(int(answer[name]) for answer in answers) for name in COUNTS)
+    return UpdateReport(inserted, updated, deleted, missing, answers[0]["epoch"], seconds)
+
+
+def of_steps(answers: Sequence[dict[str, Any]]) -> list[UpdateReport]:
+    """The reports of an ingest's steps from the ranks' answers, whose epoch is that of the last step."""
+    counts = sum(np.asarray(answer["counts"]) for answer in answers).reshape(-1, len(COUNTS))  # type: ignore[union-attr]
+    seconds = np.max([answer["times"] for answer in answers], axis=0)
+    first = answers[0]["epoch"] - len(seconds) + 1
+    return [
+        UpdateReport(inserted, updated, deleted, missing, first + step, float(seconds[step]))
+        for step, (inserted, updated, deleted, missing) in enumerate(counts.tolist())
+    ]
+
+
+# ---- the load of each worker -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkerLoad:
+    """The part of a graph that one worker holds.
+
+    Parameters
+    ----------
+    rank : int
+    address : str
+    vertices, edges : int
+        The vertices that the worker owns, and their edges. An undirected edge counts for one of its two owners.
+    arcs : int
+        The arcs that the worker stores. An undirected edge is two arcs; so is an edge with ``reverse=True``, one for
+        the owner of each end.
+    nbytes : int
+        Bytes of device memory that structures and results hold.
+    seconds : float
+        The time that the worker took for the last batch, without waiting for other workers.
+    """
+
+    rank: int
+    address: str
+    vertices: int
+    edges: int
+    arcs: int
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class Balance:
+    """The loads of all workers, in rank order; displayed as a table."""
+
+    workers: tuple[WorkerLoad, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The largest number of arcs on a worker, divided by the mean: 1 if even, and 1 for a graph without edges."""
+        arcs = [worker.arcs for worker in self.workers]
+        return max(arcs) * len(arcs) / sum(arcs) if sum(arcs) else 1.0
+
+    def __repr__(self) -> str:
+        return as_text(f"most arcs of a worker over the mean: {self.ratio:.2f}", self.workers)
+
+
+def balance_of(addresses: Sequence[str], states: Sequence[ShardState]) -> Balance:
+    """The balance from the ranks' last states."""
+    loads = (
+        WorkerLoad(rank, address, s.hi - s.lo, s.edges, s.arcs, s.nbytes, s.seconds)
+        for rank, (address, s) in enumerate(zip(addresses, states, strict=True))
+    )
+    return Balance(tuple(loads))
+
+
+# ---- display ---------------------------------------------------------------------------------------------------------
+
+HEADS = ("rank", "worker", "vertices", "edges", "of the mean", "memory", "last batch")
+
+
+def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
+    mean = sum(load.edges for load in loads) / max(1, len(loads))
+    return [
+        (
+            str(load.rank),
+            load.address,
+            f"{load.vertices:,}",
+            f"{load.edges:,}",
+            f"{load.edges / mean:.2f}" if mean else "-",
+            format_bytes(load.nbytes),
+            format_time(load.seconds) if load.seconds else "-",
+        )
+        for load in loads
+    ]
+
+
+def as_text(title: str, loads: Sequence[WorkerLoad]) -> str:
+    """A title and a text table with one line a worker, with the columns `HEADS`."""
+    table = [HEADS, *_rows(loads)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(HEADS))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def as_html(title: str, loads: Sequence[WorkerLoad]) -> str:
+    """A title and an HTML table with one row a worker, with the columns `HEADS`."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADS)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _rows(loads))
+    return f"<p>{escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,260 @@
+"""The results of algorithms, which stay on the workers: the user's handles to them, a class for each kind of column."""
+
+from __future__ import annotations
+
+import operator
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.algorithm import Vertex, VertexData
+from mgraph.batch import as_array
+from mgraph.client.coordinator import Coordinator
+from mgraph.client.numbering import Numbering
+from mgraph.device import Device
+from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
+from mgraph.partition import Partition
+
+__all__ = ["VertexIds", "VertexValues", "run_algorithm"]
+
+
+class _Held:
+    """The columns of one result on the workers, shared by the handles to them.
+
+    They are freed with the graph's next call after `close`, or after the last handle is gone.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    numbering : Numbering
+        The order and the ranges in which the columns are stored on the ranks.
+    name : str
+        The algorithm's name.
+    key : str
+        The id of the columns on the workers.
+    epoch : int
+    dtypes : mapping of str to str
+        The dtype of each column by its name, the main column first.
+    info : mapping
+        The scalars of the result, such as ``iterations``.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        numbering: Numbering,
+        name: str,
+        key: str,
+        epoch: int,
+        dtypes: Mapping[str, str],
+        info: Mapping[str, Any],
+    ) -> None:
+        self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
+        self.epoch, self.dtypes, self.info = epoch, dict(dtypes), dict(info)
+        self._free = weakref.finalize(self, coordinator.forget, key)
+        self._free.atexit = False  # at exit the sessions end, which frees the results
+
+    def close(self) -> None:
+        self._free()
+
+    @property
+    def closed(self) -> bool:
+        return not self._free.alive
+
+    def check(self) -> None:
+        if self.closed:
+            raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
+
+    def call(self, method: str, **args: Any) -> list[dict[str, Any]]:
+        self.check()
+        return self.coordinator.call(method, {"result": self.key, **args})
+
+
+class VertexValues:
+    """An algorithm's result: one value for each vertex, stored on the workers until it is gathered.
+
+    The algorithm's scalars, such as ``iterations``, and its other columns, such as ``predecessors``, are attributes.
+    All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
+    ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values.
+
+    Attributes
+    ----------
+    name : str
+        The algorithm's name.
+    epoch : int
+        The graph's epoch when the values were computed; later changes of the graph do not change them.
+    dtype : numpy.dtype
+        The dtype of the values.
+    info : dict
+        The algorithm's scalars by name.
+    """
+
+    def __init__(self, held: _Held, column: str) -> None:
+        self._held, self._column = held, column
+        self.name, self.epoch, self.info = held.name, held.epoch, held.info
+        self.dtype = np.dtype(held.dtypes[column])
+
+    def to_numpy(self) -> np.ndarray:
+        """The values in the order of users' vertex ids, gathered to this process: dtype[n]. O(n).
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or this result, was closed.
+        WorkerLost, GraphLost
+            The graph cannot be used.
+        """
+        answers = self._held.call("fetch", column=self._column)
+        values = np.concatenate([answer["values"] for answer in answers])
+        return self._held.numbering.by_user(self._as_users_see(values))
+
+    def _as_users_see(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def top(self, k: int = 10) -> list[tuple[int, Any]]:
+        """The `k` vertices with the largest values, as (vertex, value), largest first.
+
+        If vertices that are left out have the same value as the last ones returned, the graph's internal order has
+        decided between them. O(n); each worker sends k values at most.
+
+        Raises
+        ------
+        InvalidOption
+            `k` is not a whole number of 0 or more.
+        GraphClosed
+            The graph, or this result, was closed.
+        """
+        try:
+            k = operator.index(k)
+        except TypeError:
+            raise InvalidOption(f"top({k!r}): k must be a whole number") from None
+        if k < 0:
+            raise InvalidOption(f"top({k}): k must be 0 or more")
+        answers = self._held.call("top", k=min(k, len(self)))
+        ids = self._held.numbering.outside(np.concatenate([answer["ids"] for answer in answers]))
+        values = np.concatenate([answer["values"] for answer in answers])
+        best = np.lexsort((ids, -values.astype(np.float64)))[:k]
+        return [(int(ids[place]), values[place].item()) for place in best]
+
+    def close(self) -> None:
+        """Free the result on the workers with the graph's next call. It may be called twice."""
+        self._held.close()
+
+    def __len__(self) -> int:
+        return self._held.numbering.n_vertices
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("the values are on the workers, so an array of them is always a copy; copy=False fails")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__.get("_held")
+        if held is not None and name in held.info:
+            return held.info[name]
+        if held is not None and name in held.dtypes:
+            return _column(held, name)
+        known = sorted([*held.info, *held.dtypes]) if held is not None else []
+        raise AttributeError(f"a result of {self.__dict__.get('name')} has no {name!r}; it has {known}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.info, *self._held.dtypes]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a result cannot be pickled, since its values are on the workers; pickle to_numpy() instead")
+
+    def __repr__(self) -> str:
+        info = "".join(f", {key} {value}" for key, value in self.info.items())
+        state = ", closed" if self._held.closed else ""
+        column = "" if self._column == next(iter(self._held.dtypes)) else f" {self._column}"
+        return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
+
+
+class VertexIds(VertexValues):
+    """A result that has one vertex for each vertex, such as its predecessor: users' ids as int64, -1 for none."""
+
+    def _as_users_see(self, values: np.ndarray) -> np.ndarray:
+        there = values >= 0
+        values[there] = self._held.numbering.outside(values[there])
+        return values
+
+
+_CLASSES: dict[str, type[VertexValues]] = {"value": VertexValues, "vertex": VertexIds}  #: by the kind of a column
+
+
+def _column(held: _Held, name: str) -> VertexValues:
+    return _CLASSES[ALGORITHMS[held.name].columns[name]](held, name)
+
+
+# ---- running an algorithm --------------------------------------------------------------------------------------------
+
+
+def run_algorithm(
+    coordinator: Coordinator, name: str, arguments: Mapping[str, Any], numbering: Numbering
+) -> VertexValues:
+    """The result of an algorithm, run on all ranks with arguments that its `check` has returned."""
+    data = {
+        k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
+    }
+    args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
+    shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
+    key = uuid.uuid4().hex
+    try:
+        common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
+        answers = coordinator.call("run", common, shares, connect=True)
+    except BaseException:
+        coordinator.forget(key)  # some ranks may have finished
+        raise
+    ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
+    first, then = answers[0], numbering.moved(ranges)  # the ranges when it ran; they may have moved since
+    held = _Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"])
+    return _column(held, next(iter(held.dtypes)))
+
+
+def _inside(value: Any, numbering: Numbering) -> Any:
+    """An argument as the program takes it: a vertex by its internal id, anything else unchanged."""
+    return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
+
+
+def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Numbering) -> list[dict[str, Any]]:
+    """Each rank's share of an argument that has a number for each vertex.
+
+    An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
+    ids, each rank gets its part in internal order; vertices past the array's end get the mean of the array.
+
+    Raises
+    ------
+    InvalidOption
+        The array is not one-dimensional, not numeric, or longer than the number of vertices.
+    GraphClosed
+        The result was closed.
+    """
+    starts = list(numbering.partition.starts)
+    if isinstance(values, VertexValues):
+        held = values._held
+        held.check()
+        if held.coordinator is coordinator and held.numbering.generation == numbering.generation:
+            moved = held.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
+            return [{"starts": starts, "result": held.key, "moved": moved}] * numbering.partition.size
+    try:
+        array = Device.to_host(as_array(values))
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name}: {error}") from None
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
+        raise InvalidOption(
+            f"{name} has shape {array.shape} and dtype {array.dtype}; "
+            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
+        )
+    with np.errstate(over="ignore"):  # the program rejects values that are not finite
+        inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
+        inside[numbering.inside(np.arange(len(array)))] = array
+    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]

@@ -1,0 +1,236 @@
+"""The client's end of one session: it sends requests, receives answers, and detects a worker that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+from distributed.comm import Comm, CommClosedError
+
+from mgraph.errors import MgraphError, WorkerLost
+from mgraph.protocol import (
+    SILENCE_SECONDS,
+    Abort,
+    Answer,
+    Beat,
+    Call,
+    Close,
+    Failure,
+    Hello,
+    Part,
+    Result,
+    decode_error,
+)
+from mgraph.wire import decode, encode
+
+__all__ = ["Session"]
+
+logger = logging.getLogger(__name__)
+
+TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
+
+
+class Session:
+    """The client's session with one rank. Everything here runs on the client's event loop.
+
+    Parameters
+    ----------
+    hello : Hello
+        The graph, the rank, and the patience with a silent worker.
+    address : str
+        The worker's address.
+    comm : Comm
+        The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
+
+    Attributes
+    ----------
+    lost : WorkerLost | None
+        Why the rank can no longer be reached; never reset.
+    reading : asyncio.Task
+        Ends when the rank is lost.
+
+    Notes
+    -----
+    If the connection is closed, the rank is lost at once. If no message comes, a warning is logged after
+    `SILENCE_SECONDS`, and the rank is lost after ``hello.patience`` seconds. The time between allows for user code that
+    holds Python's GIL on the worker, which cannot answer then but is not damaged.
+    """
+
+    def __init__(self, hello: Hello, address: str, comm: Comm) -> None:
+        self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
+        self.lost: WorkerLost | None = None
+        self._comm = comm
+        self._heard, self._busy = False, ""
+        self._writing = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._parts: dict[tuple[int, str], list[np.ndarray]] = {}
+        self._senders: set[asyncio.Task[Any]] = set()
+        self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
+        for task in (self.reading, self._watching):
+            task.add_done_callback(self._ended)
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, message: Call | Abort | Close) -> Answer:
+        """The answer to `message`. Run each call in a separate task; messages are sent in the order of the tasks.
+
+        Raises
+        ------
+        WorkerLost
+            The rank is lost, or was lost before the answer came.
+        Exception
+            What the call raised on the worker, or the error in sending its arguments.
+        """
+        if self.lost is not None:
+            raise WorkerLost(*self.lost.args)
+        seq = message.seq
+        self._waiting[seq] = asyncio.get_running_loop().create_future()
+        try:
+            with self._sending(message):
+                async with self._writing:  # writing a large message takes several turns of the loop; keep the order
+                    await self._comm.write(encode(message), on_error="raise")
+            del message  # its arguments may be large, and the answer may take long
+            return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
+        finally:
+            del self._waiting[seq]
+
+    @contextmanager
+    def _sending(self, message: Call | Abort | Close) -> Iterator[None]:
+        """Send the answer's waiter an error that occurs in here. `drop` cancels the task that is in here."""
+        sender = asyncio.current_task()
+        assert sender is not None
+        self._senders.add(sender)
+        try:
+            yield
+        except Exception as error:
+            if isinstance(message, Call) and not self._comm.closed():  # its arguments cannot be serialized
+                self._finish(message.seq, error)
+            else:
+                self._lose(_why(error, "cannot be written to"))
+        except asyncio.CancelledError:
+            if self.lost is None:
+                raise
+            sender.uncancel()  # cancelled by `drop`: the caller gets the loss instead
+        finally:
+            self._senders.discard(sender)
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            message = decode(await self._comm.read())
+            self._heard = True
+            self._take(message)
+            del message
+
+    def _take(self, message: Any) -> None:
+        match message:
+            case Beat():
+                self._busy = message.busy or ""
+            case Part():
+                if message.seq in self._waiting:
+                    self._parts.setdefault((message.seq, message.name), []).append(message.array)
+            case Result() | Failure():
+                self._busy = ""
+                self._finish(message.seq, self._outcome(message))
+            case _:
+                raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
+
+    def _outcome(self, message: Result | Failure) -> Answer | BaseException:
+        parts = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
+        try:
+            if isinstance(message, Failure):
+                return decode_error(message.error)
+            joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+            return Answer({**message.value, **joined}, message.state)
+        except Exception as error:  # if there is no memory for the answer, only its own call fails
+            return error
+
+    def _finish(self, seq: int, outcome: Answer | BaseException) -> None:
+        future = self._waiting.get(seq)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    # ---- silence -----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Log a warning if the worker is silent, and lose the rank after `patience` seconds of silence.
+
+        It counts its own ticks instead of reading the clock. If this process was stopped, or its event loop blocked,
+        beats wait unread in the socket, and by the clock every worker would look dead.
+        """
+        tick, silent, warned = min(SILENCE_SECONDS, self.patience) / TICKS, 0, False
+        while silent * tick < self.patience:
+            await asyncio.sleep(tick)
+            silent = 0 if self._heard else silent + 1
+            self._heard = False
+            if warned != (silent * tick >= SILENCE_SECONDS):
+                warned = not warned
+                self._tell(warned)
+        self._lose(f"has not answered for {self.patience:g} s{self._doing}")
+
+    def _tell(self, silent: bool) -> None:
+        who = f"graph {self.graph}: rank {self.rank}, the worker at {self.address},"
+        if silent:
+            end = f"it counts as lost after {self.patience:g} s"
+            logger.warning("%s has not answered for %g s%s; %s", who, SILENCE_SECONDS, self._doing, end)
+        else:
+            logger.info("%s answers again", who)
+
+    @property
+    def _doing(self) -> str:
+        return f" while it runs the user's function {self._busy}" if self._busy else ""
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Lose the rank when the reader or the watch ends, for whatever reason: waits for answers need both of them."""
+        if task.cancelled():
+            self.drop()
+        elif (error := task.exception()) is not None:
+            self._lose(_why(error, "cannot be read from"))
+
+    def _lose(self, why: str) -> None:
+        if self.lost is None:
+            self.lost = WorkerLost(f"graph {self.graph}: rank {self.rank}, the worker at {self.address}, {why}")
+        self.drop()
+
+    async def close(self, seq: int, timeout: float) -> None:
+        """End the session; wait at most `timeout` seconds until the worker reports that the shard is freed."""
+        try:
+            with suppress(WorkerLost, TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self.ask(Close(seq))
+        finally:
+            self.drop()
+        await asyncio.wait([self.reading, self._watching])  # both were cancelled, so this ends
+
+    def drop(self) -> None:
+        """Close the comm without a message and end the tasks; the worker then frees the shard."""
+        if self.lost is None:
+            self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
+        self.abandon()
+        for seq in list(self._waiting):
+            self._finish(seq, WorkerLost(*self.lost.args))
+        current = asyncio.current_task()
+        for task in (self.reading, self._watching, *self._senders):
+            if task is not current:
+                task.cancel()
+
+    def abandon(self) -> None:
+        """Only close the comm, which is possible even after the event loop has ended."""
+        with suppress(RuntimeError, OSError):
+            self._comm.abort()
+
+
+def _why(error: BaseException, what: str) -> str:
+    closed = isinstance(error, CommClosedError)
+    return "closed its session" if closed else f"{what} any more: {type(error).__name__}: {error}"

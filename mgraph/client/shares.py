@@ -1,0 +1,67 @@
+"""A batch as it leaves the client: checked once, and dealt to the ranks in contiguous shares."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import COLUMNS, EdgeBatch, check_ids
+from mgraph.errors import InvalidBatch
+
+__all__ = ["check_batch", "deal", "nbytes"]
+
+
+def check_batch(batch: Any, n_vertices: int, weighted: bool) -> EdgeBatch:
+    """`batch`, if it is one that a graph can take.
+
+    Raises
+    ------
+    TypeError, UnknownVertex, InvalidBatch
+        No `EdgeBatch`; an id past the graph's vertices; weights for an unweighted graph.
+    """
+    if not isinstance(batch, EdgeBatch):
+        raise TypeError(
+            f"update takes an EdgeBatch, got {type(batch).__name__}; insert() and delete() take arrays, ingest() what "
+            "is on the cluster"
+        )
+    check_ids(batch.src, n_vertices, "src")
+    check_ids(batch.dst, n_vertices, "dst")
+    if batch.weight is not None and not weighted:
+        raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
+    return batch
+
+
+def deal(batch: EdgeBatch, size: int, shared_gpu: bool = False) -> list[dict[str, Any]]:
+    """Contiguous shares, one a rank, so that rank order is stream order.
+
+    Host arrays are not copied. CuPy arrays go through page-locked host memory, since Dask's comms carry host memory
+    (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
+    process on GPU 0, those of GPU 0 stay there.
+    """
+    n, columns = len(batch), {}
+    for name in COLUMNS:
+        column = getattr(batch, name)
+        columns[name] = column if not hasattr(column, "get") else _sent(column, shared_gpu)
+    cuts = [n * rank // size for rank in range(size + 1)]
+    return [
+        {k: c if c is None or isinstance(c, int) else c[a:b] for k, c in columns.items()} for a, b in pairwise(cuts)
+    ]
+
+
+def nbytes(shares: list[dict[str, Any]]) -> int:
+    """Bytes of the arrays of shares."""
+    return sum(int(getattr(column, "nbytes", 0)) for share in shares for column in share.values())
+
+
+def _sent(column: Any, shared_gpu: bool) -> Any:
+    """A CuPy array as a worker can take it."""
+    import cupy
+    import cupyx
+
+    if shared_gpu and column.device.id == 0:
+        cupy.cuda.get_current_stream().synchronize()  # the worker's thread reads it on another stream
+        return column
+    host: np.ndarray = cupyx.empty_pinned(column.shape, column.dtype)
+    return column.get(out=host)

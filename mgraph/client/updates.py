@@ -1,0 +1,135 @@
+"""Changes of a graph, from the user's arguments to the report of what they did."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from distributed import Client
+
+from mgraph.batch import EdgeBatch
+from mgraph.checks import check_count, check_whole
+from mgraph.client import report
+from mgraph.client.directory import Directory
+from mgraph.client.ingest import as_parts
+from mgraph.client.pipeline import Pipeline
+from mgraph.client.placement import Options
+from mgraph.client.report import Balance, UpdateReport, balance_of
+from mgraph.client.shares import check_batch, deal
+from mgraph.errors import CapacityError, InvalidOption
+
+__all__ = ["Updates"]
+
+
+class Updates:
+    """Sends one graph's batches, additions and deletions of vertices, and moves. `DynamicGraph` documents each call.
+
+    Parameters
+    ----------
+    directory : Directory
+    options : Options
+    order_due : bool
+        Whether the first batch that leaves edges is to be followed by a `reorder`.
+    """
+
+    def __init__(self, directory: Directory, options: Options, order_due: bool) -> None:
+        self._directory, self._options, self._order_due = directory, options, order_due
+        self._coordinator = directory.coordinator
+
+    # ---- edges -------------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: EdgeBatch) -> UpdateReport:
+        """Apply a batch on all workers, or on none."""
+        self._directory.check()
+        shares, began = self._shares(batch), time.perf_counter()
+        answers = self._coordinator.call("update", shares=shares, connect=True, commits=True)
+        done = report.of_batch(answers, time.perf_counter() - began)
+        self._order_first()
+        return done
+
+    def pipeline(self, max_bytes: int) -> Pipeline:
+        """Batches in flight, at most `max_bytes` of them."""
+        if check_whole(max_bytes, "max_bytes") < 1:
+            raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
+        self._directory.check()
+        return Pipeline(self._coordinator, self._shares, max_bytes)
+
+    def ingest(
+        self, client: Client, source: Any, steps: int | None, columns: Mapping[str, str] | None
+    ) -> list[UpdateReport]:
+        """Apply what the workers read."""
+        self._directory.check()
+        coordinator = self._coordinator
+        parts = as_parts(client, source, coordinator.addresses, steps, columns, coordinator.check)
+        shares = [{"source": share} for share in parts.shares]
+        answers = coordinator.call("ingest", shares=shares, connect=True, commits=True)
+        _warn_left_out(answers)
+        done = report.of_steps(answers)
+        self._order_first()
+        return done
+
+    def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
+        """A batch, checked, as contiguous shares, one a worker."""
+        check_batch(batch, self._directory.n_vertices, self._options.weighted)
+        coordinator = self._coordinator
+        one_process = all(address.startswith("inproc:") for address in coordinator.addresses)
+        shared_gpu = one_process and self._options.device == "cuda"
+        return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
+
+    # ---- vertices ----------------------------------------------------------------------------------------------------
+
+    def add_vertices(self, n: int) -> range:
+        """Add `n` vertices on all workers, or on none; their ids."""
+        n, directory = check_count(n, "n"), self._directory
+        directory.check()
+        with directory.moving(more=n):
+            first = directory.n_vertices
+            total = first + n
+            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True, commits=True)
+        return range(first, total)
+
+    def delete_vertices(self, ids: Any) -> UpdateReport:
+        """Delete every edge to and from `ids`."""
+        ids, began = self._directory.ids(ids, "ids"), time.perf_counter()
+        answers = self._coordinator.call("delete_vertices", {"ids": ids}, connect=True, commits=True)
+        return report.of_batch(answers, time.perf_counter() - began)
+
+    # ---- where they lie ----------------------------------------------------------------------------------------------
+
+    def balance(self) -> Balance:
+        """How the graph lies on its workers, as of the last call."""
+        self._coordinator.check()
+        return balance_of(self._coordinator.addresses, self._coordinator.states)
+
+    def rebalance(self) -> Balance:
+        """Move the boundaries of the ranges."""
+        with self._directory.moving():
+            self._coordinator.call("rebalance", connect=True)
+        return self.balance()
+
+    def reorder(self) -> Balance:
+        """Renew the internal order of the vertices."""
+        with self._directory.moving():
+            self._order_due = False
+            self._coordinator.call("reorder", connect=True)
+        return self.balance()
+
+    def _order_first(self) -> None:
+        """After a batch: the order by degree that was asked for, once there are edges."""
+        if self._order_due and any(state.edges for state in self._coordinator.states):
+            try:
+                self.reorder()
+            except CapacityError as error:
+                warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+
+
+def _warn_left_out(answers: list[dict[str, Any]]) -> None:
+    """Tell which columns of files were not read."""
+    if left := sorted({name for answer in answers for name in answer.get("left_out", ())}):
+        warnings.warn(
+            f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight "
+            "and op",
+            stacklevel=4,
+        )

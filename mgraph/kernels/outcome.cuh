@@ -1,4 +1,0 @@
-// What becomes of each key of a run: contract.py has the same numbers.
-#pragma once
-
-enum Outcome : u8 { overridden, inserted, updated, deleted, missing };

@@ -1,0 +1,60 @@
+// Relaxed atomics, bit counts and prefetches of the host's compiler, under the names that kernels use.
+#pragma once
+
+template <class T> DEVICE T load(const T* p) {
+    T v;
+    __atomic_load(p, &v, __ATOMIC_RELAXED);
+    return v;
+}
+DEVICE void load_four(const u32* p, u32 (&v)[4]) {
+    for (int i = 0; i < 4; ++i) v[i] = load(p + i);
+}
+template <class T> DEVICE T glance(const T* p) { return load(p); }  // on a GPU it may be stale
+template <class T> DEVICE void store(T* p, T v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
+template <class T> DEVICE T load_once(const T* p) { return *p; }
+template <class T> DEVICE T atomic_cas(T* p, T expected, T v) {
+    __atomic_compare_exchange(p, &expected, &v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+}
+template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns what was there before
+    T old = load(p);
+    for (T v = next(old); !__atomic_compare_exchange(p, &old, &v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+         v = next(old)) {}
+    return old;
+}
+template <class T> DEVICE T atomic_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+// the last sees what all wrote
+template <class T> DEVICE T arrive(T* p, T v = 1) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
+DEVICE f32 atomic_add(f32* p, f32 v) {
+    return atomic_update(p, [=](f32 old) { return old + v; });
+}
+DEVICE f64 atomic_add(f64* p, f64 v) {
+    return atomic_update(p, [=](f64 old) { return old + v; });
+}
+template <class T> DEVICE T atomic_or(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+template <class T> DEVICE T atomic_min(T* p, T v) {
+    return atomic_update(p, [=](T old) { return lesser(old, v); });
+}
+template <class T> DEVICE T atomic_max(T* p, T v) {
+    return atomic_update(p, [=](T old) { return greater(old, v); });
+}
+DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE void reduce_and(u32* p, u32 v) { store(p, load(p) & v); }  // of words that nobody else writes meanwhile: no lock
+DEVICE void reduce_or(u32* p, u32 v) { store(p, load(p) | v); }
+DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+DEVICE u32 bits_of(f32 v) {
+    u32 bits;
+    __builtin_memcpy(&bits, &v, sizeof v);
+    return bits;
+}
+DEVICE f32 float_of(u32 bits) {
+    f32 v;
+    __builtin_memcpy(&v, &bits, sizeof v);
+    return v;
+}
+DEVICE int popcount(u32 v) { return __builtin_popcount(v); }
+DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
+DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }
+DEVICE void fetch_line(const void*) {}  // a GPU's
+DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }
+DEVICE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1); }

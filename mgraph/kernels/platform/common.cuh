@@ -1,0 +1,29 @@
+// What a kernel may ask of the machine, with one meaning on a GPU and on a CPU. A kernel is a struct of 8-byte fields
+// with `operator()(Grid)`: guard, stride loop, step. `lanes` lanes share one item; if more than 256, they are a block.
+// `shared` is the bytes of a block's SHARED_LARGE array, for more than the 48 KB of SHARED.
+#pragma once
+
+using i8 = signed char;
+using u8 = unsigned char;
+using u16 = unsigned short;
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+
+struct Items {  // for (i64 i : items): the share of one lane, tile or block
+    i64 first, last, step;
+    struct At {
+        i64 i, step;
+        DEVICE i64 operator*() const { return i; }
+        DEVICE void operator++() { i += step; }
+        DEVICE bool operator!=(const At& end) const { return i < end.i; }
+    };
+    DEVICE At begin() const { return {first, step}; }
+    DEVICE At end() const { return {last, step}; }
+};
+
+template <class T> DEVICE T lesser(T a, T b) { return b < a ? b : a; }
+template <class T> DEVICE T greater(T a, T b) { return a < b ? b : a; }

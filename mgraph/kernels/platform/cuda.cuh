@@ -1,0 +1,97 @@
+// The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
+#pragma once
+#define DEVICE __device__ __forceinline__
+#define SHARED(type, name, n) __shared__ type name[n]
+#define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
+#include "kernels/platform/common.cuh"
+
+template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
+template <class T> DEVICE T glance(const T* p) { return *p; }  // may be stale: from L1
+DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, past L1
+    uint4 all = __ldcg((const uint4*)p);
+    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+}
+template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
+template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
+template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
+DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the others wrote before
+    __threadfence();
+    u64 before = atomicAdd(p, v);
+    __threadfence();
+    return before;
+}
+template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
+template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
+template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
+template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
+// Atomics that return nothing. For words that are in device memory alone they are faster than a store, which leaves a
+// part of a sector in L2 that has to be filled up before it goes.
+DEVICE void reduce_add(u32* p, u32 v) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEVICE void reduce_and(u32* p, u32 v) {
+    asm volatile("red.relaxed.gpu.global.and.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEVICE void reduce_or(u32* p, u32 v) {
+    asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEVICE void fence() { __threadfence(); }
+DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
+DEVICE void prefetch(const void*) {}  // while a warp waits for memory, a GPU runs others
+DEVICE void prefetch_to_write(const void*) {}
+DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
+DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
+DEVICE int popcount(u32 v) { return __popc(v); }
+DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
+DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
+
+constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
+
+// `in_step`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+template <int W, bool in_step = false> struct Tile {
+    static constexpr int width = W;
+    static constexpr DEVICE int size() { return W; }
+    DEVICE int rank() const { return threadIdx.x & (W - 1); }
+    DEVICE int index() const { return threadIdx.x / W; }  // in its block
+    DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
+    DEVICE u32 own() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
+    DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
+    DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & own()) >> base(); }
+    DEVICE bool any(bool p) const { return in_step ? ballot(p) : __any_sync(mask(), p); }
+    // lanes with the same
+    template <class T> DEVICE u32 match(T v) const { return (__match_any_sync(mask(), v) & own()) >> base(); }
+    template <class T> DEVICE T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, W); }
+    template <class T> DEVICE T sum(T v) const {
+        for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);
+        return v;
+    }
+    template <class T> DEVICE T most(T v) const {
+        for (int step = W / 2; step; step /= 2) v = greater(v, __shfl_xor_sync(mask(), v, step, W));
+        return v;
+    }
+    template <class T> DEVICE T scan(T v) const {  // inclusive
+        for (int step = 1; step < W; step *= 2) {
+            T below = __shfl_up_sync(mask(), v, step, W);
+            if (rank() >= step) v += below;
+        }
+        return v;
+    }
+    DEVICE void sync() const { __syncwarp(mask()); }
+};
+
+struct Block {
+    DEVICE int rank() const { return threadIdx.x; }
+    DEVICE int size() const { return blockDim.x; }
+    DEVICE void sync() const { __syncthreads(); }
+};
+
+struct Grid {
+    DEVICE Items items(i64 n) const {
+        return {(i64)blockIdx.x * blockDim.x + threadIdx.x, n, (i64)gridDim.x * blockDim.x};
+    }
+    template <int W> DEVICE Items items(Tile<W>, i64 n) const {
+        return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
+    }
+    DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
+};

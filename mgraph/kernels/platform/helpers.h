@@ -1,0 +1,95 @@
+// Threads that help a CPU kernel's own: they take ranks as long as there are some. Nobody waits for a helper that came
+// late or not at all: on busy cores OpenMP's end of a loop did, a time slice of 4 ms for kernels of 0.1.
+#pragma once
+#include <atomic>
+#include <new>
+#include <pthread.h>  // C++'s own headers of threads would take a third of the time that a program compiles
+#include <sched.h>
+
+struct HelpedJob {
+    void (*run)(const void* kernel, long long rank, long long ranks);
+    const void* kernel;
+    long long ranks, helpers;
+};
+
+class Helpers {  // one job at a time; nothing to destroy, as its threads end with the process
+    pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, asleep = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+    std::atomic<const HelpedJob*> job{nullptr};
+    std::atomic<long long> next{0}, most{0}, inside{0}, sleepers{0}, posted{0};
+    long long threads = 0;
+
+    static constexpr int spins = 400;  // some 20 us: the time between two kernels of a batch
+    static void pause() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        sched_yield();
+#endif
+    }
+    void take(const HelpedJob& now) {
+        for (long long rank; (rank = next.fetch_add(1)) < now.ranks;) now.run(now.kernel, rank, now.ranks);
+    }
+    void wait_for_another(long long seen) {
+        for (int i = 0; i < spins && posted.load() == seen; ++i) pause();
+        if (posted.load() != seen) return;
+        pthread_mutex_lock(&asleep);
+        ++sleepers;
+        while (posted.load() == seen) pthread_cond_wait(&wake, &asleep);
+        --sleepers;
+        pthread_mutex_unlock(&asleep);
+    }
+    void help() {
+        for (long long seen = 0;; seen = posted.load()) {
+            wait_for_another(seen);
+            // Who posted the job ends it when nobody is inside; who comes in after that finds none, or the next one.
+            // (All atomics are sequentially consistent: of `inside` and `job` at least one side sees what the other
+            // wrote.)
+            if (inside.fetch_add(1) < most.load())
+                if (const HelpedJob* now = job.load()) take(*now);
+            inside.fetch_sub(1);
+        }
+    }
+    static void* start(void* all) {
+        ((Helpers*)all)->help();
+        return nullptr;
+    }
+    void hire(long long wanted) {
+        for (pthread_t id; threads < wanted; ++threads) {
+            if (pthread_create(&id, nullptr, start, this)) return;  // no more threads to be had: fewer help
+            pthread_detach(id);
+        }
+    }
+
+public:
+    // Runs all ranks, with the help of other threads; alone where another kernel has them.
+    void run(const HelpedJob& now) {
+        if (pthread_mutex_trylock(&busy)) {
+            for (long long rank = 0; rank < now.ranks; ++rank) now.run(now.kernel, rank, now.ranks);
+            return;
+        }
+        hire(now.helpers);
+        next = 0, most = now.helpers, job = &now;
+        ++posted;
+        if (sleepers.load()) {
+            pthread_mutex_lock(&asleep);
+            pthread_cond_broadcast(&wake);
+            pthread_mutex_unlock(&asleep);
+        }
+        take(now);
+        job = nullptr;
+        while (inside.load()) pause();
+        pthread_mutex_unlock(&busy);
+    }
+};
+
+namespace mgraph {  // one for all kernels' libraries of the process: the linker joins what has a name that it can see
+
+__attribute__((visibility("default"))) inline Helpers helpers;
+
+// A forked child has none of its parent's threads, but a copy of the state that they had, with locks that nobody will
+// open: it starts with a new state, and hires helpers of its own at its first kernel.
+__attribute__((visibility("default"))) inline const int reset_in_children =
+    pthread_atfork(nullptr, nullptr, [] { new (&helpers) Helpers; });
+
+}  // namespace mgraph

@@ -1,0 +1,62 @@
+// The CPU: a tile is one lane, a block one thread, and the grid's ranks contiguous shares of the items, dealt to a few
+// threads.
+#pragma once
+#ifdef MGRAPH_STD_THREADS
+#include <thread>
+#include <vector>
+#endif
+#define DEVICE inline __attribute__((always_inline))
+#define SHARED(type, name, n) static thread_local type name[n]
+#define SHARED_LARGE(type, name, n) SHARED(type, name, n)
+#include "kernels/platform/common.cuh"
+#include "kernels/platform/atomics.h"
+#include "kernels/platform/helpers.h"
+
+constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
+
+template <int W, bool in_step = false> struct Tile {
+    static constexpr int width = W;
+    static constexpr int size() { return 1; }
+    int rank() const { return 0; }
+    int index() const { return 0; }  // in its block
+    u32 ballot(bool p) const { return p; }
+    bool any(bool p) const { return p; }
+    template <class T> u32 match(T) const { return 1; }
+    template <class T> T shfl(T v, int) const { return v; }
+    template <class T> T sum(T v) const { return v; }
+    template <class T> T most(T v) const { return v; }
+    template <class T> T scan(T v) const { return v; }
+    void sync() const {}
+};
+
+struct Block {
+    int rank() const { return 0; }
+    int size() const { return 1; }
+    void sync() const {}
+};
+
+struct Grid {
+    i64 rank, ranks;
+    Items items(i64 n) const { return {(i64)((__int128)n * rank / ranks), (i64)((__int128)n * (rank + 1) / ranks), 1}; }
+    template <int W> Items items(Tile<W>, i64 n) const { return items(n); }
+    Items items(Block, i64 n) const { return items(n); }
+};
+
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
+// for ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race
+#ifdef MGRAPH_STD_THREADS
+    i64 ranks = lesser(items, (i64)threads * 8);
+    std::vector<std::thread> team;
+    for (int t = 0; t < lesser(ranks, (i64)threads); ++t)
+        team.emplace_back([&, t] {
+            for (i64 r = t; r < ranks; r += threads) kernel(Grid{r, ranks});
+        });
+    for (auto& member : team) member.join();
+#else
+    i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
+    i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
+    if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // not worth waking anybody
+    auto run = [](const void* kernel, i64 rank, i64 ranks) { (*(const Kernel*)kernel)(Grid{rank, ranks}); };
+    mgraph::helpers.run({run, &kernel, ranks, lesser(ranks, (i64)threads) - 1});
+#endif
+}

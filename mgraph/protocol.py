@@ -1,0 +1,309 @@
+"""The protocol between the client and the workers: one session for each graph and rank, and the session's messages.
+
+The client opens a session with `Hello`, and the worker answers with `Welcome`. After that:
+
+===========  =========  ==============================================================================================
+from         message    meaning
+===========  =========  ==============================================================================================
+client       `Call`     run a method in the shard's thread, and free the results named in `free`
+worker       `Part`     a piece of a large array of the answer; pieces come in order
+worker       `Result`   the rest of the answer, and the shard's state after the call
+worker       `Failure`  the call raised: the pickled exception, and the shard's state
+client       `Abort`    end all waits of this attempt and destroy its exchange; answered by a `Result`
+worker       `Beat`     the worker is alive; sent every second, with the name of the user's function that it runs
+client       `Close`    free the shard; answered by a `Result`
+===========  =========  ==============================================================================================
+
+The worker sends beats without being asked. If the client sent pings, they would queue behind gigabytes of arguments,
+and a worker on a slow link would look dead. Large answers are sent in parts for the same reason: each part that arrives
+shows that the worker is alive.
+
+Messages are frozen dataclasses in both processes and are sent as plain dicts (`to_dict`, `from_dict`), because a
+pickled dataclass costs ten times as much as a dict. This module does not import Dask; `mgraph.wire` writes the dicts to
+Dask's comms.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.errors import MgraphError
+
+__all__ = [
+    "ABORT_SECONDS",
+    "BEAT_SECONDS",
+    "PART_BYTES",
+    "PATIENCE_SECONDS",
+    "SILENCE_SECONDS",
+    "VERSION",
+    "Abort",
+    "Answer",
+    "Beat",
+    "Call",
+    "Close",
+    "Failure",
+    "Hello",
+    "Message",
+    "Part",
+    "Result",
+    "ShardState",
+    "Stale",
+    "Welcome",
+    "answer_messages",
+    "decode_error",
+    "encode_error",
+    "from_dict",
+    "plain",
+    "retold",
+    "to_dict",
+]
+
+VERSION = 4  #: of the protocol; client and worker must have the same one
+BEAT_SECONDS = 1.0  #: between two beats of a worker
+SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
+PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
+ABORT_SECONDS = 2.0  #: for which a failed call waits until the other ranks have acknowledged the abort
+PART_BYTES = 32 << 20  #: an answer's array with more bytes is sent in parts of at most this many
+
+
+class Stale(MgraphError):
+    """A read used vertex ranges that have changed since. The client repeats the read; users never see this error."""
+
+
+# ---- the state of a shard --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """The state of a rank's shard, sent to the client with the answer to each call.
+
+    Parameters
+    ----------
+    epoch : int
+        The number of committed changes of content: batches and added vertices.
+    changes : int
+        The number of committed changes of any kind: those of content, moves of the ranges, new orders.
+    generation : int
+        How often the order of the vertices was changed.
+    lo, hi : int
+        The rank owns the internal ids ``lo .. hi - 1``.
+    edges : int
+        The edges that this rank counts; each undirected edge is counted by one rank only.
+    arcs : int
+        The arcs that the rank's structures store.
+    nbytes : int
+        Bytes of device memory that structures and results hold.
+    seconds : float
+        The time of the last batch, without waiting for other ranks.
+    memory_left : int
+        Bytes of host memory that the worker may still allocate.
+    in_doubt : bool
+        Whether the rank holds a prepared change and does not know the outcome of the vote on it.
+    broken : str or None
+        Why a commit failed on this rank, after which ranks hold different states.
+    """
+
+    epoch: int = 0
+    changes: int = 0
+    generation: int = 0
+    lo: int = 0
+    hi: int = 0
+    edges: int = 0
+    arcs: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+    memory_left: int = 1 << 62
+    in_doubt: bool = False
+    broken: str | None = None
+
+
+class Answer(NamedTuple):
+    """A call's answer on one rank, and the state of the rank's shard after the call."""
+
+    value: dict[str, Any]
+    state: ShardState
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Open a session: the graph's id, the rank of this worker, the number of ranks, and the client's `patience`."""
+
+    graph: str
+    rank: int
+    size: int
+    version: int = VERSION
+    patience: float = PATIENCE_SECONDS
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The session is open; `version` is that of the worker."""
+
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Call:
+    """Run `method` with `args` in the shard's thread, as part of `attempt`, and free the results named in `free`."""
+
+    seq: int
+    attempt: int
+    method: str
+    args: dict[str, Any] = field(default_factory=dict)
+    free: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Abort:
+    """End all waits of `attempt` and destroy its exchange."""
+
+    seq: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """Free the shard and end the session."""
+
+    seq: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The next piece of the array `name` in the answer of call `seq`."""
+
+    seq: int
+    name: str
+    array: Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of call `seq`, without the arrays that were sent in parts."""
+
+    seq: int
+    value: dict[str, Any]
+    state: ShardState
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Call `seq` raised `error`, which is pickled."""
+
+    seq: int
+    error: bytes
+    state: ShardState
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The worker is alive; `busy` is the name of the user's function that it runs, or None."""
+
+    busy: str | None = None
+
+
+Message = Hello | Welcome | Call | Abort | Close | Part | Result | Failure | Beat
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__.lower(): kind for kind in (Hello, Welcome, Call, Abort, Close, Part, Result, Failure, Beat)
+}
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """`message` as a dict of its fields and its `type`."""
+    fields = {"type": type(message).__name__.lower(), **vars(message)}
+    if "state" in fields:
+        fields["state"] = _packed(fields["state"])
+    return fields
+
+
+def _packed(state: ShardState) -> bytes:
+    """The values of `state` in the order of its fields; one object, since Dask measures every entry of a dict."""
+    values = (value.item() if isinstance(value, np.generic) else value for value in vars(state).values())
+    return pickle.dumps(tuple(values))
+
+
+def from_dict(fields: dict[str, Any]) -> Any:
+    """The message in a dict from `to_dict`; `MgraphError` for an unknown type."""
+    kind = _KINDS.get(str(fields.get("type")))
+    if kind is None:
+        raise MgraphError(f"unknown message type {fields.get('type')!r}; it is one of {', '.join(_KINDS)}")
+    given = {name: value for name, value in fields.items() if name != "type"}
+    if "state" in given:
+        given["state"] = ShardState(*pickle.loads(given["state"]))
+    if "free" in given:
+        given["free"] = tuple(given["free"])
+    return kind(**given)
+
+
+def answer_messages(seq: int, value: dict[str, Any], state: ShardState) -> Iterator[Part | Result]:
+    """The messages of an answer: its large arrays in parts, then a `Result` with the rest.
+
+    Top-level arrays of more than `PART_BYTES` bytes are split; they must be one-dimensional.
+    """
+    rest = dict(value)
+    for name, item in value.items():
+        if isinstance(item, np.ndarray) and item.nbytes > PART_BYTES:
+            step = max(1, PART_BYTES // item.itemsize)
+            for at in range(0, len(item), step):
+                yield Part(seq, name, item[at : at + step])
+            del rest[name]
+    yield Result(seq, rest, state)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def encode_error(error: BaseException) -> bytes:
+    """`error`, pickled. An error that cannot be pickled is replaced by an `MgraphError` with its type and text.
+
+    An error that is not an `MgraphError` gets the worker's traceback as a note.
+    """
+    if not isinstance(error, MgraphError):
+        error.add_note("on the worker:\n" + "".join(traceback.format_exception(error)))
+    error = plain(error)
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)  # an exception whose constructor needs other arguments can be pickled but not unpickled
+    except Exception:
+        data = pickle.dumps(MgraphError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+def plain(error: BaseException) -> Exception:
+    """`error`; an `MgraphError` with its text if it would end a process, a task or an iteration when raised."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    told = MgraphError(f"{type(error).__name__}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    told.__cause__ = error
+    return told
+
+
+def decode_error(data: bytes) -> BaseException:
+    """The exception in `data`; an `MgraphError` if it cannot be unpickled here, as when its class is unknown."""
+    try:
+        error = pickle.loads(data)
+    except Exception as problem:
+        return MgraphError(f"a worker raised an error that cannot be unpickled in this process: {problem}")
+    return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
+
+
+def retold(error: BaseException, where: str) -> BaseException:
+    """`error` with `where` it happened: in the message if it is an `MgraphError`, else as a note."""
+    if not isinstance(error, MgraphError):
+        error.add_note(where)
+        return error
+    told = type(error)(f"{error} ({where})")
+    told.__cause__ = error.__cause__
+    return told

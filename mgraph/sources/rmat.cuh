@@ -1,0 +1,47 @@
+// Edges of a recursive-matrix graph, one lane an edge. An edge's random bits are hashes of its number and the seed.
+#pragma once
+
+DEVICE u64 splitmix(u64 counter, u64 start) {
+    u64 z = counter * 0x9E3779B97F4A7C15ull + start;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+struct RmatEdges {  // at each level 16 random bits, compared with low, middle and high, choose the quadrant
+    static constexpr int lanes = 1;
+    i64 first;
+    i64 n;
+    i64 scale;
+    i64 low;
+    i64 middle;
+    i64 high;
+    u64 start;    // of the hashes that give the edges' bits
+    u64 shuffle;  // of the hashes that give the permutation
+    i64 shuffled;
+    u32* src;
+    u32* dst;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            u32 row = 0, column = 0;
+            u64 bits = 0;
+            for (i64 level = 0; level < scale; ++level) {
+                if (level % 4 == 0) bits = splitmix((u64)(first + i) * 16 + level / 4, start);
+                i64 draw = bits >> 16 * (level % 4) & 0xffff;
+                row = row << 1 | (draw >= middle);
+                column = column << 1 | ((draw >= low) ^ (draw >= middle) ^ (draw >= high));
+            }
+            src[i] = shuffled ? shuffle_id(row) : row;
+            dst[i] = shuffled ? shuffle_id(column) : column;
+        }
+    }
+    DEVICE u32 shuffle_id(u32 id) const {  // a permutation, since odd multiplications and xor-shifts are invertible
+        u32 mask = (u32)((1ull << scale) - 1);
+        for (u64 turn = 0; turn < 4; ++turn) {
+            u64 key = splitmix(turn, shuffle);
+            id = (id * ((u32)key | 1) + (u32)(key >> 32)) & mask;
+            id ^= id >> (scale + 1) / 2;
+        }
+        return id;
+    }
+};

@@ -1,0 +1,26 @@
+// CSR for readers: row v is dst[offsets[v]] .. dst[offsets[v + 1] - 1], ascending; a slot is an index of dst.
+#pragma once
+#include "kernels/search.cuh"
+
+struct CsrView {
+    const i64* offsets;
+    const u32* dst;
+    const f32* weights;
+    static constexpr bool sorted = true;
+    static constexpr i64 grain = 256;  // slots of a unit
+    DEVICE i64 degree(i64 v) const { return offsets[v + 1] - offsets[v]; }
+    DEVICE i64 units(i64 v) const { return (degree(v) + grain - 1) / grain; }
+    template <class Tile, class F> DEVICE void visit(Tile tile, i64 v, i64 unit, F f) const {
+        i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
+        for (i64 base = first; base < last; base += tile.size()) {
+            i64 slot = base + tile.rank();
+            bool live = slot < last;
+            if (f(live ? load_once(dst + slot) : 0u, slot, live)) return;
+        }
+    }
+    DEVICE f32 weight(i64 slot) const { return weights ? load_once(weights + slot) : 1.0f; }
+    DEVICE i64 find(i64 v, u32 id) const {
+        i64 last = offsets[v + 1], slot = lower_bound(dst, offsets[v], last, id);
+        return slot < last && dst[slot] == id ? slot : -1;
+    }
+};

@@ -1,0 +1,186 @@
+"""graphvine's pool of slots, its queues of free pieces, what a batch takes and gives back, and plans of new pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError
+from mgraph.kernels import Struct, constants
+
+__all__ = ["CLASSES", "Needs", "Pool", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
+
+Array = Any
+_COUNTERS = constants("structures/graphvine/batch.cuh")
+POPS, DIRECTORIES, PUSHES, FILLED = (_COUNTERS[name] for name in ("pop0", "directories", "push0", "filled"))  # words
+CLASSES = DIRECTORIES - POPS  # of pieces: a quarter, a half, a block; 1, 2 and 4 quanta
+RING_SHARE = 32  # a ring has room for one piece per so many quanta of the pool; if more are given back, it is rebuilt
+
+
+def quanta_of(pieces: Sequence[int]) -> int:
+    """How many quanta these are, given the number of pieces of each class."""
+    return sum(p << c for c, p in enumerate(pieces))
+
+
+class Pool(NamedTuple):
+    """Slots and what goes with them. A block has ``1 << shift`` slots, a quantum a quarter of them."""
+
+    shift: int
+    quanta: int
+    slots: Array
+    weights: Array
+    children: Array
+    rings: Array
+
+    @classmethod
+    def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> Pool:
+        """A pool of undefined slots; `CapacityError` where addresses or memory do not suffice."""
+        if quanta >= 1 << 32:
+            raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
+        slots, ring = quanta << (shift - 2), max(64, quanta // RING_SHARE) if quanta else 0
+        return cls(
+            shift,
+            quanta,
+            device.empty(slots, np.uint32),
+            device.empty(slots, np.float32) if weighted else None,
+            device.empty(quanta // 2 + 2, np.uint32) if tree else None,
+            device.empty(CLASSES * ring, np.uint32),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+        return sum(int(a.nbytes) for a in self.arrays)
+
+    def enlarged(self, device: Device, needs: int) -> Pool | None:
+        """A larger pool: by a quarter; or of `needs` quanta, where that is more or memory has no quarter more.
+
+        None where memory has no quarter more and this pool holds `needs`; `CapacityError` where neither pool does.
+        """
+        kind = (self.weights is not None, self.children is not None)
+        with suppress(CapacityError):
+            return Pool.empty(device, self.shift, max(self.quanta + self.quanta // 4, needs), *kind)
+        return Pool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
+
+    def move(self, old: Pool, queues: Queues) -> Queues:
+        """Copy all that `old` holds, every piece to the place that it had; returns the queues. Allocates nothing."""
+        for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
+            new[: len(array)] = array
+        for c, (head, waiting) in enumerate(zip(queues.head, queues.waiting, strict=True)):
+            ring, first = old.rings[c * old.ring :], min(waiting, old.ring - head)
+            to = self.rings[c * self.ring :]
+            to[:first], to[first:waiting] = ring[head : head + first], ring[: waiting - first]
+        return Queues(waiting=queues.waiting, fresh=queues.fresh)
+
+    @property
+    def ring(self) -> int:
+        """Entries per ring."""
+        return len(self.rings) // CLASSES
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All that it holds."""
+        return [a for a in (self.slots, self.weights, self.children, self.rings) if a is not None]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a batch takes from the queues and gives back, by class; quanta of new directories; rows that get edges."""
+
+    pops: tuple[int, ...]
+    directories: int
+    pushes: tuple[int, ...]
+    filled: int
+
+    @classmethod
+    def read(cls, words: Sequence[int]) -> Needs:
+        """From the counters of ``batch.cuh``."""
+        pops, pushes = tuple(words[POPS:DIRECTORIES]), tuple(words[PUSHES:FILLED])
+        return cls(pops, words[DIRECTORIES], pushes, words[FILLED])
+
+    @property
+    def quanta(self) -> int:
+        """How many quanta the rows' blocks gain."""
+        return quanta_of(self.pops) - quanta_of(self.pushes)
+
+
+@dataclass(frozen=True)
+class Queues:
+    """By class: where each ring begins and how many pieces wait in it; then the first quantum never used."""
+
+    head: tuple[int, ...] = (0,) * CLASSES
+    waiting: tuple[int, ...] = (0,) * CLASSES
+    fresh: int = 0
+
+    def missing(self, needs: Needs) -> tuple[int, ...]:
+        """How many pieces of each class the rings do not have: they are cut from fresh quanta."""
+        return tuple(max(p - w, 0) for p, w in zip(needs.pops, self.waiting, strict=True))
+
+    def after(self, needs: Needs, ring: int) -> Queues:
+        """The queues after a batch."""
+        missing = self.missing(needs)
+        taken = [p - m for p, m in zip(needs.pops, missing, strict=True)]
+        return Queues(
+            tuple((h + t) % ring for h, t in zip(self.head, taken, strict=True)),
+            tuple(w - t + p for w, t, p in zip(self.waiting, taken, needs.pushes, strict=True)),
+            self.end(needs),
+        )
+
+    def fit(self, needs: Needs, pool: Pool) -> bool:
+        """Whether the pool has what a batch needs, and the rings room for what it gives back.
+
+        Pieces pushed never overwrite those that the same batch pops.
+        """
+        room = all(w + p <= pool.ring for w, p in zip(self.waiting, needs.pushes, strict=True))
+        return room and self.end(needs) <= pool.quanta
+
+    def end(self, needs: Needs) -> int:
+        """The first quantum that is still unused after a batch."""
+        return self.fresh + quanta_of(self.missing(needs)) + needs.directories
+
+    def struct(self, needs: Needs, pool: Pool) -> Struct:
+        """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
+        (h0, h1, h2), (w0, w1, w2), (m0, m1, _) = self.head, self.waiting, self.missing(needs)
+        first, second = self.fresh + m0, self.fresh + m0 + 2 * m1
+        return Struct(
+            rings=pool.rings, length=pool.ring, head0=h0, head1=h1, head2=h2, waiting0=w0, waiting1=w1, waiting2=w2,
+            fresh0=self.fresh, fresh1=first, fresh2=second, fresh_directories=self.end(needs) - needs.directories,
+        )  # fmt: skip
+
+
+@dataclass
+class Rebuild:
+    """A new pool for all rows, and each row's place in it."""
+
+    pool: Pool
+    sentinels: Array
+    grown: Array  # positions that each row will use
+    places: Array
+    used: int  # quanta, by blocks and directories
+    live: int  # by blocks
+
+
+def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, keys: int = 0) -> Rebuild:
+    """Plan a new pool with all rows of graphvine `s`, as they are after a batch. O(n_rows), a read-back."""
+    n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
+    sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
+    words = device.zeros(n + 2, np.int64)  # each row's place, the end of all, and what directories take
+    places, total = words[:-1], words[-1:]
+    kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
+    if batch is not None:
+        kernels.GrowRows(keys, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+    out = Struct(**{**graph.values, "shift": shift})
+    kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
+    device.xp.cumsum(places, out=places)
+    used, directories = device.to_host(words[-2:]).tolist()
+    kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
+    quanta = max(least, used + int(used * s.spare))
+    if s.share and not s.pool.quanta:
+        quanta = max(quanta, int(s.share * device.memory_free) // ((8 if s.weighted else 4) << (shift - 2)))
+    pool = Pool.empty(device, shift, quanta, s.weighted, not s.directory)
+    return Rebuild(pool, sentinels, grown, places, used, used - directories)

@@ -1,0 +1,131 @@
+"""slabgraph's pool of slabs, and moves from one pool to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError
+from mgraph.kernels import Library, constants
+
+__all__ = ["MOST_SLABS", "PIECE_BUCKETS", "ROW", "Move", "Pool"]
+
+Array = Any
+MOST_SLABS = (1 << 32) - 64  # numbers are 32 bits; the highest stands for no slab, and readers step past the last one
+_SOURCE = constants("structures/slabgraph/pool.cuh")
+PIECE_BUCKETS = _SOURCE["piece_buckets"]  # of a table, for one tile
+BLOCK_ROWS = _SOURCE["MoveTables::lanes"]  # for one block
+ROW = _SOURCE.size("Row") // 4  # words of a row: first slab, buckets, degree
+
+
+class Pool(NamedTuple):
+    """Room for slabs.
+
+    Attributes
+    ----------
+    words : uint32[slabs * words_of_slab]
+    weights : float32, as many, or None
+    free : uint32[slabs]
+        Room for the numbers of slabs that were given back.
+    """
+
+    words: Array
+    weights: Array
+    free: Array
+
+    @classmethod
+    def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> Pool:
+        """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
+        n = slabs * words_of_slab
+        words, weights = _aligned(device, n, np.uint32), _aligned(device, n, np.float32) if weighted else None
+        return cls(words, weights, device.empty(slabs, np.uint32))
+
+    @property
+    def slabs(self) -> int:
+        """How many slabs it has."""
+        return len(self.free)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+        return sum(int(a.nbytes) for a in self if a is not None)
+
+
+@dataclass
+class Move:
+    """A move to another pool, with all memory that it takes.
+
+    Attributes
+    ----------
+    pool : Pool
+        The new one.
+    tail, free : int
+        How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted.
+    first : int
+        From which slab on the new pool is to be cleared.
+    rows, pieces, state : arrays or None
+        Of a compaction: the new rows, the pieces that tables are cut into, and the supply's state after it.
+    """
+
+    pool: Pool
+    tail: int
+    free: int
+    first: int
+    rows: Array = None
+    pieces: Array = None
+    state: Array = None
+
+    @classmethod
+    def grow(cls, old: Pool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
+        """A move to a pool of `needs` slabs and some more; slabs keep their numbers."""
+        return cls(_larger(old, device, needs, needs // (8 if old.slabs else 16), words_of_slab), tail, free, tail)
+
+    @classmethod
+    def compact(
+        cls, old: Pool, device: Device, needs: int, more: int, words_of_slab: int, rows: Array, buckets: int
+    ) -> Move:
+        """A move to a pool of `needs` + `more` slabs that leaves out free slabs and gaps in chains.
+
+        All tables' buckets come first, then what is chained to them.
+        """
+        pool = _larger(old, device, needs, more, words_of_slab)
+        pieces = device.empty(len(rows) // ROW + pool.slabs // PIECE_BUCKETS, np.uint64)
+        return cls(pool, 0, 0, buckets, device.empty(len(rows), np.uint32), pieces, device.zeros(3, np.int64))
+
+    def run(self, kernels: Library, old: Pool, rows: Array, words_of_slab: int) -> None:
+        """Move what `old` and `rows` hold; allocates nothing, asynchronous on a GPU."""
+        new = self.pool
+        kernels.Grow(
+            new.slabs * words_of_slab // 4, words=old.words, weights=old.weights, free=old.free, used=self.tail,
+            first=self.first, n_free=self.free, words_out=new.words, weights_out=new.weights, free_out=new.free,
+            n=new.slabs,
+        )  # fmt: skip
+        if self.rows is None:
+            return
+        n = len(rows) // ROW
+        kernels.MoveTables(
+            -(-n // BLOCK_ROWS), rows=rows, n=n, rows_out=self.rows, pieces=self.pieces,
+            state_out=self.state,
+        )  # fmt: skip
+        kernels.MoveSlabs(
+            len(self.pieces), rows=rows, rows_out=self.rows, words=old.words, weights=old.weights,
+            words_out=new.words, weights_out=new.weights, pieces=self.pieces, state_out=self.state,
+        )  # fmt: skip
+
+
+def _larger(old: Pool, device: Device, needs: int, more: int, words_of_slab: int) -> Pool:
+    if needs > MOST_SLABS:
+        raise CapacityError(f"{needs} slabs of {4 * words_of_slab} bytes; their 32-bit numbers allow {MOST_SLABS}")
+    return Pool.empty(device, min(needs + more, MOST_SLABS), words_of_slab, old.weights is not None)
+
+
+def _aligned(device: Device, n: int, dtype: Any) -> Array:
+    """Undefined elements, aligned to 128 bytes so that no slab lies on more cache lines than it must."""
+    if device.kind != "cpu":
+        return device.empty(n, dtype)  # always so aligned
+    array = device.empty(n + 32, dtype)
+    at = -array.ctypes.data % 128 // array.itemsize
+    return array[at : at + n]

@@ -1,0 +1,6 @@
+// All of SlabGraph's kernels, in one program: one compilation.
+#pragma once
+#include "structures/slabgraph/prepare.cuh"
+#include "structures/slabgraph/commit.cuh"
+#include "structures/slabgraph/pool.cuh"
+#include "structures/slabgraph/vertices.cuh"

@@ -1,0 +1,334 @@
+"""slabgraph: a hash table for every row, of slabs of 64 bytes that are chained where a bucket overflows.
+
+::
+
+    rows     0: 2 buckets from slab 4, degree 23     1: none     2: 1 bucket from slab 9, degree 2   (12 bytes each)
+    slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
+    slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
+    slab 7   [next - | - | 44  9 12 ..  .]
+    free     [2 6 1], tail 10                       slabs given back; none from the tail on was ever used
+
+In a row of several buckets a hash of dst says which bucket an edge is in, so that a query reads one slab as a rule. A
+batch is counted before it is written, where the paper inserts edge by edge (Awad, Ashkiani, Porumbescu, Owens: Dynamic
+Graphs on the GPU, IPDPS 2020). prepare looks every key up and finds a free slot for each new edge. It also decides for
+each row whether it gets another table: its first one, a larger one past the threshold, a smaller one, or none if it is
+left without edges. commit deletes in place, fills the new tables and inserts into the others. It differs from the paper
+in the following:
+
+- Lookup and insertion are two steps, so that deleted slots are plain empty ones: no tombstones, no duplicates.
+- Weights are an array beside the slabs, so that a slab has 14 slots with weights and without.
+- Rehashing is part of a batch. Its threshold is the mean load of a row's buckets, which is their mean chain length
+  before rounding; `SlabGraph.chains` tells how long they are.
+- The pool grows before a batch that might need more slabs, or the batch raises `CapacityError`; no lane waits for a
+  slab. Where much of the pool is free it is compacted, and its chains with it.
+- Slabs are half as large, and one lane looks up a key (docs/notebook/structures.md says why). The lanes of a tile work
+  together on tables that are filled, moved or cut.
+
+What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 33 bytes
+per edge (20 with ``slab=32``, 59 with the paper's 128 bytes). The hash is no secret: whoever chooses the dst can make
+chains as long as they like.
+
+Invariants
+----------
+1. The degrees' sum is num_edges; no row has more edges than its table's threshold, or any without a table.
+2. Every slab below the tail is in one chain or on the free list, once, and no other slab is.
+3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are as many as its degree.
+4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
+5. Free slabs, and those from the tail on, are all ones.
+6. There are as many weights as words, and no weight of an edge is NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import InvalidOption
+from mgraph.kernels import Struct, View, load
+from mgraph.structures.contract import DEAD_BITS, KEPT, Counts, Plan, Structure
+from mgraph.structures.run import Run
+from mgraph.structures.slabgraph.check import HEADER, check_slabgraph
+from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, ROW, Move, Pool
+from mgraph.structures.slabgraph.scratch import LATE, STATUS, WORDS, Found, Scratch
+
+__all__ = ["Chains", "SlabGraph"]
+
+Array = Any
+FEW_LANES = 1 << 17  # at most, for edges whose number the host does not know: mostly few, and more lanes take longer
+SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("tail_slab") + 1)  # of the status: the supply's state
+
+
+@dataclass(frozen=True)
+class Chains:
+    """How long the chains of a `SlabGraph` are.
+
+    Attributes
+    ----------
+    lengths : tuple of 8 ints
+        How many buckets have chains of 1, 2 ... 7 slabs, and of 8 or more.
+    load : float
+        Edges per slot of the buckets' first slabs.
+    slabs, free : int
+        Slabs in chains, and slabs that were given back.
+    """
+
+    lengths: tuple[int, ...]
+    load: float
+    slabs: int
+    free: int
+
+
+@dataclass
+class _Work:
+    """What a commit needs, all of it allocated."""
+
+    keys: Struct
+    found: Found
+    late_edges: int  # at most
+    before: Move | None  # to another pool, before the batch is written
+    after: Move | None  # and after
+    looked: bool  # whether prepare counted what compacting the pool would free
+
+
+class SlabGraph(Structure):
+    """A hash table of chained slabs for every row.
+
+    Parameters
+    ----------
+    n_rows, n_vertices, device, weighted
+        As in `Structure`.
+    slab : int
+        Bytes of a slab: 64, 32, or 128 as in the paper; 8 of them are its header.
+    load_factor : float
+        Share of live slots in the first slabs of a new table of more than one bucket. The paper's choice is 0.7.
+    limit : float
+        The share past which a row gets a larger table; up to 0.08 more or less from row to row, so that they do not all
+        grow at once.
+
+    Notes
+    -----
+    An operation takes O(1) expected; rehashing and moves of the pool take O(1) amortised. prepare takes three launches
+    and one wait for the counts, commit one to four launches. Where the chains of new tables might take more than 1 / 32
+    of the pool, as in a build, prepare counts them before it allocates, and waits once more.
+
+    Memory: `slab` bytes per slab (twice as many with weights) and 4 to list it when it is free, 12 bytes per row. The
+    pool has up to an eighth more slabs than it needs; up to half more until there were half as many deletions as it has
+    slabs. Scratch of 4 bytes per slab and 80 per operation is kept for the next batch, up to a million operations.
+    Neighbours are not sorted.
+    """
+
+    name: ClassVar[str] = "slabgraph"
+    sorted_rows: ClassVar[bool] = False
+    checks_ids: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_vertices: int,
+        device: Device,
+        weighted: bool,
+        *,
+        slab: int = 64,
+        load_factor: float = 0.7,
+        limit: float = 1.0,
+    ) -> None:
+        super().__init__(n_rows, n_vertices, device, weighted)
+        if slab not in (32, 64, 128):
+            raise InvalidOption(f"slab of {slab} bytes; it must be 32, 64 or 128")
+        if not (load_factor >= 0.1 and load_factor + 0.1 <= limit <= 4):
+            raise InvalidOption(
+                f"load_factor is {load_factor} and limit {limit}; "
+                "load_factor must be at least 0.1, and limit at least 0.1 more and at most 4"
+            )
+        self.words = slab // 4
+        self.slots = self.words - HEADER
+        self.load_factor, self.limit = round(load_factor * 100), round(limit * 100)  # in hundredths, as kernels compute
+        defines: dict[str, int] = {
+            "SLAB": self.words,
+            "TILE": self.words // 4,
+            "LOAD": self.load_factor,
+            "LIMIT": self.limit,
+        }
+        self._defines = tuple(defines.items())
+        self._kernels = load(device, "structures/slabgraph/slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+        self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
+        self.supply = device.zeros(2, np.int64)  # free slabs, tail
+        self.pool = Pool.empty(device, 0, self.words, weighted)
+        self.buckets = 0  # of all tables
+        self._deleted = 0  # edges, since it was last counted what compacting the pool would free
+        self._arrays_changed()
+
+    def _arrays_changed(self) -> None:
+        """Pack what kernels take of the arrays, once for all launches until an array is replaced."""
+        self._kept = None
+        rows, words, weights = self.rows, self.pool.words, self.pool.weights
+        fields = {"rows": rows, "slabs": words, "weights": weights}
+        self._view = View("structures/slabgraph/view.cuh", "SlabView", fields, self._defines)
+        self._slabs = Struct(rows=rows, words=words, weights=weights, late=None)
+
+    # --- prepare ---
+
+    def _prepare(self, run: Run) -> Plan:
+        """Look the keys up, choose new tables, take memory. O(n); see the class for launches and read-backs.
+
+        Raises `CapacityError` also where the pool would have to outgrow the 32-bit numbers of slabs.
+        """
+        scratch = self._take_scratch(run)
+        keys, outcome, found = scratch.count(run)
+        if found.unknown:  # what is in scratch is of no more use
+            self._refuse(run, found.unknown)
+        if found.task_slabs > (found.tail_slab + found.singles + found.runs) // 32:
+            self._count_chains(found, keys, scratch.listed)
+        before, after, looked = self._plan_moves(found)
+        late_edges = found.late_edges(packed=before is not None and before.rows is not None)
+        if LATE * late_edges > len(scratch.late):
+            scratch.late = self.device.empty(LATE * late_edges, np.uint32)
+            self._bind_commit(scratch)
+        work = _Work(keys, found, late_edges, before, after, looked)
+        return Plan(run, found.counts, outcome, work, self._state, scratch)
+
+    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+        scratch = Scratch(self.device, capacity, self.pool.slabs, self.n_rows)
+        scratch.bind(self._kernels, self._view, self.supply, self.n_rows, self.n_vertices)
+        self._bind_commit(scratch)
+        return scratch
+
+    def _bind_commit(self, scratch: Scratch) -> None:
+        scratch.bind_commit(self._kernels, self._slabs, self.pool.free, self.supply)
+
+    def _keep(self, scratch: Scratch | None) -> None:
+        if scratch is not None and len(scratch.late) <= 4 * LATE * KEPT:
+            super()._keep(scratch)
+
+    def _count_chains(self, found: Found, keys: Struct, tasks: Struct) -> None:
+        """Count the slabs that new tables chain, in place of the most that they could; a read-back."""
+        kernels, n = self._kernels, found.runs
+        counts, sums = self.device.zeros(n, np.uint32), self.device.zeros(2, np.int64)
+        kernels.CountBuckets(found.n_pieces, graph=self._view, tasks=tasks, n=found.n_pieces, keys=keys, counts=counts)
+        kernels.SumChains(n, counts=counts, n=n, sums=sums)
+        found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
+
+    def _plan_moves(self, found: Found) -> tuple[Move | None, Move | None, bool]:
+        """Plan a move to a larger pool where the batch may need it, to a smaller one where it leaves much unused.
+
+        Compacting costs about as much as one deletion per slab. Once there were half as many deletions as slabs, the
+        pool is compacted if an eighth of it is wasted; before that, if half of it is.
+        """
+        pool, device, words = self.pool, self.device, self.words
+        before, slabs, looks = None, pool.slabs, False
+        if found.needs > slabs:
+            if found.free_slabs > found.tail_slab // 8:
+                found.tail_slab, found.free_slabs = found.tail_slab - found.free_slabs, 0  # as it will be
+                before = Move.compact(pool, device, found.needs, found.needs // 8, words, self.rows, self.buckets)
+            else:
+                before = Move.grow(pool, device, found.needs, words, found.tail_slab, found.free_slabs)
+            slabs = before.pool.slabs
+        buckets = self.buckets + found.new_buckets
+        keeps, spare = found.holds, 3 * found.holds // 2 + 64
+        if slabs <= spare and 2 * self._deleted >= slabs and 8 * slabs > 9 * (buckets + found.chained):
+            looks, keeps = True, min(keeps, buckets + self._count_packed() + found.chained_packed(buckets, self.slots))
+            spare = 9 * keeps // 8
+        after = Move.compact(pool, device, keeps, keeps // 32, words, self.rows, buckets) if slabs > spare else None
+        return before, after, looks
+
+    def _count_packed(self) -> int:
+        """How many slabs chains would have after their first if they had no gaps. O(n_rows + slabs), a read-back."""
+        total = self.device.zeros(1, np.int64)
+        self._kernels.CountPacked(self.n_rows, graph=self._view, n=self.n_rows, sum=total)
+        return int(total[0])
+
+    # --- commit ---
+
+    def _commit(self, plan: Plan, work: _Work) -> None:
+        """Write what was prepared; O(n) and the pool's move, where it moves."""
+        n, scratch, found, keys, counts = len(plan.run), plan.scratch, work.found, work.keys, plan.counts
+        if counts.deleted or (counts.updated and self.weighted):
+            scratch.change(n, keys=keys)
+        moved = work.before is not None and work.before.rows is not None  # to other places
+        if work.before:
+            self._move(work.before)
+            if moved:
+                scratch.status[SUPPLY] = self.supply
+                self._kernels.Retarget(found.n_tasks, rows=self.rows, tasks=scratch.tasks, n=found.n_tasks)
+            self._bind_commit(scratch)
+        if found.n_pieces:
+            scratch.fill(found.n_pieces, keys=keys, n=found.n_pieces)
+        if counts.inserted:
+            changed = 2 if moved else int(counts.deleted > 0)
+            scratch.insert(n, keys=keys, changed=changed)
+            scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
+        if found.n_tasks or found.chained:
+            gap = min(found.free_slabs, found.singles + found.chained)
+            scratch.finish(max(1 + gap, min(work.late_edges, FEW_LANES)))
+        if work.after:
+            self._move(work.after)
+        if not (work.before or work.after):
+            self._keep(scratch)
+        self.num_edges += counts.inserted - counts.deleted
+        self.buckets += found.new_buckets
+        self._deleted = counts.deleted + (0 if work.before or work.after or work.looked else self._deleted)
+
+    def _move(self, move: Move) -> None:
+        move.run(self._kernels, self.pool, self.rows, self.words)
+        self.pool = move.pool
+        if move.rows is not None:
+            self.rows = move.rows
+            self.supply[:] = move.state[:2]
+        self._arrays_changed()
+
+    # --- the rest of the contract ---
+
+    def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
+        rows = self.device.zeros(ROW * n_rows, np.uint32)
+        rows[: len(self.rows)] = self.rows
+        return {"rows": rows}
+
+    def _commit_vertices(self, arrays: dict[str, Array]) -> None:
+        self.rows = arrays["rows"]
+        self._arrays_changed()
+
+    def _delete_vertices(self, vertices: Array) -> Counts:
+        """In place, with no batch: O(n_rows + slabs) for one pass over the slabs.
+
+        Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
+        """
+        n, device, kernels = len(vertices), self.device, self._kernels
+        dead, status = device.zeros(self.n_vertices // DEAD_BITS + 2, np.uint32), device.zeros(STATUS + 3, np.int64)
+        pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
+        counts, supply = status[STATUS:], Struct(free=self.pool.free, status=status)
+        sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
+        status[SUPPLY] = self.supply
+        kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)
+        kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
+        kernels.SeverPieces(len(pieces), **sever)
+        kernels.DropTables(n, vertices=vertices, n=n, rows=self.rows)
+        kernels.Finish(1, slabs=self._slabs, supply=supply, state=self.supply)
+        _, deleted, buckets = device.to_host(counts).tolist()
+        self.num_edges, self.buckets, self._deleted = (
+            self.num_edges - deleted, self.buckets - buckets, self._deleted + deleted
+        )  # fmt: skip
+        self._state = object()
+        return Counts(deleted=deleted)
+
+    def view(self) -> View:
+        """Rows, slabs and weights; valid until the next commit of a batch or of vertices, or delete_vertices."""
+        return self._view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that the structure holds."""
+        return int(self.rows.nbytes) + self.pool.nbytes
+
+    def chains(self) -> Chains:
+        """How long chains are, and how full. O(n_rows + slabs), two read-backs."""
+        counts = self.device.zeros(8, np.int64)
+        self._kernels.CountChains(self.n_rows, graph=self.view(), n=self.n_rows, counts=counts)
+        lengths, (free, tail) = self.device.to_host(counts).tolist(), self.device.to_host(self.supply).tolist()
+        return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - free, free)
+
+    def check_invariants(self) -> None:
+        """Assert the invariants that the module numbers. O(n_rows + slabs), on the host; for tests."""
+        check_slabgraph(self)

@@ -1,0 +1,94 @@
+// Slabs as commits write them: where the next one comes from, the chains, and an edge's slot in a chain.
+#pragma once
+#include "structures/slabgraph/table.cuh"
+
+struct Supply {  // of slabs, during one commit: the free ones from their list's end, then those from the tail on
+    u32* free;
+    // has how many are free, and the tail, before the commit; and the slabs at the tail for tables of several buckets
+    i64* status;
+    DEVICE u32 single(i64 i) const {
+        i64 n = status[free_slabs];
+        return i < n ? free[n - 1 - i] : (u32)(status[tail_slab] + status[runs] + i - n);
+    }
+    DEVICE u32 table(u32 buckets, u32 place) const {
+        return buckets == 1 ? single(place) : (u32)(status[tail_slab] + place);
+    }
+    DEVICE void give(u32 slab, i64 i) const { free[status[free_slabs] + i] = slab; }  // the i-th of this commit
+    // behind those that tasks release
+    DEVICE i64 more() const { return status[released] + atomic_add(status + freed, (i64)1); }
+};
+
+struct Late {  // an edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it
+    u32 slab, id;
+    f32 weight;
+    u32 fresh;
+};
+constexpr u32 is_fresh = 0;  // in the second word of such a slab until the commit is done
+
+// A place of a counter for each lane that wants one: an atomic per tile.
+template <class T> DEVICE i64 take_places(T tile, bool wants, i64* counter) {
+    u32 all = tile.ballot(wants);
+    i64 first = 0;
+    if (all && tile.rank() == 0) first = atomic_add(counter, (i64)popcount(all));
+    return tile.shfl(first, 0) + popcount(all & ((1u << tile.rank()) - 1));
+}
+
+struct Slabs {
+    u32* rows;
+    u32* words;
+    f32* weights;
+    u32* late;
+    DEVICE u32* next(u32 slab) const { return words + (i64)slab * SLAB; }
+    // edges that wait for a slot, less one
+    DEVICE u32* waiting(u32 slab) const { return words + (i64)slab * SLAB + 1; }
+    DEVICE Table of_row(i64 row) const { return row_of(rows, row).table; }
+    DEVICE void put(i64 slot, f32 weight) const {
+        if (WEIGHTED) weights[slot] = weight;
+    }
+    DEVICE void chain(u32 slab, u32 fresh) const {  // behind the first slab; lock-free against others that chain here
+        store(waiting(fresh), is_fresh);
+        for (u32 after = load(next(slab));;) {
+            store(next(fresh), after);
+            fence();  // who sees the link sees what it leads to
+            u32 seen = atomic_cas(next(slab), after, fresh);
+            if (seen == after) return;
+            after = seen;
+        }
+    }
+    // Edges of some lanes that found their chains full: the first chains a slab, and one every slabful after. All lanes
+    // of the tile call it: the whole batch's counters take an atomic per tile. (One per edge took half the time of 10M
+    // inserts.)
+    template <class T> DEVICE void defer(T tile, const Supply& supply, bool waits, u32 slab, u32 id, f32 weight) const {
+        if (!tile.any(waits)) return;
+        bool links = waits && (atomic_add(waiting(slab), 1u) + 1) % slots_of_slab == 0;
+        u32 fresh = no_slab;
+        i64 at = take_places(tile, links, supply.status + singles);
+        if (links) chain(slab, fresh = supply.single(at));
+        at = take_places(tile, waits, supply.status + n_late);
+        if (waits) ((Late*)late)[at] = {slab, id, weight, fresh};
+    }
+    // An empty slot for `id` in one slab, from word `first` on, wrapping around; -1 where there is none. A few words
+    // are looked at one after another, then all at once.
+    DEVICE i64 claim(u32 slab, u32 id, int first) const {
+        u32* own = next(slab);
+        for (int i = 0; i < 4; ++i, first = first + 1 < SLAB ? first + 1 : header)
+            if (load(own + first) == no_edge && atomic_cas(own + first, no_edge, id) == no_edge)
+                return (i64)slab * SLAB + first;
+        for (u32 empty = empty_in(own); empty;) {
+            u32 after = empty & ~0u << first;
+            int at = lowest_bit(after ? after : empty);
+            if (atomic_cas(own + at, no_edge, id) == no_edge) return (i64)slab * SLAB + at;
+            empty &= ~(1u << at);
+        }
+        return -1;
+    }
+    DEVICE static u32 empty_in(const u32* own) {  // bits, as L2 has them: all loads first
+        u32 bits = 0, four[4];
+#pragma unroll
+        for (int q = 0; q < quads_of_slab; ++q) {
+            load_four(own + 4 * q, four);
+            bits |= Quad{four[0], four[1], four[2], four[3]}.empty(q == 0) << 4 * q;
+        }
+        return bits;
+    }
+};

@@ -1,0 +1,131 @@
+"""Changes that all ranks make, or none: prepare, vote, then commit or discard.
+
+A rank that is released after its vote and before it learns the outcome keeps what it prepared; it is in doubt. The
+client then learns from the other ranks whether the change was made, and calls `Ballot.resolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from mgraph.errors import Aborted
+from mgraph.worker.change import Change, Record
+from mgraph.worker.shard import Shard
+
+__all__ = ["Ballot"]
+
+
+class Ballot:
+    """Decides on the changes of one shard, one after another.
+
+    Parameters
+    ----------
+    shard : Shard
+    log : callable, optional
+        Given the record of each change of content once it is prepared, before this rank votes for it; on every rank,
+        also where its share is empty. What it raises refuses the change. The record of a change that is refused is
+        followed by no epoch: the next one takes its number.
+
+    Attributes
+    ----------
+    in_doubt : Change or None
+        A prepared change for which this rank does not know the outcome of the vote.
+    broken : str or None
+        Why a commit failed on this rank, after which the ranks hold different states.
+    """
+
+    def __init__(self, shard: Shard, log: Callable[[Record], None] | None = None) -> None:
+        self.shard, self.log = shard, log
+        self.in_doubt: Change | None = None
+        self.broken: str | None = None
+
+    def decide(self, change: Change, settle: bool = True) -> None:
+        """Make the change on all ranks, or on none.
+
+        Parameters
+        ----------
+        change : Change
+        settle : bool
+            Whether to wait until the device has made the change. If not, call `settle` before anything else that can
+            fail.
+
+        Raises
+        ------
+        Aborted
+            Another rank could not prepare it.
+        Exception
+            What `prepare` raised on this rank.
+        """
+        problem = self._prepare(change)
+        try:
+            agreed = self._vote(problem is None)
+        except BaseException:
+            self.in_doubt = change if problem is None else None  # other ranks may have learned that all agree
+            raise
+        if problem is not None:
+            raise problem
+        if not agreed:
+            change.discard()
+            raise Aborted(f"{self.shard}: another rank could not prepare the change; nothing was changed")
+        self._commit(change)
+        if settle:
+            self.settle()
+
+    def _prepare(self, change: Change) -> Exception | None:
+        """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
+        try:
+            change.prepare()
+            if self.log is not None and change.record is not None:
+                self.log(change.record)
+        except Exception as error:
+            change.discard()
+            if change.exchanges:  # other ranks may still wait in a collective, from which the client releases them
+                raise
+            return error
+        return None
+
+    def _vote(self, ready: bool) -> bool:
+        """Whether every rank is ready; the same answer on every rank."""
+        with self.shard.waiting():
+            return bool(self.shard.exchange.allreduce(np.array([ready], np.int8), "min")[0])
+
+    def _commit(self, change: Change) -> None:
+        with self._breaking():
+            change.commit()
+            self.shard.changes += 1
+            self.shard.epoch += change.content
+
+    def settle(self) -> None:
+        """Wait until the device has made the commits, so that a failure is raised here and not in a later call."""
+        if self.broken is None:
+            with self._breaking():
+                self.shard.device.synchronize()
+
+    def resolve(self, changes: int) -> None:
+        """Commit or discard the change in doubt; `changes` is the largest number of changes that a rank has made."""
+        change, self.in_doubt = self.in_doubt, None
+        if change is None:
+            return
+        if self.shard.changes < changes:
+            self._commit(change)
+            self.settle()
+        else:
+            change.discard()
+
+    def close(self) -> None:
+        """Discard the change in doubt, if any."""
+        change, self.in_doubt = self.in_doubt, None
+        if change is not None:
+            change.discard()
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Record a failure in this block in `broken`, because it leaves the ranks with different states."""
+        try:
+            yield
+        except BaseException as error:
+            self.broken = f"rank {self.shard.rank}: the commit failed: {type(error).__name__}: {error}"
+            raise

@@ -1,0 +1,400 @@
+"""The calls that a client can make on one rank, by name. They run in the shard's thread, and do not use Dask."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS, WARM, warm
+from mgraph.batch import COUNTS
+from mgraph.budget import Budget, Reservation
+from mgraph.device import Device, gpu_count, touch_pages
+from mgraph.errors import CapacityError, MgraphError
+from mgraph.exchange import Exchange
+from mgraph.exchange.nccl_api import nccl_installed
+from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.partition import Partition
+from mgraph.protocol import ShardState, Stale, retold
+from mgraph.structures import Run
+from mgraph.worker.ballot import Ballot
+from mgraph.worker.change import BatchChange, Change, Record, VerticesChange
+from mgraph.worker.fingerprint import fingerprint
+from mgraph.worker.ingest import ingest
+from mgraph.worker.memory import map_pages
+from mgraph.worker.rebalance import Move, by_work
+from mgraph.worker.reorder import by_degree
+from mgraph.worker.route import incident_runs, least_bytes, route, share_runs
+from mgraph.worker.shard import Result, Shard, ShardSpec, Unconnected
+from mgraph.worker.sources import Reader, open_source
+
+__all__ = ["Calls", "ExchangeMaker", "Host"]
+
+logger = logging.getLogger(__name__)
+
+Value = dict[str, Any]
+
+#: ``make(name, rank, size, attempt, device, aborted)`` opens an exchange
+ExchangeMaker = Callable[[str, int, int, int, Device, Callable[[], bool]], Exchange]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a shard needs from its process.
+
+    Parameters
+    ----------
+    open_exchange : callable
+        Opens an exchange; see `ExchangeMaker`.
+    threads : int
+        Host threads that kernels may use.
+    budget : Budget
+        The memory that the process may take, which its other graphs share.
+    held : callable
+        Returns the Dask data of a key on this worker.
+    """
+
+    open_exchange: ExchangeMaker
+    threads: int
+    budget: Budget
+    held: Callable[[str], Any]
+
+
+class Calls:
+    """One rank of one graph: makes its shard, runs calls on it, and replaces its exchange after an aborted attempt.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+    rank, size : int
+    aborted : callable
+        The function that the exchange's waits poll.
+    host : Host
+
+    Attributes
+    ----------
+    busy : str or None
+        The name of the user's function that runs now; other threads may read it.
+    """
+
+    def __init__(self, graph: str, rank: int, size: int, aborted: Callable[[], bool], host: Host) -> None:
+        self.graph, self.rank, self.size = graph, rank, size
+        self.busy: str | None = None
+        self._aborted, self._host = aborted, host
+        self._exchange: Exchange | None = None
+        self._exchange_name = ""
+        self._device: Device | None = None
+        self._ballot: Ballot | None = None
+        self._warm = set(WARM)  # algorithms that are compiled
+        self._reservation: Reservation | None = None
+
+    # ---- called by the shard's thread --------------------------------------------------------------------------------
+
+    def arrived(self) -> None:
+        """What was reserved for a call's arguments is theirs now. Called on the event loop."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.release()
+
+    def find(self, method: str, attempt: int) -> Callable[..., Value | None]:
+        """The function of the call `method`, from its arguments to its answer; `MgraphError` if there is none."""
+        function = _CALLS.get(method)
+        if function is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.rank}: no call {method!r}")
+        return partial(function, self, **({"attempt": attempt} if method == "open_exchange" else {}))
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error as its client gets it: one about memory says where, and a `MemoryError` is a `CapacityError`."""
+        rank = f"rank {self.rank}"
+        if isinstance(error, CapacityError):
+            return error if rank in str(error) else retold(error, rank)
+        if not isinstance(error, MemoryError) or (self._ballot is not None and self._ballot.broken):
+            return error  # a MemoryError comes from NumPy, CuPy or a user's function
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        where = self._ballot.shard if self._ballot is not None else f"graph {self.graph}, {rank}"
+        return CapacityError(f"{where}: {error or 'no memory is left'}{notes}")
+
+    def free(self, results: Iterable[str]) -> None:
+        """Free these results; unknown ones are ignored."""
+        if self._ballot is not None:
+            for name in results:
+                self._ballot.shard.results.pop(name, None)
+
+    def settle(self) -> None:
+        """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
+        self.arrived()  # or it never will
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
+
+    def close(self) -> None:
+        """Free everything: exchange first, then the shard."""
+        self.settle()
+        if self._ballot is not None:
+            self._ballot.close()
+        self._ballot = None
+        if self._device is not None and self._device.kind == "cuda":
+            self._device.xp.get_default_memory_pool().free_all_blocks()
+
+    @property
+    def state(self) -> ShardState:
+        """The current state of the rank's shard."""
+        if self._ballot is None:
+            return ShardState(memory_left=self._host.budget.left())
+        shard = self._ballot.shard
+        return ShardState(
+            epoch=shard.epoch,
+            changes=shard.changes,
+            generation=shard.generation,
+            lo=shard.lo,
+            hi=shard.hi,
+            edges=shard.num_edges,
+            arcs=sum(structure.num_edges for structure in shard.structures),
+            nbytes=shard.nbytes,
+            seconds=shard.seconds,
+            memory_left=self._host.budget.left(),
+            in_doubt=self._ballot.in_doubt is not None,
+            broken=self._ballot.broken,
+        )
+
+    @property
+    def shard(self) -> Shard:
+        """The shard; `MgraphError` before `create`."""
+        return self.ballot.shard
+
+    @property
+    def ballot(self) -> Ballot:
+        """The ballot that decides on the shard's changes; `MgraphError` before `create`."""
+        if self._ballot is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.rank}: no shard was made")
+        return self._ballot
+
+    # ---- making and connecting ---------------------------------------------------------------------------------------
+
+    def inspect(self) -> Value:
+        """The worker's number of GPUs, whether it has UCX and NCCL, and its process id."""
+        return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
+
+    def reserve(self, nbytes: int, operations: int = 0, columns: bool = False) -> Value:
+        """Keep memory for the next call, which is about to be sent; asked where its client is not sure of it.
+
+        Parameters
+        ----------
+        nbytes : int
+            Of its arguments, which a comm takes without asking.
+        operations : int
+            Where it is an update: how many it has, and with `columns` each with an op or a weight. Working on them
+            takes memory too: there is no point in sending what cannot be worked on.
+
+        Returns
+        -------
+        dict
+            `lack`: why there is no room, or None.
+        """
+        self.arrived()
+        what = "what is to be sent" if operations == 0 else f"{operations} operations that are to be sent"
+        try:
+            work = least_bytes(self.shard, operations, columns) if operations else 0
+            self._reservation = self._host.budget.reserve(nbytes + work, what)
+        except CapacityError as error:
+            return {"lack": f"rank {self.rank}: {error}"}
+        return {"lack": None}
+
+    def create(
+        self,
+        device: str,
+        exchange: str,
+        starts: list[int],
+        order: np.ndarray | None = None,
+        reserve: int = 0,
+        **spec: Any,
+    ) -> None:
+        """Make an empty shard on `device`, and reserve `reserve` bytes of its memory. The exchange is opened later."""
+        made, host = Device.of(device), self._host
+        self._exchange_name = exchange
+        touch = map_pages if made.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
+        self._device = Device(made.kind, made.index, host.threads, host.budget, touch)
+        self._device.use()
+        self._device.reserve(reserve)
+        shape = ShardSpec(self.graph, self.rank, Partition(tuple(starts)), order=order, **spec)
+        self._ballot = Ballot(Shard(shape, Unconnected(), self._device))
+        warm(self.shard)
+
+    def open_exchange(self, attempt: int) -> Value:
+        """Open the exchange of an attempt and return its address."""
+        self.settle()
+        assert self._device is not None
+        make = self._host.open_exchange
+        self._exchange = make(self._exchange_name, self.rank, self.size, attempt, self._device, self._aborted)
+        return {"address": self._exchange.address}
+
+    def connect_exchange(self, addresses: list[bytes]) -> None:
+        """Connect the exchange to the other ranks."""
+        assert self._exchange is not None
+        self._exchange.connect([bytes(address) for address in addresses])
+        self.shard.exchange = self._exchange
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def update(self, epoch: int, **share: Any) -> Value:
+        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does."""
+        shard = self._check_epoch(epoch)
+        record = self._record("batch", share)
+        with shard.working():
+            runs = share_runs(shard, **share)
+            share.clear()
+            return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))], record)
+
+    def ingest(self, epoch: int, source: Value) -> Value:
+        """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`."""
+        shard = self._check_epoch(epoch)
+        opened = open_source(source, self.rank, self.size, shard.device, self._host.held)
+        read = opened.read if opened.function is None else partial(self._read_busy, opened.function, opened.read)
+        return {**ingest(shard, self.ballot, read), "left_out": sorted(opened.left_out)}
+
+    def _read_busy(self, function: str, read: Reader, step: int) -> Any:
+        """Read a step with the user's function, and name it in `busy`: while it holds the GIL, no beats are sent."""
+        self.busy = f"{function}() in step {step} of an ingest"
+        try:
+            return read(step)
+        finally:
+            self.busy = None
+
+    def delete_vertices(self, epoch: int, ids: np.ndarray) -> Value:
+        """Delete every edge to or from these users' ids, as `epoch`."""
+        shard = self._check_epoch(epoch)
+        record = self._record("delete_vertices", {"ids": ids})
+        with shard.working():
+            return self._commit_batch(incident_runs(shard, ids), record)
+
+    def add_vertices(self, epoch: int, n_vertices: int) -> Value:
+        """Grow the graph to `n_vertices` vertices, as `epoch`."""
+        return self._decide(VerticesChange(self._check_epoch(epoch), n_vertices))
+
+    def rebalance(self) -> Value:
+        """Move the range boundaries so that the ranks have about equal work."""
+        return self._decide(Move(self.shard, by_work))
+
+    def reorder(self) -> Value:
+        """Give the vertices new internal ids, by descending degree."""
+        return self._decide(Move(self.shard, by_degree))
+
+    def order(self, wanted: bool) -> Value:
+        """The internal id of each user's id, if it is wanted from this rank."""
+        shard = self.shard
+        return {"order": shard.device.fetch(shard.order)} if wanted and shard.order is not None else {}
+
+    def resolve(self, changes: int) -> None:
+        """Finish a change whose vote was interrupted on this rank; see `Ballot.resolve`."""
+        self.ballot.resolve(changes)
+
+    def _check_epoch(self, epoch: int) -> Shard:
+        shard = self.shard
+        if epoch != shard.epoch + 1:
+            raise MgraphError(f"{shard}: a change came as epoch {epoch} instead of {shard.epoch + 1}")
+        return shard
+
+    def _record(self, kind: str, columns: Value) -> Record | None:
+        """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
+        return None if self.ballot.log is None else Record(kind, dict(columns))
+
+    def _commit_batch(self, runs: list[Run], record: Record | None) -> Value:
+        change = BatchChange(self.shard, runs, record)
+        return {**self._decide(change), **{name: getattr(change.counts, name) for name in COUNTS}}
+
+    def _decide(self, change: Change) -> Value:
+        self.ballot.decide(change)
+        return {"epoch": self.shard.epoch}
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    def _owner(self, starts: list[int], generation: int) -> Shard:
+        """The shard; `Stale` if the ids were sent by ranges or by an order that have changed since."""
+        shard = self._same_ids(generation)
+        if tuple(starts) != shard.partition.starts:
+            raise Stale(f"{shard}: the ranges of the ranks have changed")
+        return shard
+
+    def _same_ids(self, generation: int) -> Shard:
+        shard = self.shard
+        if generation != shard.generation:
+            raise Stale(f"{shard}: the order of the vertices has changed")
+        return shard
+
+    def has_edges(self, starts: list[int], generation: int, src: np.ndarray, dst: np.ndarray) -> Value:
+        """Whether each edge exists; given by internal ids, with sources that this rank owns."""
+        return {"found": self._owner(starts, generation).has_edges(src, dst)}
+
+    def degrees(self, starts: list[int], generation: int, ids: np.ndarray, direction: str = "out") -> Value:
+        """The degrees of internal ids that this rank owns."""
+        return {"degrees": self._owner(starts, generation).degrees(ids, direction)}
+
+    def neighbors(self, starts: list[int], generation: int, ids: np.ndarray | None, direction: str = "out") -> Value:
+        """The rows of internal ids that this rank owns; of all of them for None."""
+        offsets, dst, weight = self._owner(starts, generation).neighbors(ids, direction)
+        return {"offsets": offsets, "dst": dst, "weight": weight}
+
+    def fingerprint(self) -> Value:
+        """The hash of this rank's arcs, by users' ids."""
+        return {"hash": fingerprint(self.shard)}
+
+    # ---- algorithms --------------------------------------------------------------------------------------------------
+
+    def run(self, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None) -> Value:
+        """Run an algorithm and store its columns under the id `result`. `data` has arguments with a number a vertex."""
+        shard = self._same_ids(generation)
+        self._warm_up(name)
+        for argument, values in (data or {}).items():
+            args = {**args, argument: self._own_values(generation, **values)}
+        columns, info = ALGORITHMS[name].run(shard, **args)
+        shard.device.synchronize()
+        shard.results[result] = Result(columns, shard.lo)
+        dtypes = {column: str(values.dtype) for column, values in columns.items()}
+        return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
+
+    def _warm_up(self, name: str) -> None:
+        """Compile an algorithm before its first run on this shard."""
+        if name not in self._warm:
+            logger.info("graph %s, rank %d: compiling %s", self.graph, self.rank, name)
+            ALGORITHMS[name].warm(self.shard)
+            self._warm.add(name)
+
+    def _own_values(
+        self, generation: int, starts: list[int], result: str | None = None, moved: bool = False, values: Any = None
+    ) -> Any:
+        """The values of the own vertices: `values`, or those of an earlier result; `moved` if that has other ranges."""
+        shard = self._owner(starts, generation)
+        if result is None:
+            return shard.device.host.asarray(values) if isinstance(values, np.ndarray) else values
+        held = shard.result(result).column(None)
+        if not moved:
+            return held
+        return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
+
+    def fetch(self, result: str, column: str | None) -> Value:
+        """The values of a result on this rank: of a column by its name, or of the first column for None."""
+        return {"values": self.shard.device.fetch(self.shard.result(result).column(column))}
+
+    def top(self, result: str, k: int) -> Value:
+        """The `k` largest of this rank's values of a result, and their internal ids."""
+        ids, values = self.shard.top(result, k)
+        return {"ids": ids, "values": values}
+
+
+#: the calls that a client may make, by name
+_CALLS: dict[str, Callable[..., Value | None]] = {
+    call.__name__: call
+    for call in (
+        *(Calls.inspect, Calls.reserve, Calls.create, Calls.open_exchange, Calls.connect_exchange),
+        *(Calls.update, Calls.ingest, Calls.delete_vertices, Calls.add_vertices),
+        *(Calls.rebalance, Calls.reorder, Calls.order, Calls.resolve),
+        *(Calls.has_edges, Calls.degrees, Calls.neighbors, Calls.fingerprint),
+        *(Calls.run, Calls.fetch, Calls.top),
+    )
+}

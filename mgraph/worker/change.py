@@ -1,0 +1,177 @@
+"""Changes of a shard. A change is prepared, and then committed or discarded; `Ballot` votes in between.
+
+`BatchChange` and `VerticesChange` change the graph's content. `Move`, in `mgraph.worker.rebalance`, changes only the
+owners of rows or the internal ids of vertices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Array
+from mgraph.kernels import load
+from mgraph.structures import Counts, Plan, Run, Structure
+from mgraph.worker.shard import Shard
+
+__all__ = ["BatchChange", "Change", "Record", "VerticesChange", "forward_counts"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One rank's share of a change of content, by users' ids, with which the change can be repeated.
+
+    Parameters
+    ----------
+    kind : "batch" | "delete_vertices" | "add_vertices"
+    columns : mapping of str to array or int
+        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order; for a deletion `ids`; for an
+        addition `n_vertices`, the number of vertices afterwards.
+    """
+
+    kind: str
+    columns: Mapping[str, Any]
+
+
+class Change(ABC):
+    """A change of one shard.
+
+    Parameters
+    ----------
+    shard : Shard
+    record : Record, optional
+        What a log needs to repeat the change.
+
+    Attributes
+    ----------
+    content : bool
+        Whether it changes vertices or edges, and so increments the epoch.
+    exchanges : bool
+        Whether `prepare` communicates with other ranks. If so, no vote can follow a failure, and the call ends.
+    """
+
+    content: ClassVar[bool] = True
+    exchanges: ClassVar[bool] = False
+
+    def __init__(self, shard: Shard, record: Record | None = None) -> None:
+        self.shard, self.record = shard, record
+
+    def __str__(self) -> str:
+        return str(self.shard)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Allocate all memory that the change needs, and leave the shard as it is. If it raises, no rank changes."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the change, without communication, and without errors to expect. Asynchronous on a GPU."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Free what was prepared."""
+
+
+class BatchChange(Change):
+    """Insertions and deletions of edges.
+
+    Parameters
+    ----------
+    shard : Shard
+    runs : sequence of Run
+        For each structure of the shard, in local rows.
+    record : Record, optional
+    """
+
+    def __init__(self, shard: Shard, runs: Sequence[Run], record: Record | None = None) -> None:
+        super().__init__(shard, record)
+        self.counts = Counts()
+        self._runs: Sequence[Run] = runs
+        self._plans: list[tuple[Structure, Plan]] = []
+
+    def prepare(self) -> None:
+        """Make a plan for each structure; if one raises, discard the others."""
+        shard, runs, self._runs = self.shard, self._runs, ()
+        try:
+            for structure, run in zip(shard.structures, runs, strict=True):
+                self._plans.append((structure, structure.prepare(run)))
+            first = self._plans[0][1]
+            self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
+        except BaseException:
+            self.discard()
+            raise
+
+    def commit(self) -> None:
+        """Commit the plans."""
+        for structure, plan in self._plans:
+            structure.commit(plan)
+        self.shard.num_edges += self.counts.inserted - self.counts.deleted
+
+    def discard(self) -> None:
+        """Discard the plans."""
+        plans, self._plans = self._plans, []
+        for structure, plan in plans:
+            structure.discard(plan)
+
+
+def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
+    """The outcomes of a plan's undirected edges, each counted by its arc with ``src <= dst``; row 0 is vertex `lo`."""
+    run, counts = plan.run, shard.device.zeros(5, np.int64)
+    load(shard.device, "kernels/arcs.cuh").CountForward(
+        len(run), keys=run.keys, outcome=plan.outcome, n=len(run), lo=lo, counts=counts
+    )
+    return Counts(*shard.device.to_host(counts)[1:].tolist())
+
+
+class VerticesChange(Change):
+    """More vertices, at the end of the last range.
+
+    Parameters
+    ----------
+    shard : Shard
+    n_vertices : int
+        The number of vertices of the whole graph afterwards.
+    """
+
+    def __init__(self, shard: Shard, n_vertices: int) -> None:
+        super().__init__(shard, Record("add_vertices", {"n_vertices": n_vertices}))
+        self.n_vertices = n_vertices
+        self._plans: list[tuple[Structure, Any]] = []
+        self._order: Array = None
+
+    def prepare(self) -> None:
+        """Make a plan for each structure, and the longer order; if one raises, discard the others."""
+        shard, n = self.shard, self.n_vertices
+        partition = shard.partition.grown(n - shard.n_vertices)
+        lo, hi = partition.range(shard.rank)
+        try:
+            for structure in shard.structures:
+                more, rows = n - structure.n_vertices, hi - lo - structure.n_rows
+                self._plans.append((structure, structure.prepare_vertices(more, rows)))
+            if shard.order is not None:
+                self._order = shard.device.empty(n, np.uint32)
+                self._order[: shard.n_vertices] = shard.order
+                shard.device.count(self._order[shard.n_vertices :], shard.n_vertices)
+        except BaseException:
+            self.discard()
+            raise
+        self._partition = partition
+
+    def commit(self) -> None:
+        """Commit the plans, the longer order and the new ranges."""
+        shard = self.shard
+        for structure, plan in self._plans:
+            structure.commit_vertices(plan)
+        if self._order is not None:
+            shard.order = self._order
+        shard.partition = self._partition
+
+    def discard(self) -> None:
+        """Discard the plans."""
+        plans, self._plans, self._order = self._plans, [], None
+        for structure, plan in plans:
+            structure.discard_vertices(plan)

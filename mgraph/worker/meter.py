@@ -1,0 +1,55 @@
+"""The metrics of a worker's shards, sent with each heartbeat, for the dashboard and ``scheduler_info()``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mgraph.worker.session import SessionTable
+
+__all__ = ["Meter"]
+
+Numbers = dict[str, float]
+
+SPAN_SECONDS = 0.25  #: the shortest time over which a rate is computed
+
+
+class Meter:
+    """The metrics of all shards of one worker, from their last states; makes no call.
+
+    ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
+    largest epoch; and `batch_rate`, the batches committed a second since the previous heartbeat. Dask's table of
+    workers shows numbers only, so all of them but `graphs` are also metrics of their own, such as ``mgraph_edges``.
+    """
+
+    def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._clock = table, clock
+        self._seen: dict[tuple[str, int], int] = {}
+        self._at, self._rate = clock(), 0.0
+
+    def metrics(self) -> dict[str, Callable[[Any], Any]]:
+        """The entries for ``Worker.metrics``: functions that are called with the worker, on its event loop."""
+        flat = {f"mgraph_{name}": self._one(name) for name in ("edges", "bytes", "epoch", "batch_rate")}
+        return {"mgraph": lambda worker: self.read(), **flat}
+
+    def _one(self, name: str) -> Callable[[Any], float]:
+        return lambda worker: self.read()[name]
+
+    def read(self) -> Numbers:
+        """The current values by name."""
+        shards = {key: session.thread.state for key, session in self._table.sessions.items()}
+        return {
+            "graphs": len(shards),
+            "edges": sum(state.edges for state in shards.values()),
+            "bytes": sum(state.nbytes for state in shards.values()),
+            "epoch": max((state.epoch for state in shards.values()), default=0),
+            "batch_rate": self._batch_rate({key: state.epoch for key, state in shards.items()}),
+        }
+
+    def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
+        now = self._clock()
+        if now - self._at >= SPAN_SECONDS:
+            batches = sum(epoch - self._seen.get(key, 0) for key, epoch in epochs.items())
+            self._rate, self._at, self._seen = batches / (now - self._at), now, epochs
+        return self._rate

@@ -1,0 +1,147 @@
+"""The Dask worker plugin: it adds two comm handlers and metrics to a worker, and frees its shards when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask.config
+from distributed import Client, Worker, WorkerPlugin
+from distributed.comm import Comm
+from distributed.core import Status
+
+from mgraph.device import Device
+from mgraph.errors import MgraphError
+from mgraph.exchange import Exchange, Loopback
+from mgraph.exchange.hub import HANDLER, Hub
+from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.tcp import TcpExchange
+from mgraph.exchange.ucx import UcxExchange
+from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.protocol import Hello
+from mgraph.wire import SESSION_HANDLER
+from mgraph.worker.calls import Calls, Host
+from mgraph.worker.daskdata import DaskData
+from mgraph.worker.memory import budget_under
+from mgraph.worker.meter import Meter
+from mgraph.worker.session import SessionTable
+
+__all__ = ["MgraphPlugin", "ensure"]
+
+TEARDOWN_SECONDS = 5.0  #: for which a closing worker waits until its shards are freed
+
+
+class MgraphPlugin(WorkerPlugin):
+    """The plugin that holds the shards of one worker. Registering it again changes nothing.
+
+    Attributes
+    ----------
+    table : SessionTable
+        The sessions, one for each shard.
+    hub : Hub
+        Accepts the connections of other workers' exchanges.
+    meter : Meter
+        The metrics of the shards, for the dashboard.
+    """
+
+    name = "mgraph"
+    idempotent = True  # registering again would replace the plugin, and with it the shards
+
+    worker: Worker
+    table: SessionTable
+    hub: Hub
+    meter: Meter
+
+    # ---- on the event loop -------------------------------------------------------------------------------------------
+
+    def setup(self, worker: Worker) -> None:
+        """Register the handlers and metrics, and ignore Ctrl-C in workers that have a nanny."""
+        self.worker = worker
+        self.table = SessionTable(self._calls)
+        self.hub = Hub(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
+        self._budget = budget_under(self._memory_limit())
+        self._data = DaskData(worker.data, asyncio.get_running_loop(), self._budget, self._nbytes)
+        self.meter = Meter(self.table)
+        worker.handlers[SESSION_HANDLER] = self.mgraph_session
+        worker.handlers[HANDLER] = self.mgraph_exchange
+        worker.metrics.update(self.meter.metrics())
+        if worker.nanny and threading.current_thread() is threading.main_thread():
+            # Ctrl-C in a terminal is sent to all its processes. Without this, it would end the workers of a
+            # LocalCluster together with the call that it interrupts. A nanny does not end its worker by this signal.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    async def teardown(self, worker: Worker) -> None:
+        """End all sessions and free their shards."""
+        for name in (SESSION_HANDLER, HANDLER):
+            worker.handlers.pop(name, None)
+        for name in self.meter.metrics():
+            worker.metrics.pop(name, None)
+        await self.table.close(TEARDOWN_SECONDS)
+        self.hub.close()
+
+    async def mgraph_session(self, comm: Comm, hello: dict[str, Any]) -> Status:
+        """Serve a session on `comm` until it closes."""
+        return await self.table.accept(comm, hello)
+
+    async def mgraph_exchange(self, comm: Comm, **hello: Any) -> Status:
+        """Pass `comm` to the exchange that it is for, and hold it until that closes."""
+        return await self.hub.accept(comm, **hello)
+
+    # ---- in a shard's thread -----------------------------------------------------------------------------------------
+
+    def _calls(self, hello: Hello, aborted: Callable[[], bool]) -> Calls:
+        host = Host(
+            partial(self._open_exchange, hello),
+            max(1, self.worker.state.nthreads),
+            self._budget,
+            partial(self._data.get, aborted=aborted),
+        )
+        return Calls(hello.graph, hello.rank, hello.size, aborted, host)
+
+    def _open_exchange(
+        self, hello: Hello, name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]
+    ) -> Exchange:
+        patience = hello.patience
+        if name == "loopback":
+            return Loopback(aborted)
+        if name == "ucx":
+            return UcxExchange(rank, size, aborted, device, patience=patience)
+        if name == "nccl":  # counts and votes are in host memory, which NCCL does not send
+            small = "ucx" if ucx_installed() else "tcp"
+            companion = self._open_exchange(hello, small, rank, size, attempt, Device("cpu"), aborted)
+            return NcclExchange(rank, size, aborted, device, small=companion, patience=patience)
+        key = hello.graph, attempt
+        return TcpExchange(rank, size, aborted, device, hub=self.hub, key=key, patience=patience)
+
+    def _nbytes(self, key: str) -> int:
+        """Bytes that a key's value takes in memory."""
+        task = self.worker.state.tasks.get(key)
+        return 0 if task is None else task.get_nbytes()
+
+    def _memory_limit(self) -> int | None:
+        """Bytes past which the nanny kills this process."""
+        limit = self.worker.memory_manager.memory_limit
+        share = dask.config.get("distributed.worker.memory.terminate")
+        return int(limit * share) if limit and share else None
+
+
+def ensure(client: Client) -> None:
+    """Register the plugin with the cluster of `client`, for present and future workers.
+
+    Takes milliseconds. Registering again has no effect.
+
+    Raises
+    ------
+    MgraphError
+        A worker cannot import mgraph, or cannot set up the plugin.
+    """
+    try:
+        client.register_plugin(MgraphPlugin())
+    except Exception as error:  # the scheduler passes on a worker's error as text, in a bare Exception
+        raise MgraphError(
+            f"mgraph's plugin cannot be registered: {error}; install the same version of mgraph on every worker"
+        ) from error

@@ -1,0 +1,174 @@
+"""Moving the boundaries of the ranges of a graph: internal ids stay, and rows change their owner.
+
+Every rank builds its new part of the graph beside the old one, from the rows that stay and those that it receives. Then
+all ranks vote, and all switch to the new parts or none does. Until then, and after a failure, the graph is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgraph.device import Array
+from mgraph.kernels import load
+from mgraph.partition import Partition
+from mgraph.structures import Run, Structure
+from mgraph.structures.run import sort_run
+from mgraph.worker.change import Change, forward_counts
+from mgraph.worker.shard import Shard
+
+__all__ = ["Move", "Moved", "balanced", "by_work", "leaving", "move", "rebuilt"]
+
+CHUNK = 1 << 26  #: keys inserted at a time, which bounds the memory that a structure's `prepare` allocates for them
+
+
+@dataclass
+class Moved:
+    """A shard's new part of the graph, by other ranges or other internal ids, ready to replace the old one.
+
+    `order` is the new internal id of each user's id, or None if internal ids stay the same.
+    """
+
+    partition: Partition
+    structures: list[Structure]
+    num_edges: int
+    order: Array = None
+
+
+class Move(Change):
+    """A move of rows to other ranks, or a change of internal ids; the edges stay the same.
+
+    Parameters
+    ----------
+    shard : Shard
+    build : callable
+        Builds this rank's new part of the graph beside the old one. All ranks call it together.
+    """
+
+    content = False
+    exchanges = True
+
+    def __init__(self, shard: Shard, build: Callable[[Shard], Moved]) -> None:
+        super().__init__(shard)
+        self._build = build
+        self._moved: Moved | None = None
+
+    def prepare(self) -> None:
+        """Build the new part."""
+        self._moved = self._build(self.shard)
+
+    def commit(self) -> None:
+        """Replace the old part by the new one."""
+        shard, moved = self.shard, self._moved
+        assert moved is not None
+        shard.partition, shard.num_edges = moved.partition, moved.num_edges
+        shard.out_edges = moved.structures[0]
+        shard.in_edges = moved.structures[-1] if shard.in_edges is not None else None
+        if moved.order is not None:
+            shard.order = moved.order
+            shard.generation += 1
+
+    def discard(self) -> None:
+        """Free the new part."""
+        self._moved = None
+
+
+def by_work(shard: Shard) -> Moved:
+    """The rank's part of the graph by ranges of about equal work."""
+    return move(shard, balanced(shard))
+
+
+def balanced(shard: Shard) -> Partition:
+    """Ranges of about equal work by the current degrees, of out- and in-edges if both are stored; same on every rank.
+
+    The same ranges as `Partition.balanced` gives for all degrees, without gathering them. O(rows), two small exchanges.
+    """
+    device, size, xp = shard.device, shard.size, shard.device.xp
+    work = device.full(shard.hi - shard.lo, 1, np.int64)
+    for structure in shard.structures:
+        work += structure.degrees()
+    xp.cumsum(work, out=work)
+    with shard.waiting():
+        mine = np.zeros(size, np.int64)
+        mine[shard.rank] = int(work[-1]) if len(work) else 0
+        totals = shard.exchange.allreduce(mine)
+    ends = np.cumsum(totals)
+    before, total = int(ends[shard.rank] - mine[shard.rank]), int(ends[-1])
+    goals = np.array([total * rank // size for rank in range(1, size)], np.int64)
+    places = device.to_host(xp.searchsorted(work, device.asarray(goals - before))) + shard.lo + 1
+    held = (goals > before) & (goals <= int(ends[shard.rank]))  # the cuts that are after a row of this rank
+    with shard.waiting():
+        cuts = shard.exchange.allreduce(np.where(held, places, 0).astype(np.int64), "max")
+    return Partition((0, *cuts.tolist(), shard.n_vertices))
+
+
+def move(shard: Shard, partition: Partition) -> Moved:
+    """The rank's part of the graph by `partition`: sends the rows that leave, receives others, and builds the part.
+
+    O(n_rows + m log m) at most, since a structure is built from its sorted keys. Needs memory for the keys, 8 bytes an
+    arc, and for the new part beside the old one.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory.
+    """
+    return rebuilt(shard, partition, lambda old: _arrived(shard, partition, leaving(shard, old)))
+
+
+def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Structure], Run]) -> Moved:
+    """The rank's part by `partition`; `arrived` returns its edges of a structure in local rows."""
+    structures, counted = [], 0
+    for number, old in enumerate(shard.structures):
+        new, forward = _built(shard, partition, arrived(old), count=number == 0)
+        structures.append(new)
+        counted += forward
+    shard.device.synchronize()
+    return Moved(partition, structures, counted)
+
+
+def leaving(shard: Shard, structure: Structure) -> Run:
+    """All edges of a structure as a sorted run, by internal ids of the whole graph."""
+    csr, device = structure.to_csr(), shard.device
+    keys, n = device.empty(len(csr.dst), np.uint64), len(csr.dst)
+    load(device, "kernels/arcs.cuh").RowKeys(
+        n, offsets=csr.offsets, dst=csr.dst, n=n, rows=structure.n_rows, lo=shard.lo, keys=keys
+    )
+    weight = csr.weight
+    del csr
+    return Run(keys, None, weight) if structure.sorted_rows else sort_run(device, keys, None, weight)
+
+
+def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
+    """The edges of this rank's new rows, from all ranks, in local rows; sorted, since ranges ascend with ranks."""
+    parts = run.split(partition.starts)
+    with shard.waiting():
+        keys = shard.exchange.alltoallv([part.keys for part in parts])
+        weights = None if run.weight is None else shard.exchange.alltoallv([part.weight for part in parts])
+    base = np.uint64(partition.range(shard.rank)[0] << 32)
+    return Run(_joined(shard, keys, base), None, None if weights is None else _joined(shard, weights))
+
+
+def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> Array:
+    """The concatenated parts minus `base`; without a copy if there is a single part and no `base`."""
+    full = [part for part in parts if len(part)] or parts[:1]
+    if len(full) == 1 and not base:
+        return full[0]
+    whole = shard.device.concatenate(full)
+    if base:
+        whole -= base
+    return whole
+
+
+def _built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:
+    """A structure with the edges of `run`, and the number of them that this rank counts."""
+    lo, hi = partition.range(shard.rank)
+    structure, counted = shard.new_structure(hi - lo), 0
+    for at in range(0, len(run), CHUNK):
+        plan = structure.prepare(run.take(slice(at, at + CHUNK)))
+        if count:
+            counted += (plan.counts if shard.directed else forward_counts(shard, plan, lo)).inserted
+        structure.commit(plan)
+    return structure, counted

@@ -1,0 +1,71 @@
+"""Reordering the vertices of a graph by their current degrees, so that every range begins with its hubs.
+
+Every vertex gets a new internal id. As when ranges move, every rank builds its new part of the graph beside the old
+one; then all ranks vote, and all switch to the new parts or none does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from mgraph.device import Array
+from mgraph.kernels import load
+from mgraph.partition import Partition, degree_order
+from mgraph.structures import Run
+from mgraph.structures.run import sort_run
+from mgraph.worker.rebalance import Moved, leaving, rebuilt
+from mgraph.worker.route import route
+from mgraph.worker.shard import Shard
+
+__all__ = ["by_degree"]
+
+CHUNK = 1 << 20  #: ids counted at once, or as many as there are vertices
+BYTES = 72  #: a vertex of the whole graph takes less while the order is made
+
+
+def by_degree(shard: Shard) -> Moved:
+    """The rank's part of the graph with the vertices dealt to equally long ranges in turn, by descending degree.
+
+    O(n log n) on every rank, and O(m log m) in total: every edge is renumbered, sorted, sent to its owner and inserted.
+    Needs memory for the keys, 24 bytes an arc at most, about 40 bytes a vertex of the whole graph, and the new part
+    beside the old one.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory.
+    """
+    partition = Partition.equal(shard.n_vertices, shard.size)
+    with shard.device.taking(BYTES * shard.n_vertices, f"the order of {shard.n_vertices} vertices"):
+        ids = degree_order(_all_degrees(shard), shard.size)
+    moved = rebuilt(shard, partition, lambda old: route(shard, _renumbered(shard, leaving(shard, old), ids), partition))
+    return replace(moved, order=ids if shard.order is None else shard.device.gather(ids, shard.order))
+
+
+def _all_degrees(shard: Shard) -> Array:
+    """The sum of out- and in-degree of every vertex of the graph, by internal id; the degree if undirected."""
+    mine = shard.out_edges.degrees()
+    if shard.directed:
+        mine = mine + (_in_degrees(shard) if shard.in_edges is None else shard.in_edges.degrees())
+    with shard.waiting():
+        return shard.device.concatenate(shard.exchange.allgather(mine))
+
+
+def _in_degrees(shard: Shard) -> Array:
+    """The in-degrees of the own vertices, counted by the ranks that store the edges to them."""
+    dst, counts = shard.out_edges.to_csr().dst, shard.device.zeros(shard.n_vertices, np.uint32)
+    step, n = max(CHUNK, shard.n_vertices), shard.n_vertices
+    with shard.device.taking(8 * min(step, len(dst)) + 12 * n, f"the degrees of {n} vertices"):
+        for at in range(0, len(dst), step):  # NumPy's takes 8 bytes an id
+            counts += shard.device.xp.bincount(dst[at : at + step], minlength=n).astype(np.uint32)
+    with shard.waiting():
+        parts = shard.exchange.alltoallv([counts[first:end] for first, end in pairwise(shard.partition.starts)])
+    return sum(parts[1:], parts[0])
+
+
+def _renumbered(shard: Shard, run: Run, ids: Array) -> Run:
+    load(shard.device, "kernels/arcs.cuh").Renumber(len(run), keys=run.keys, n=len(run), ids=ids)
+    return sort_run(shard.device, run.keys, None, run.weight)

@@ -1,0 +1,135 @@
+"""A batch's way to its owners: sort, split at the range boundaries, exchange, merge. Every rank does the same.
+
+`Ballot` does the rest. What a batch costs on a GPU, beside what its structure's prepare and commit cost (a column is
+keys, op or weight):
+
+==========================  ==================================  ========================================================
+step                        one rank                            several ranks
+==========================  ==================================  ========================================================
+`share_runs`                1 launch and a sort a structure     the same
+  checked (not yet by the   1 read-back                         the same
+  client)
+`route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
+                                                                launch for each run received but one; with op or
+                                                                weight a copy for each part sent
+`prepare`, undirected       1 launch, 1 read-back: its counts   the same
+`vote`                      nothing                             1 small allreduce
+`commit`                    1 wait for the stream               the same
+==========================  ==================================  ========================================================
+
+A sort takes a few launches (see `mgraph.structures.sort`); with op or weight it also gathers each column once. An
+undirected edge is two arcs that follow each other in the stream, so that of (a, b) and (b, a) the later wins in both
+rows by the rule for repeats alone: nothing is put in order before the sort.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import check_ids
+from mgraph.device import Array
+from mgraph.kernels import load
+from mgraph.partition import Partition
+from mgraph.structures import Run
+from mgraph.structures.run import sort_run
+from mgraph.worker.merge import merge_in_order
+from mgraph.worker.shard import Shard
+
+__all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
+
+HALF = 32
+
+
+def share_runs(
+    shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, *, check: bool = False
+) -> list[Run]:
+    """The runs of all arcs that follow from a share of a batch, which is in users' ids and in stream order.
+
+    One run for each structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected
+    graph, and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
+
+    Raises
+    ------
+    UnknownVertex
+        With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
+    """
+    src, dst, op, weight = (shard.here(column) for column in (src, dst, op, weight))
+    keys = _arcs(shard, src, dst, check)
+    if not shard.directed:  # each column twice, as the arcs are
+        op, weight = (a if a is None or isinstance(a, int) else shard.device.repeat(a, 2) for a in (op, weight))
+    runs = [sort_run(shard.device, keys, op, weight)]
+    if shard.directed and shard.in_edges is not None:
+        runs.append(sort_run(shard.device, _arcs(shard, dst, src), op, weight))
+    return runs
+
+
+def least_bytes(shard: Shard, n: int, columns: bool) -> int:
+    """Bytes of host memory that `share_runs` takes at least for `n` operations, with ops or weights or without.
+
+    A key is 8 bytes, and 24 more while it is sorted with its place.
+    """
+    arcs = n if shard.directed else 2 * n
+    return 0 if shard.device.kind != "cpu" else arcs * (32 if columns else 8)
+
+
+def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
+    """Keys of arcs, in stream order and in internal ids."""
+    device, n, stride = shard.device, len(src), 1 if shard.directed else 2
+    keys = device.empty(n * stride, np.uint64)
+    largest = device.zeros(2, np.uint64) if check else None
+    load(device, "kernels/arcs.cuh").Arcs(
+        n, src=src, dst=dst, order=shard.order, n=n, vertices=shard.n_vertices, stride=stride,
+        keys=keys, largest=largest,
+    )  # fmt: skip
+    if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:  # name the first one
+        check_ids(src, shard.n_vertices, "src")
+        check_ids(dst, shard.n_vertices, "dst")
+    return keys
+
+
+def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
+    """Send each part of `run` to the owner of its rows; the run of what all ranks sent here, in local rows.
+
+    Owners are those of now, or by `partition`. Ranks hold contiguous shares of the stream, so that rank order is stream
+    order, and the later rank wins. Which of the optional columns there are is the same on every rank.
+    """
+    partition = partition or shard.partition
+    parts = run.split(partition.starts)
+    with shard.waiting():
+        if run.op is None and run.weight is None:
+            arrived = [Run(keys) for keys in shard.exchange.alltoallv([part.keys for part in parts])]
+        elif shard.size == 1:
+            arrived = parts
+        else:
+            arrived = _swapped(shard, run, parts)
+    return merge_in_order(shard.device, arrived, partition.range(shard.rank)[0] << HALF)
+
+
+def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
+    """Runs of several columns in one exchange: the bytes of each part's keys, then of its weights and of its ops."""
+    device, byte = shard.device, np.uint8
+    packed = [
+        device.concatenate([column.view(byte) for column in (part.keys, part.weight, part.op) if column is not None])
+        for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
+    ]
+    width = 8 + 4 * (run.weight is not None) + (run.op is not None)
+    arrived = []
+    for rank, data in enumerate(shard.exchange.alltoallv(packed)):
+        if rank == shard.rank:
+            arrived.append(parts[rank])
+            continue
+        n = len(data) // width
+        keys, rest = data[: 8 * n].view(np.uint64), data[8 * n :]
+        weight = None if run.weight is None else rest[: 4 * n].view(np.float32)
+        arrived.append(Run(keys, None if run.op is None else rest[len(rest) - n :].view(np.int8), weight))
+    return arrived
+
+
+def incident_runs(shard: Shard, ids: Any) -> list[Run]:
+    """For each structure the deletions, in local rows, of every edge to or from users' ids; O(n + m), a scan."""
+    vertices = shard.internal(ids)
+    with shard.device.taking(16 * len(vertices), f"{len(vertices)} vertices that leave"):
+        rows = vertices[(vertices >= shard.lo) & (vertices < shard.hi)] - np.uint32(shard.lo)
+    return [structure.incident(vertices, rows) for structure in shard.structures]

@@ -1,0 +1,285 @@
+"""One worker's part of one graph: a range of rows in a local structure, and what algorithms see of it.
+
+A shard knows nothing of Dask: its exchange, its device and its limits come in by the constructor. One thread uses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.errors import GraphClosed, MgraphError
+from mgraph.exchange import Exchange
+from mgraph.kernels import load
+from mgraph.partition import Partition
+from mgraph.structures import Run, Structure, create
+from mgraph.structures.sort import load_sorts
+
+__all__ = ["Result", "Shard", "ShardSpec", "Unconnected"]
+
+
+class Unconnected(Exchange):
+    """Stands where a shard has no exchange yet."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        super().__init__(0, 0, lambda: True)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise MgraphError("this shard is not connected to the other ranks")
+
+    address = property(_refuse)
+    connect = alltoallv = allgather = allreduce = _refuse
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an algorithm left here: columns of the internal ids ``lo .. lo + n - 1``, its range then, by name."""
+
+    columns: dict[str, Array]
+    lo: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(column.nbytes) for column in self.columns.values())
+
+    def column(self, name: str | None) -> Array:
+        """A column by its name, or the first for None."""
+        return self.columns[next(iter(self.columns)) if name is None else name]
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What a shard is to be; the same on every rank but for `rank`.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id, for messages.
+    rank : int
+    partition : Partition
+        The ranges of internal ids of all ranks.
+    structure : str
+        A name of `mgraph.structures.names()`.
+    directed, weighted, reverse : bool
+        `reverse` keeps the in-edges of a directed graph too; an undirected graph is its own reverse.
+    order : uint32[n] or None
+        The internal id of each user's id; None for the identity.
+    """
+
+    graph: str
+    rank: int
+    partition: Partition
+    structure: str = "gpma+"
+    directed: bool = True
+    weighted: bool = False
+    reverse: bool = False
+    order: Array = None
+
+
+class Shard:
+    """The rows ``lo .. hi - 1`` of a graph.
+
+    Parameters
+    ----------
+    spec : ShardSpec
+    exchange : Exchange
+        To the other ranks; replaced after an aborted call.
+    device : Device
+        Where everything lives, and how much of it may be taken.
+
+    Attributes
+    ----------
+    partition : Partition
+        The ranges of all ranks, as they are now.
+    out_edges : Structure
+        Rows are local sources ``src - lo``, slots hold global destinations.
+    in_edges : Structure or None
+        Rows are local destinations, slots hold global sources; the same object as `out_edges` for undirected graphs,
+        None for directed ones without `reverse`.
+    epoch : int
+        Changes of content committed: batches, and vertices added.
+    changes : int
+        Changes of any kind committed: those of content, moves of the range boundaries, new orders.
+    generation : int
+        How often the order of the vertices was renewed.
+    waited : float
+        Seconds spent in calls to the other ranks, ever.
+    seconds : float
+        What the last batch took, without waiting for other ranks.
+    num_edges : int
+        Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
+    results : dict of str to Result
+        What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+    stream_ahead : cupy.cuda.Stream or None
+        On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
+    stream_route : cupy.cuda.Stream or None
+        On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
+    """
+
+    def __init__(self, spec: ShardSpec, exchange: Exchange, device: Device) -> None:
+        self.spec, self.exchange, self.device = spec, exchange, device
+        self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
+        self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
+        self.epoch = self.num_edges = self.changes = self.generation = 0
+        self.waited = self.seconds = 0.0
+        self.results: dict[str, Result] = {}
+        device.use()
+        self.stream_ahead = self.stream_route = None
+        if device.kind == "cuda":
+            # before the commit's kernels: the array library's sort holds the interpreter until it is done
+            self.stream_ahead, self.stream_route = (
+                device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
+            )
+        self.out_edges = self.new_structure(self.hi - self.lo)
+        self.in_edges = self._in_structure()
+        self._warm()
+
+    def new_structure(self, n_rows: int) -> Structure:
+        """An empty structure of the graph's kind."""
+        spec = self.spec
+        return create(spec.structure, self.n_vertices, device=self.device, weighted=spec.weighted, n_rows=n_rows)
+
+    def _in_structure(self) -> Structure | None:
+        if not self.directed:
+            return self.out_edges
+        return self.new_structure(self.hi - self.lo) if self.spec.reverse else None
+
+    def _warm(self) -> None:
+        """Compile what batches and reads run, so that the first batch is as fast as the others."""
+        none = self.device.empty(0, np.uint64)
+        load_sorts(self.device)
+        for file in ("kernels/arcs.cuh", "kernels/merge.cuh") if self.size > 1 else ("kernels/arcs.cuh",):
+            load(self.device, file)
+        self.out_edges.discard(self.out_edges.prepare(Run(none)))
+        self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many ranks."""
+        return self.partition.size
+
+    @property
+    def n_vertices(self) -> int:
+        """Vertices of the whole graph."""
+        return self.partition.n_vertices
+
+    @property
+    def lo(self) -> int:
+        """The first internal id that this shard owns."""
+        return self.partition.range(self.rank)[0]
+
+    @property
+    def hi(self) -> int:
+        """One past the last."""
+        return self.partition.range(self.rank)[1]
+
+    @property
+    def structures(self) -> list[Structure]:
+        """The one or two structures that hold edges, each once."""
+        return [self.out_edges] if self.in_edges in (None, self.out_edges) else [self.out_edges, self.in_edges]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that structures and results hold."""
+        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values())
+
+    def __str__(self) -> str:
+        return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
+
+    # ---- ids ---------------------------------------------------------------------------------------------------------
+
+    def here(self, column: Any) -> Any:
+        """A column of a batch on the device, as kernels need it: what a comm delivers may lie at any address.
+
+        None, or one number for all, as it is.
+        """
+        return column if column is None or isinstance(column, int) else self.device.asarray(column)
+
+    def internal(self, ids: Any) -> Array:
+        """Users' ids as internal ids on the device; O(n)."""
+        here = self.here(ids)
+        return here if self.order is None else self.device.gather(self.order, here)
+
+    # ---- time --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time of a call to the other ranks as waiting, so that the rest is this rank's own work."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waited += time.perf_counter() - began
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Note how long a batch takes this rank, without its waiting for others."""
+        began, waited = time.perf_counter(), self.waited
+        try:
+            yield
+        finally:
+            self.seconds = time.perf_counter() - began - (self.waited - waited)
+
+    # ---- reads of rows that this shard owns --------------------------------------------------------------------------
+
+    def _rows(self, ids: Any) -> Array:
+        ids = self.device.asarray(ids)
+        return self.device.xp.subtract(ids, np.uint32(self.lo), out=self.device.empty(len(ids), np.uint32))
+
+    def has_edges(self, src: Any, dst: Any) -> np.ndarray:
+        """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
+        found = self.out_edges.has_edges(self._rows(src), self.device.asarray(dst))
+        return self.device.fetch(found)
+
+    def degrees(self, ids: Any, direction: str) -> np.ndarray:
+        """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
+        return self.device.fetch(self._edges(direction).degrees(self._rows(ids)))
+
+    def neighbors(self, ids: Any, direction: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Offsets, destinations and weights of the rows of internal ids that this shard owns, or for None of all."""
+        edges = self._edges(direction)
+        csr = edges.to_csr() if ids is None else edges.neighbors(self._rows(ids))
+        weight = None if csr.weight is None else self.device.fetch(csr.weight)
+        return self.device.fetch(csr.offsets), self.device.fetch(csr.dst), weight
+
+    def _edges(self, direction: str) -> Structure:
+        edges = self.out_edges if direction == "out" else self.in_edges
+        assert edges is not None, "the client asks for in-edges only where they are kept"
+        return edges
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def result(self, name: str) -> Result:
+        """A result by its id; `GraphClosed` where it was freed."""
+        if name not in self.results:
+            raise GraphClosed(f"{self}: result {name} was freed")
+        return self.results[name]
+
+    def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
+        result, xp = self.result(name), self.device.xp
+        values = result.column(None)
+        k = min(k, len(values))
+        if k == 0:
+            return np.empty(0, np.int64), np.empty(0, values.dtype)
+        with self.device.taking(24 * len(values), f"the largest of {len(values)} values"):
+            least = xp.partition(values, len(values) - k)[len(values) - k]
+            above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
+            places = xp.concatenate([above, equal[: k - len(above)]])
+        host, best = self.device.to_host(places), self.device.to_host(values[places])
+        ranked = np.lexsort((host, -best.astype(np.float64)))
+        return host[ranked].astype(np.int64) + result.lo, best[ranked]

@@ -1,0 +1,163 @@
+"""The thread in which a shard does all its work, so that the worker's event loop is never blocked."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from mgraph.errors import Aborted
+from mgraph.protocol import Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
+
+__all__ = ["Servant", "ShardThread"]
+
+logger = logging.getLogger(__name__)
+
+
+class Servant(Protocol):
+    """What a shard's thread drives. Everything but `busy` and `arrived` is called in that thread."""
+
+    @property
+    def state(self) -> ShardState:
+        """The shard's current state. It must be cheap, since every answer carries it."""
+
+    @property
+    def busy(self) -> str | None:
+        """The name of the user's function that runs now, or None. Read by the event loop."""
+
+    def arrived(self) -> None:
+        """A call has arrived, and its arguments are in memory; called on the event loop."""
+
+    def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any] | None]:
+        """The function to run for a call of this name in this attempt: from the call's arguments to its answer."""
+
+    def told(self, error: BaseException) -> BaseException:
+        """What the client is told of an error that a call raised."""
+
+    def free(self, results: Iterable[str]) -> None:
+        """Free these results; unknown ones are ignored."""
+
+    def settle(self) -> None:
+        """Destroy the exchange of an aborted attempt."""
+
+    def close(self) -> None:
+        """Free everything. Called once, at the end."""
+
+
+class ShardThread(threading.Thread):
+    """A thread that runs the calls of one session, in order.
+
+    Parameters
+    ----------
+    name : str
+        The thread's name, for debuggers and for tests that look for threads left behind.
+    make : callable
+        ``make(aborted)`` makes the servant, in this thread. The servant's waits poll `aborted`.
+    post : callable
+        Called in this thread with each message of an answer.
+    ended : callable
+        Called last, after everything is freed.
+
+    Attributes
+    ----------
+    state : ShardState
+        The shard's state at its last answer; replaced as a whole, so that other threads can read it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Callable[[], bool]], Servant],
+        post: Callable[[Message], None],
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._make, self._post, self._ended = make, post, ended
+        self.state = ShardState()
+        self._servant: Servant | None = None
+        self.requests: SimpleQueue[Call | Abort | None] = SimpleQueue()
+        self._stopping = False
+        self._attempt = 0
+        self._aborted_attempt = -1
+
+    # ---- from the event loop -----------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> str | None:
+        """The name of the user's function that the servant runs now, or None."""
+        return None if self._servant is None else self._servant.busy
+
+    def arrived(self) -> None:
+        """A call's arguments are in memory now: what was reserved for them is free."""
+        if self._servant is not None:
+            self._servant.arrived()
+
+    def abort(self, attempt: int) -> None:
+        """End the waits of an attempt. The acknowledgement is queued behind the calls that fail because of this."""
+        self._aborted_attempt = max(self._aborted_attempt, attempt)
+
+    def stop(self) -> None:
+        """End all waits, skip queued calls, free everything and end the thread. Does not wait for it."""
+        self._stopping = True
+        self.requests.put(None)
+
+    # ---- in the thread -----------------------------------------------------------------------------------------------
+
+    def aborted(self) -> bool:
+        """Whether the running call should stop. It is cheap, since every wait polls it."""
+        return self._stopping or self._attempt <= self._aborted_attempt
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        try:
+            servant = self._servant = self._make(self.aborted)
+            with closing(servant):
+                while (request := self.requests.get()) is not None and not self._stopping:
+                    try:
+                        self._answer(servant, request.seq, self._work(servant, request)() or {})
+                    except BaseException as error:  # any error is an answer that the client waits for
+                        self._fail(servant, request.seq, error)
+                    del request  # its arguments may be large, and it may be long until the next call
+        finally:
+            self._ended()
+
+    def _work(self, servant: Servant, request: Call | Abort) -> Callable[[], dict[str, Any] | None]:
+        """The function that does what is requested."""
+        if isinstance(request, Abort):
+            return partial(_settle, servant, self.name)
+        servant.free(request.free)
+        self._attempt = request.attempt
+        if self.aborted():
+            raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
+        return partial(servant.find(request.method, request.attempt), **request.args)
+
+    def _answer(self, servant: Servant, seq: int, value: dict[str, Any]) -> None:
+        self.state = servant.state
+        for message in answer_messages(seq, value, self.state):
+            self._post(message)
+
+    def _fail(self, servant: Servant, seq: int, error: BaseException) -> None:
+        told = encode_error(servant.told(error))
+        _forget_frames(error)
+        self.state = servant.state
+        self._post(Failure(seq, told, self.state))
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Free what the frames refer to that an error has passed: arrays would stay until the collector runs."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+
+
+def _settle(servant: Servant, name: str) -> None:
+    """Settle the servant. Errors are logged only, since the client needs the shard's state in any case."""
+    try:
+        servant.settle()
+    except Exception:
+        logger.exception("%s: the exchange of an aborted attempt could not be destroyed", name)

@@ -1,0 +1,139 @@
+"""What follows where a call fails on a rank or is interrupted: release, the outcome of a vote, the next exchange."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from fakes import FakeServant, fake_cluster
+from interrupts import after, ctrl_c, when
+
+from mgraph.errors import CapacityError, GraphLost
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_one_rank_fails_while_the_other_waits_for_it():
+    with fake_cluster(2) as (coordinator, workers):
+        began = time.monotonic()
+        with pytest.raises(CapacityError, match="rank 1 has no room"):
+            coordinator.call("fail", {"ranks": [1]}, connect=True)
+        assert time.monotonic() - began < 2
+        assert workers[0].log[-1] == workers[1].log[-1] == "settle"
+        answers = coordinator.call("echo", connect=True)  # the graph is usable, over a new exchange
+        assert [answer["attempt"] for answer in answers] == [1, 1]
+        assert workers[0].log[-3:] == ["open_exchange", "connect_exchange", "echo"]
+
+
+def test_all_ranks_fail_alike_and_nothing_is_aborted():
+    with fake_cluster(2) as (coordinator, workers):
+        with pytest.raises(TypeError) as raised:
+            coordinator.call("big", {"unknown": 3})
+        assert "unexpected keyword argument" in raised.value.__notes__[0]  # the worker's traceback
+        assert "settle" not in workers[0].log
+        assert coordinator.attempt.number == 0
+
+
+def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
+    with fake_cluster(2) as (coordinator, workers):
+        began = time.monotonic()
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
+        assert time.monotonic() - began < 2
+        assert workers[0].log[-1] == workers[1].log[-1] == "settle"
+        assert len(coordinator.call("echo", connect=True)) == 2
+
+
+def test_keyboard_interrupt_while_a_rank_polls_nothing():
+    with fake_cluster(2) as (coordinator, _):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("deaf", {"ranks": [1], "seconds": 3.5})
+        assert len(coordinator.call("echo", connect=True)) == 2  # waits for the rank to come back
+
+
+def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
+    with fake_cluster(2) as (coordinator, _):
+        began = time.monotonic()
+        with (
+            after(0.2, ctrl_c),
+            when(lambda: coordinator.attempt.settling, ctrl_c),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            coordinator.call("deaf", {"ranks": [1], "seconds": 1.5}, connect=True)
+        assert time.monotonic() - began < 1.2  # nobody waited for the rank
+        assert coordinator.unsettled
+        assert coordinator.attempt.settling
+        coordinator.call("echo")
+        assert time.monotonic() - began > 1.4
+        assert not coordinator.unsettled
+
+
+def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
+    """The client's thread may have left before its event loop heard of the interrupt."""
+    with fake_cluster(2) as (coordinator, _):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
+        assert not coordinator.attempt.settling
+        assert coordinator.unsettled
+        with pytest.raises(CapacityError):
+            coordinator.call("fail", {"ranks": [0, 1]})
+        assert coordinator.unsettled  # only an answer says what the ranks have
+        coordinator.call("echo")
+        assert not coordinator.unsettled
+
+
+def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
+    with fake_cluster(3) as (coordinator, workers):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
+        assert coordinator.epoch == 1
+        assert [state.epoch for state in coordinator.states] == [1, 1, 1]
+        assert "resolve" in workers[0].log
+
+
+def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
+    with fake_cluster(2) as (coordinator, _):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("vote", {"committed": [], "doubting": [0]})
+        assert coordinator.epoch == 0
+        coordinator.call("resolve", {"changes": 1})  # none is in doubt any more
+        assert [state.epoch for state in coordinator.states] == [0, 0]
+
+
+def test_commit_fails_on_one_rank_and_the_graph_is_lost():
+    with fake_cluster(2) as (coordinator, _):
+        coordinator.call("commit_fails", {"ranks": []})
+        with pytest.raises(RuntimeError, match="the commit failed"):
+            coordinator.call("commit_fails", {"ranks": [1]}, connect=True)
+        for _ in range(2):
+            with pytest.raises(GraphLost, match="last epoch acknowledged by all is 1"):
+                coordinator.call("echo")
+
+
+def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
+    with fake_cluster(2) as (coordinator, _):
+        with pytest.raises(CapacityError):
+            coordinator.call("fail_commit_alike", connect=True)
+        with pytest.raises(GraphLost, match="the commit failed"):
+            coordinator.call("echo")
+
+
+def test_a_rank_that_polls_nothing_for_longer_than_the_patience_loses_the_graph():
+    with fake_cluster(2, patience=3.0) as (coordinator, workers):
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("deaf", {"ranks": [1], "seconds": 9})
+        what = rf"ranks \[1\], the workers at {workers[1].address}, have not returned .* within 3 s"
+        with pytest.raises(GraphLost, match=what):
+            coordinator.call("echo")
+
+
+def test_the_exchange_of_a_rank_does_not_end_as_it_should_and_the_vote_is_known_all_the_same(monkeypatch):
+    def fail(self: FakeServant) -> None:
+        raise OSError("no such device any more")
+
+    with fake_cluster(2) as (coordinator, _):
+        monkeypatch.setattr(FakeServant, "settle", fail)
+        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("vote", {"committed": [0], "doubting": [1]})
+        assert coordinator.epoch == 1
+        assert [state.epoch for state in coordinator.states] == [1, 1]

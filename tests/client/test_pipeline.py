@@ -1,0 +1,162 @@
+"""Batches in flight: their order, how many bytes there may be, and what becomes of them when one fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from fakes import fake_cluster
+from interrupts import after, ctrl_c
+
+from mgraph.client.pipeline import Pipeline
+from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def pipeline(coordinator, max_bytes: int = 1 << 20) -> Pipeline:
+    """A pipeline whose batches are the arguments of a fake shard."""
+    return Pipeline(coordinator, lambda args: [dict(args) for _ in coordinator.addresses], max_bytes)
+
+
+def test_batches_are_applied_in_order_while_later_ones_are_on_their_way():
+    with fake_cluster(2) as (coordinator, workers):
+        began = time.monotonic()
+        with pipeline(coordinator) as pipe:
+            pending = [pipe.update({"seconds": 1.0 if k == 0 else 0.0}) for k in range(20)]
+            assert time.monotonic() - began < 1.0  # nothing waited for the first
+            assert not pending[0].done()
+        assert [p.result(0).epoch for p in pending] == list(range(1, 21))
+        assert pending[0].result().inserted == 2
+        assert pending[0].result().seconds > 0.99
+        assert coordinator.epoch == 20
+        assert [line for line in workers[1].log if line.startswith("begin")] == [f"begin {k}" for k in range(1, 21)]
+
+
+def test_large_and_small_batches_keep_their_order():
+    big = np.zeros(30 << 20, np.uint8)  # large enough to be serialized in another thread
+    with fake_cluster(2) as (coordinator, _), pipeline(coordinator, 1 << 30) as pipe:
+        pending = [pipe.update({"array": big if k % 2 == 0 else big[:1]}) for k in range(4)]
+        assert [p.result(20).epoch for p in pending] == [1, 2, 3, 4]
+
+
+def test_no_more_bytes_are_in_flight_than_allowed():
+    with fake_cluster(2) as (coordinator, _):
+        half = np.zeros(40, np.uint8)  # 80 bytes for two ranks
+        with pipeline(coordinator, 200) as pipe:
+            began = time.monotonic()
+            first, second = (pipe.update({"array": half, "seconds": 1.0}) for _ in range(2))
+            assert time.monotonic() - began < 1.0
+            pipe.update({"array": half})
+            assert time.monotonic() - began > 0.99
+            assert first.done()
+            assert not second.done()
+            huge = pipe.update({"array": np.zeros(1000, np.uint8)})  # goes alone
+            assert huge.result().epoch == 4
+        assert coordinator.epoch == 4
+
+
+def test_other_calls_come_after_the_batches_before_them():
+    with fake_cluster(2) as (coordinator, _), pipeline(coordinator) as pipe:
+        pending = [pipe.update({"seconds": 0.05}) for _ in range(4)]
+        assert len(coordinator.call("echo")) == 2
+        assert all(p.done() for p in pending)
+        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 5
+        assert pipe.update({}).result().epoch == 6
+
+
+@pytest.mark.parametrize("failing", [[1], [0, 1]])
+def test_a_batch_fails_and_those_after_it_are_not_applied(failing):
+    with fake_cluster(2) as (coordinator, workers):
+        pending = []
+        with (
+            pytest.raises(CapacityError, match="has no room .the batch of epoch 3 in a pipeline"),
+            pipeline(coordinator) as pipe,
+        ):
+            for k in range(6):  # once the failure is known here, update refuses
+                pending.append(pipe.update({"fails": failing if k == 2 else []}))
+        assert [p.exception() is None for p in pending] == [True, True, False, False, False, False][: len(pending)]
+        assert len(pending) > 2
+        assert isinstance(pending[2].exception(), CapacityError)
+        assert all(isinstance(p.exception(), MgraphError) for p in pending[3:])
+        assert coordinator.epoch == 2
+        for worker in workers:
+            assert worker.log.count("begin 4") == 0
+        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 3
+
+
+def test_the_next_call_raises_what_an_earlier_batch_did():
+    with fake_cluster(2) as (coordinator, _):
+        pipe = pipeline(coordinator)
+        with pytest.raises(CapacityError), pipe:
+            pipe.update({"fails": [0]}).exception(10)
+            with pytest.raises(CapacityError, match="epoch 1"):
+                pipe.update({})
+        with pytest.raises(InvalidOption, match="inside its with block"):
+            pipe.update({})
+
+
+def test_an_error_in_the_block_is_not_hidden_and_what_was_sent_is_applied():
+    with fake_cluster(1) as (coordinator, _):
+        with pytest.raises(ZeroDivisionError), pipeline(coordinator) as pipe:
+            pipe.update({"seconds": 0.2})
+            pipe.update({})
+            1 / 0  # noqa: B018
+        assert coordinator.epoch == 2
+
+
+def test_two_pipelines_share_the_ranks():
+    with fake_cluster(2) as (coordinator, _):
+        epochs = []
+
+        def send():
+            with pipeline(coordinator) as pipe:
+                epochs.extend([pipe.update({}) for _ in range(20)])
+
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert sorted(p.result(0).epoch for p in epochs) == list(range(1, 61))
+
+
+def test_keyboard_interrupt_drops_what_is_in_flight():
+    with fake_cluster(2) as (coordinator, _):
+        began = time.monotonic()
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+            pipe.update({}).result()
+            pending = [pipe.update({"seconds": 0.5}) for _ in range(10)]
+            pending[-1].result()
+        assert time.monotonic() - began < 3
+        assert all(p.done() for p in pending)
+        assert pending[-1].exception() is not None
+        assert 1 <= coordinator.epoch <= 3  # what a rank has committed, all have
+        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == coordinator.epoch
+
+
+def test_worker_is_lost_with_batches_in_flight():
+    with fake_cluster(2) as (coordinator, workers):
+        with pytest.raises(WorkerLost, match="epoch 1"), pipeline(coordinator) as pipe:
+            pipe.update({}).result()
+            pending = [pipe.update({"seconds": 0.3}) for _ in range(3)]
+            for session in workers[1].table.sessions.values():
+                workers[1].thread.loop.call_soon_threadsafe(session.comm.abort)
+        assert all(p.exception(0) is not None for p in pending)
+        with pytest.raises(MgraphError):
+            coordinator.call("echo")
+
+
+def test_the_client_ends_while_a_report_is_awaited():
+    with fake_cluster(1) as (coordinator, _):
+        pipe = pipeline(coordinator)
+        pipe.__enter__()
+        pending = pipe.update({"fails": [9]})  # all wait for a rank that there is not
+        with pytest.raises(TimeoutError):
+            pending.result(0.05)
+        coordinator.close()
+        with pytest.raises((GraphClosed, WorkerLost)):
+            pending.result(5)
+        assert not pending.cancel()

@@ -1,0 +1,204 @@
+"""Ranks to test exchanges with: threads of one process, or processes, each with an exchange that is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from distributed.core import Server
+from distributed.security import Security
+from pretend_nccl import PretendNccl
+
+from mgraph.device import Device
+from mgraph.exchange import Exchange, Loopback
+from mgraph.exchange.hub import HANDLER, Hub
+from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.tcp import TcpExchange
+from mgraph.exchange.ucx import UcxExchange
+from mgraph.exchange.ucxx_api import ucx_installed
+
+KEY = ("graph", 0)
+LIMIT = 60  #: seconds after which a rank counts as hanging
+
+
+@contextmanager
+def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that runs in a thread of its own, and has no task left at its end."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="exchange-loop")
+    thread.start()
+    try:
+        yield loop
+        left = asyncio.run_coroutine_threadsafe(_tasks_left(), loop).result(LIMIT)
+        assert not left, f"tasks left on the event loop: {left}"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(LIMIT)
+        loop.close()
+
+
+async def _tasks_left() -> list[str]:
+    for _ in range(100):
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if not left:
+            break
+        await asyncio.sleep(0.01)
+    return [repr(task) for task in left]
+
+
+@contextmanager
+def hub_on(
+    loop: asyncio.AbstractEventLoop,
+    listen: str = "tcp://127.0.0.1:0",
+    deserialize: bool = True,
+    security: Security | None = None,
+) -> Iterator[Hub]:
+    """A hub behind a Dask server, as beside a worker; holds no comm and no exchange at its end."""
+
+    async def start() -> tuple[Server, Hub]:
+        connection_args = security.get_connection_args("worker") if security else {}
+        server = Server({}, deserialize=deserialize, connection_args=connection_args, needs_workdir=False)
+        await server.listen(listen, **(security.get_listen_args("worker") if security else {}))
+        hub = Hub(server.address, loop, connection_args, deserialize=deserialize)
+        server.handlers[HANDLER] = hub.accept
+        return server, hub
+
+    async def stop(server: Server) -> list[str]:
+        for _ in range(100):
+            if not server._comms:
+                break
+            await asyncio.sleep(0.01)
+        left = [repr(comm) for comm in server._comms]
+        await server.close()
+        return left
+
+    server, hub = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT)
+    try:
+        yield hub
+        assert len(hub) == 0, "exchanges left in the hub"
+    finally:
+        left = asyncio.run_coroutine_threadsafe(stop(server), loop).result(LIMIT)
+        assert not left, f"comms left on the server: {left}"
+
+
+@contextmanager
+def ranks(
+    kind: str, size: int, aborted: Sequence[Callable[[], bool]], device: str = "cpu", **options: Any
+) -> Iterator[list[Exchange]]:
+    """The unconnected exchanges of `size` ranks in this process. Kinds: see `_make`."""
+    with ExitStack() as stack:
+        if needs_hub(kind):
+            loop = stack.enter_context(running_loop())
+            listen = "inproc://" if kind == "inproc" else "tcp://127.0.0.1:0"
+            hubs = [stack.enter_context(hub_on(loop, listen)) for _ in range(size)]
+        else:
+            hubs = [None] * size
+        made = []
+        for rank in range(size):
+            made.append(_make(kind, rank, size, aborted[rank], device, hubs[rank], options))
+            stack.callback(made[-1].close)
+        yield made
+
+
+def needs_hub(kind: str) -> bool:
+    """Whether an exchange of this kind goes over Dask's comms, by itself or by its companion."""
+    return kind in ("tcp", "inproc", "pretend") or (kind == "nccl" and not ucx_installed())
+
+
+def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
+    """An exchange by its kind.
+
+    loopback, tcp, inproc (Dask's comms within the process), ucx, ucx-tcp (UCX without shared memory); nccl and
+    nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
+    """
+    where = Device.of(device)
+    if kind == "loopback":
+        return Loopback(aborted)
+    if kind == "tcp" or kind == "inproc":
+        assert hub is not None
+        return TcpExchange(rank, size, aborted, where, hub=hub, key=KEY, **options)
+    options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
+    if kind.startswith("ucx"):
+        config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
+        return UcxExchange(rank, size, aborted, where, config=config, **options)
+    small = None
+    if not kind.endswith("alone"):
+        small = _make("tcp" if needs_hub(kind) else "ucx", rank, size, aborted, "cpu", hub, options)
+    api: Any = PretendNccl() if kind.startswith("pretend") else None
+    return NcclExchange(rank, size, aborted, where, small=small, api=api, **options)
+
+
+def run_threads(kind: str, size: int, program: Callable[[Exchange], Any], **options: Any) -> list[Any]:
+    """What `program` returned on each rank, in rank order; one thread a rank."""
+
+    def body(exchange: Exchange) -> Any:
+        exchange.connect(addresses)
+        return program(exchange)
+
+    with ranks(kind, size, [lambda: False] * size, **options) as made, ThreadPoolExecutor(size) as pool:
+        addresses = [exchange.address for exchange in made]
+        return [future.result(LIMIT) for future in [pool.submit(body, exchange) for exchange in made]]
+
+
+def _child(kind: str, rank: int, size: int, device: str, program: Any, pipe: Any, options: dict[str, Any]) -> None:
+    try:
+        aborted = threading.Event()
+        Device.of(device).use()
+        with ExitStack() as stack:
+            hub = None
+            if needs_hub(kind):
+                hub = stack.enter_context(hub_on(stack.enter_context(running_loop())))
+            exchange = _make(kind, rank, size, aborted.is_set, device, hub, options)
+            stack.callback(exchange.close)
+            pipe.send(exchange.address)
+            exchange.connect(pipe.recv())
+            result = program(exchange, aborted)
+        pipe.send(("done", result))
+    except BaseException:
+        pipe.send(("failed", traceback.format_exc()))
+
+
+def run_processes(
+    kind: str,
+    size: int,
+    program: Callable[[Exchange, threading.Event], Any],
+    devices: Sequence[str] | None = None,
+    lost: Sequence[int] = (),
+    limit: float = LIMIT,
+    **options: Any,
+) -> list[Any]:
+    """What `program` returned on each rank, one spawned process a rank; None for the ranks in `lost`, which may die."""
+    spawn = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    try:
+        for rank in range(size):
+            here, there = spawn.Pipe()
+            args = (kind, rank, size, devices[rank] if devices else "cpu", program, there, options)
+            processes.append(spawn.Process(target=_child, args=args, daemon=True))
+            processes[-1].start()
+            pipes.append(here)
+        addresses = [_answer(pipe, rank, limit) for rank, pipe in enumerate(pipes)]
+        for pipe in pipes:
+            pipe.send(addresses)
+        return [None if rank in lost else _answer(pipe, rank, limit) for rank, pipe in enumerate(pipes)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join(10)
+        for pipe in pipes:
+            pipe.close()
+
+
+def _answer(pipe: Any, rank: int, limit: float) -> Any:
+    assert pipe.poll(limit), f"rank {rank} said nothing for {limit} s"
+    answer = pipe.recv()
+    if isinstance(answer, tuple):
+        assert answer[0] == "done", f"rank {rank} failed:\n{answer[1]}"
+        return answer[1]
+    return answer

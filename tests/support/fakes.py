@@ -1,0 +1,276 @@
+"""A cluster of fakes: bare Dask servers with mgraph's sessions on them, each in its own thread, and a fake shard."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from distributed.comm import Comm, connect
+from distributed.core import Server
+
+from mgraph.client.bridge import Bridge
+from mgraph.client.coordinator import Coordinator
+from mgraph.errors import Aborted, CapacityError, MgraphError
+from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
+from mgraph.wire import SESSION_HANDLER, decode, encode
+from mgraph.worker.session import Session, SessionTable
+
+
+class FakeServant:
+    """Answers calls by name, and notes what was done to it in `log`."""
+
+    busy: str | None = None
+
+    def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str]) -> None:
+        self.hello, self.rank, self.aborted, self.log = hello, hello.rank, aborted, log
+        self.epoch, self.in_doubt, self.broken = 0, False, None
+        self.exchanges: list[int] = []
+        self.left, self.reserved = 1 << 62, 0
+
+    def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any]]:
+        self.log.append(method)
+        return partial(getattr(self, method), attempt=attempt)
+
+    def told(self, error: BaseException) -> BaseException:
+        return error
+
+    def free(self, results: Iterable[str]) -> None:
+        self.log.extend(f"free {result}" for result in results)
+
+    def arrived(self) -> None:
+        if self.reserved:
+            self.log.append(f"release {self.reserved}")
+        self.reserved = 0
+
+    def settle(self) -> None:
+        self.arrived()
+        self.log.append("settle")
+
+    def close(self) -> None:
+        self.log.append("close")
+
+    @property
+    def state(self) -> ShardState:
+        size = {"edges": 10 * self.epoch, "nbytes": 100 * self.epoch, "memory_left": self.left - self.reserved}
+        return ShardState(self.epoch, self.epoch, in_doubt=self.in_doubt, broken=self.broken, **size)
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def open_exchange(self, attempt: int) -> dict[str, Any]:
+        self.exchanges.append(attempt)
+        return {"address": b"%d" % self.rank}
+
+    def connect_exchange(self, attempt: int, addresses: list[bytes]) -> dict[str, Any]:
+        return {}
+
+    def echo(self, attempt: int, **args: Any) -> dict[str, Any]:
+        return {**args, "rank": self.rank, "attempt": attempt}
+
+    def flags(self, attempt: int, array: np.ndarray) -> dict[str, Any]:
+        return {"sum": float(array.sum()), "dtype": str(array.dtype)}
+
+    def big(self, attempt: int, n: int) -> dict[str, Any]:
+        return {"array": np.arange(n, dtype=np.int64) + self.rank, "n": n}
+
+    def update(self, attempt: int, epoch: int, seconds: float = 0.0, fails: Iterable[int] = (), **share: Any) -> dict:
+        """A batch: takes its time, and fails on some ranks while the others wait for them."""
+        if epoch != self.epoch + 1:
+            raise MgraphError(f"a batch came as epoch {epoch}")
+        self.log.append(f"begin {epoch}")
+        if fails:
+            return self.fail(attempt, fails)
+        time.sleep(seconds)
+        self.epoch = epoch
+        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
+
+    def have(self, attempt: int, left: int) -> dict[str, Any]:
+        """From now on `left` bytes are left."""
+        self.left = left
+        return {}
+
+    def reserve(self, attempt: int, nbytes: int, operations: int = 0, columns: bool = False) -> dict[str, Any]:
+        self.log.append(f"asked {nbytes}")
+        if nbytes > self.left:
+            return {"lack": f"rank {self.rank}: {nbytes} bytes are needed and {self.left} are left"}
+        self.reserved = nbytes
+        return {"lack": None}
+
+    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0) -> dict[str, Any]:
+        """What waiting in an exchange looks like: until aborted."""
+        end = time.monotonic() + seconds
+        while self.rank in ranks and time.monotonic() < end:
+            if self.aborted():
+                raise Aborted(f"rank {self.rank} was told to")
+            time.sleep(0.02)
+        return {}
+
+    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True) -> dict[str, Any]:
+        if self.rank in ranks:
+            raise CapacityError(f"rank {self.rank} has no room")
+        return self.wait(attempt, [self.rank]) if others_wait else {}
+
+    def deaf(self, attempt: int, ranks: Iterable[int], seconds: float, busy: str | None = None) -> dict[str, Any]:
+        """A kernel that polls nothing; or a user's function of this name."""
+        self.busy = busy
+        if self.rank in ranks:
+            time.sleep(seconds)
+        self.busy = None
+        return {}
+
+    def unsendable(self, attempt: int) -> dict[str, Any]:
+        return {"lock": threading.Lock()}
+
+    def odd(self, attempt: int) -> dict[str, Any]:
+        class Local(Exception):
+            pass
+
+        raise Local(f"rank {self.rank}")
+
+    def vote(self, attempt: int, committed: Iterable[int], doubting: Iterable[int]) -> dict[str, Any]:
+        """The moment after the vote: some ranks have committed, some wait for its outcome."""
+        if self.rank in committed:
+            self.epoch += 1
+            return {}
+        self.in_doubt = self.rank in doubting
+        return self.wait(attempt, [self.rank])
+
+    def commit_fails(self, attempt: int, ranks: Iterable[int]) -> dict[str, Any]:
+        if self.rank in ranks:
+            self.broken = f"rank {self.rank}: the commit failed"
+            raise RuntimeError(self.broken)
+        self.epoch += 1
+        return {}
+
+    def fail_commit_alike(self, attempt: int) -> dict[str, Any]:
+        self.broken = "the commit failed"
+        raise CapacityError(self.broken)
+
+    def resolve(self, attempt: int, changes: int) -> dict[str, Any]:
+        if self.in_doubt:
+            self.epoch += int(self.epoch < changes)
+        self.in_doubt = False
+        return {}
+
+
+class LoopThread:
+    """An asyncio event loop in a thread."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Any, timeout: float = 20) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+
+class FakeWorker:
+    """A server with a session table, as a worker has one."""
+
+    def __init__(self, number: int, handler: str = SESSION_HANDLER) -> None:
+        self.log: list[str] = []
+        self.thread = LoopThread(f"fake-worker-{number}")
+        self.table = SessionTable(lambda hello, aborted: FakeServant(hello, aborted, self.log))
+        self.server: Server = self.thread.run(self._start(handler))
+        self.address = self.server.address
+
+    async def _start(self, handler: str) -> Server:
+        server = Server({handler: self.table.accept})
+        await server.listen("tcp://127.0.0.1:0")
+        return server
+
+    async def _stop(self) -> None:
+        await self.table.close(5)
+        await self.server.close()
+
+    def stop(self) -> None:
+        self.thread.run(self._stop())
+        self.thread.stop()
+
+    @property
+    def session(self) -> Session:
+        """The one session that is open."""
+        (session,) = self.table.sessions.values()
+        return session
+
+    def freeze(self, seconds: float) -> None:
+        """Hold the event loop up: what a stopped process looks like from outside."""
+        self.thread.loop.call_soon_threadsafe(time.sleep, seconds)
+
+
+class HandClient:
+    """A client's end of a session, by hand: one comm, and its messages one by one."""
+
+    def __init__(self, address: str) -> None:
+        self.thread = LoopThread("fake-hand")
+        self.comm: Comm = self.thread.run(connect(address))
+
+    def open(self, hello: Hello | dict[str, Any]) -> None:
+        said = hello if isinstance(hello, dict) else encode(hello)
+        self.thread.run(self.comm.write({"op": SESSION_HANDLER, "hello": said}))
+
+    def say(self, message: Message | Any) -> None:
+        self.thread.run(self.comm.write(encode(message) if is_dataclass(message) else message))
+
+    def hear(self, beats: bool = False) -> Any:
+        """The next message; beats only where they are asked for."""
+        while isinstance(message := decode(self.thread.run(self.comm.read())), Beat) and not beats:
+            pass
+        return message
+
+    def stop(self) -> None:
+        """Close the comm; also twice."""
+        if self.thread.loop.is_running():
+            self.thread.run(self._close())
+            self.thread.stop()
+
+    async def _close(self) -> None:
+        await self.comm.close()
+
+
+@contextmanager
+def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tuple[Coordinator, list[FakeWorker]]]:
+    """An open coordinator on `size` fake workers; asserts that nothing is left of it afterwards."""
+    workers = [FakeWorker(number) for number in range(size)]
+    client = LoopThread("fake-client")
+    coordinator = Coordinator("g", Bridge(client.loop), [worker.address for worker in workers], {}, patience=patience)
+    try:
+        coordinator.open()
+        yield coordinator, workers
+    finally:
+        coordinator.close()
+        assert_clean(workers)
+        for worker in workers:
+            worker.stop()
+        client.stop()
+
+
+def assert_clean(workers: Iterable[FakeWorker], timeout: float = 5.0) -> None:
+    """No sessions, no shard threads."""
+    wait_for(lambda: not any(worker.table.sessions for worker in workers) and not shard_threads(), timeout)
+    assert not any(worker.table.sessions for worker in workers)
+    assert shard_threads() == []
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 5.0) -> bool:
+    """Whether it came true in time."""
+    end = time.monotonic() + timeout
+    while not (true := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return true
+
+
+def shard_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("mgraph-")]

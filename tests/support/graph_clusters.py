@@ -1,0 +1,98 @@
+"""Clusters of CPU processes for the tests of whole graphs, and the checks of a graph and of what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+from dask.distributed import Client, LocalCluster
+from graph_model import GraphModel
+
+from mgraph import DynamicGraph
+from mgraph.algorithms import ALGORITHMS, Algorithm
+
+
+@contextmanager
+def processes(n_workers: int) -> Iterator[Client]:
+    """A cluster of worker processes; ends even where some of them are stopped."""
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB") as cluster,
+        Client(cluster) as client,
+    ):
+        pids = list(client.run(os.getpid).values())
+        try:
+            yield client
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+def addresses(client: Client) -> list[str]:
+    """The workers. `scheduler_info` may lack them: the client's own updates overwrite its answer now and then."""
+    return sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+
+
+def add_algorithm(name: str, program: Any, columns: list[str], scalars: list[str]) -> None:
+    """Add an algorithm of a test's own to this process, whose arguments are not checked."""
+    kinds = dict.fromkeys(columns, "value")
+    ALGORITHMS[name] = Algorithm(name, lambda facts, **given: given, program, kinds, tuple(scalars), lambda shard: None)
+
+
+def leftovers(dask_worker: Any) -> dict[str, Any]:
+    """What mgraph holds in a worker process; runs there."""
+    import threading
+
+    plugin = dask_worker.plugins.get("mgraph")
+    return {
+        "sessions": len(plugin.table.sessions) if plugin else 0,
+        "exchanges": len(plugin.hub) if plugin else 0,
+        "threads": [thread.name for thread in threading.enumerate() if thread.name.startswith("mgraph")],
+        "comms": [op for op in dask_worker._comms.values() if op and op.startswith("mgraph")],
+    }
+
+
+def assert_clean(client: Client, workers: list[str] | None = None, timeout: float = 5.0) -> None:
+    """No shards, no threads, no comms of mgraph on these workers, soon."""
+    clean = {"sessions": 0, "exchanges": 0, "threads": [], "comms": []}
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        found = client.run(leftovers, workers=workers)
+        if all(worker == clean for worker in found.values()):
+            return
+        time.sleep(0.05)
+    assert all(worker == clean for worker in found.values()), found
+
+
+def check_graph(graph: DynamicGraph, model: GraphModel, rng: np.random.Generator) -> None:
+    """All that can be read is what the model says."""
+    assert graph.num_edges == len(model.edges)
+    assert graph.num_vertices == model.n_vertices
+    offsets, dst, weight = model.csr()
+    csr = graph.to_csr()
+    np.testing.assert_array_equal(csr.offsets, offsets)
+    np.testing.assert_array_equal(csr.dst, dst)
+    ids = rng.integers(0, model.n_vertices, 30)
+    np.testing.assert_array_equal(graph.degrees(ids), np.diff(offsets)[ids])
+    np.testing.assert_array_equal(graph.degrees(), np.diff(offsets))
+    arcs = model.arcs()
+    for direction in ("out", "in") if graph.reverse else ("out",):
+        near = arcs if direction == "out" else {(v, u): w for (u, v), w in arcs.items()}
+        rows = graph.neighbors(ids, direction)
+        assert graph.degrees(ids, direction).tolist() == np.diff(rows.offsets).tolist()
+        for i, u in enumerate(ids.tolist()):
+            part = slice(rows.offsets[i], rows.offsets[i + 1])
+            assert sorted(rows.dst[part].tolist()) == sorted(v for w, v in near if w == u)
+            if graph.weighted:
+                assert [near[u, int(v)] for v in rows.dst[part]] == rows.weight[part].tolist()
+    if graph.weighted:
+        np.testing.assert_array_equal(csr.weight, weight)
+    src, dst = rng.integers(0, model.n_vertices, (2, 60))
+    found = graph.has_edges(src, dst)
+    assert found.dtype == bool
+    assert found.tolist() == [pair in arcs for pair in zip(src.tolist(), dst.tolist(), strict=True)]

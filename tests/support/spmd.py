@@ -1,0 +1,234 @@
+"""Ranks as threads: a strict exchange over shared lists, and shards of a graph cut at any places."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Vertex, VertexData
+from mgraph.batch import EdgeBatch
+from mgraph.device import Device
+from mgraph.errors import Aborted
+from mgraph.exchange import Exchange, Loopback
+from mgraph.partition import Partition
+from mgraph.structures import Structure, create
+
+LIMIT = 60  #: seconds after which a rank counts as hanging
+
+
+class Meeting:
+    """Where the threads of one graph meet: one place a rank, and every call in lockstep."""
+
+    def __init__(self, size: int) -> None:
+        self.places: list[Any] = [None] * size
+        self.barrier = threading.Barrier(size)
+
+    def swap(self, rank: int, call: str, mine: Any) -> list[Any]:
+        """What every rank brought; all must be in the same call."""
+        self.barrier.wait(LIMIT)
+        self.places[rank] = (call, mine)
+        self.barrier.wait(LIMIT)
+        calls, brought = zip(*self.places, strict=True)
+        assert len(set(calls)) == 1, f"ranks are in different calls: {calls}"
+        return list(brought)
+
+
+class ThreadExchange(Exchange):
+    """Checks the contract's rules on what it is given, copies what travels and counts its bytes."""
+
+    name = "threads"
+
+    def __init__(self, rank: int, size: int, meeting: Meeting, aborted: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(rank, size, aborted)
+        self.meeting = meeting
+        self.calls: list[tuple[str, int]] = []  # name, bytes that left this rank
+
+    address = b""
+
+    def connect(self, addresses: Sequence[bytes]) -> None:
+        assert len(addresses) == self.size
+
+    def _check(self, *parts: Any) -> None:
+        if self.aborted():
+            self.meeting.barrier.abort()
+            raise Aborted(f"rank {self.rank}: aborted")
+        for part in parts:
+            assert part.ndim == 1
+            assert part.flags.c_contiguous
+            assert part.dtype == parts[0].dtype
+
+    def alltoallv(self, parts: Sequence[Any]) -> list[Any]:
+        self._check(*parts)
+        assert len(parts) == self.size
+        self.calls.append(("alltoallv", sum(p.nbytes for r, p in enumerate(parts) if r != self.rank)))
+        sent = self.meeting.swap(self.rank, f"alltoallv {parts[0].dtype}", [part.copy() for part in parts])
+        return [parts[r] if r == self.rank else sent[r][self.rank] for r in range(self.size)]
+
+    def allgather(self, part: Any) -> list[Any]:
+        self._check(part)
+        self.calls.append(("allgather", part.nbytes * (self.size - 1)))
+        sent = self.meeting.swap(self.rank, f"allgather {part.dtype}", part.copy())
+        return [part if r == self.rank else sent[r] for r in range(self.size)]
+
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
+        self._check(values)
+        assert isinstance(values, np.ndarray)
+        self.calls.append(("allreduce", values.nbytes * (self.size - 1)))
+        combine = {"sum": np.add, "min": np.minimum, "max": np.maximum}[op]
+        every = self.meeting.swap(self.rank, f"allreduce {op} {values.dtype} {values.shape}", values.copy())
+        return combine.reduce(np.stack(every), axis=0).astype(values.dtype)
+
+    def close(self) -> None:
+        self.meeting.barrier.abort()
+
+
+@dataclass
+class FakeShard:
+    """What an algorithm sees of a shard."""
+
+    rank: int
+    partition: Partition
+    device: Device
+    exchange: Exchange
+    out_edges: Structure
+    in_edges: Structure | None
+    directed: bool = True
+    order: Any = None
+    epoch: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.partition.size
+
+    @property
+    def n_vertices(self) -> int:
+        return self.partition.n_vertices
+
+    @property
+    def lo(self) -> int:
+        return self.partition.range(self.rank)[0]
+
+    @property
+    def hi(self) -> int:
+        return self.partition.range(self.rank)[1]
+
+
+@dataclass
+class Graph:
+    """Edges with ids 0 .. n - 1; of an undirected graph each edge once."""
+
+    n: int
+    src: np.ndarray
+    dst: np.ndarray
+    directed: bool = True
+    name: str = field(default="graph")
+
+    @property
+    def arcs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and destinations as stored: both ways where the graph is undirected."""
+        if self.directed:
+            return self.src, self.dst
+        return np.concatenate([self.src, self.dst]), np.concatenate([self.dst, self.src])
+
+    def matrix(self) -> Any:
+        """The adjacency matrix as SciPy's CSR, 1 an arc."""
+        import scipy.sparse as sp
+
+        src, dst = self.arcs
+        matrix = sp.coo_array((np.ones(len(src)), (src, dst)), shape=(self.n, self.n)).tocsr()
+        matrix.data[:] = 1  # repeats were summed
+        return matrix
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _rows(structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray) -> Structure:
+    held = create(structure, n, device=device, n_rows=hi - lo)
+    mine = (row >= lo) & (row < hi)
+    held.build(EdgeBatch(row[mine] - lo, dst[mine]))
+    return held
+
+
+def cut(n: int, size: int, even: bool = True) -> Partition:
+    """Ranges of equal length, or of very unequal length that begin at no word; the first one is empty."""
+    if even or size == 1:
+        return Partition.equal(n, size)
+    inner = sorted(min(n, n * r * r // (size * size) | 1) for r in range(1, size - 1))
+    return Partition((0, 0, *inner, n))
+
+
+def shards(
+    graph: Graph, partition: Partition, structure: str = "csr", reverse: bool = False, device: str = "cpu",
+    aborted: Callable[[], bool] = lambda: False,
+) -> list[FakeShard]:  # fmt: skip
+    """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for."""
+    src, dst = graph.arcs
+    size, meeting, made = partition.size, Meeting(partition.size), []
+    for rank in range(size):
+        lo, hi = partition.range(rank)
+        here = Device(device, 0, threads=2)
+        exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
+        out = _rows(structure, here, lo, hi, graph.n, src, dst)
+        back = out if not graph.directed else _rows(structure, here, lo, hi, graph.n, dst, src) if reverse else None
+        made.append(FakeShard(rank, partition, here, exchange, out, back, graph.directed))
+    return made
+
+
+def facts(made: Sequence[FakeShard]) -> GraphFacts:
+    """What the check of an algorithm's arguments looks at."""
+    first = made[0]
+    return GraphFacts(first.n_vertices, first.directed, first.out_edges.weighted, first.in_edges is not None)
+
+
+def run(made: Sequence[FakeShard], algorithm: Algorithm, *args: Any, **options: Any) -> tuple[Any, dict]:
+    """The whole result of an algorithm run on every shard at once, one thread each; the infos must agree.
+
+    The result is one array, or a dict of several.
+    """
+    checked = algorithm.check(facts(made), *args, **options)
+    assert set(checked) <= set(inspect.signature(algorithm.run).parameters)
+
+    def given(value: Any, shard: FakeShard) -> Any:
+        if isinstance(value, Vertex):
+            return value.id
+        return np.asarray(value.values)[shard.lo : shard.hi] if isinstance(value, VertexData) else value
+
+    return run_program(
+        made, lambda shard: algorithm.run(shard, **{name: given(value, shard) for name, value in checked.items()}),
+        algorithm,
+    )  # fmt: skip
+
+
+def run_program(
+    made: Sequence[FakeShard], program: Callable[[FakeShard], Any], algorithm: Algorithm
+) -> tuple[Any, dict]:
+    """The same of a call of the program itself, with arguments that are right."""
+
+    def body(shard: FakeShard) -> Any:
+        shard.device.use()
+        try:
+            arrays, info = program(shard)
+        except BaseException:
+            shard.exchange.close()
+            raise
+        assert list(arrays) == list(algorithm.columns)[: len(arrays)]
+        assert set(info) == set(algorithm.scalars)
+        assert all(len(one) == shard.hi - shard.lo for one in arrays.values())
+        return {name: Device.to_host(one) for name, one in arrays.items()}, info
+
+    with ThreadPoolExecutor(len(made)) as pool:
+        futures = [pool.submit(body, shard) for shard in made]
+        errors = [error for f in futures if (error := f.exception(LIMIT)) is not None]
+        if errors:  # the first cause, rather than a barrier that it broke
+            raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
+        results = [future.result() for future in futures]
+    assert all(info == results[0][1] for _, info in results), [info for _, info in results]
+    whole = {name: np.concatenate([arrays[name] for arrays, _ in results]) for name in results[0][0]}
+    return next(iter(whole.values())) if len(whole) == 1 else whole, results[0][1]

@@ -1,0 +1,64 @@
+"""What a worker process does before a step of mgraph: die or stop there, take its time, or refuse it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from pkgutil import resolve_name
+
+from mgraph import CapacityError
+
+__all__ = ["before", "hit", "refuse", "rest"]
+
+STEPS = {
+    "sort": "mgraph.worker.calls.share_runs",
+    "route": "mgraph.structures.run.Run.split",
+    "exchange": "mgraph.exchange.tcp.TcpExchange.alltoallv",
+    "prepare": "mgraph.worker.change.BatchChange.prepare",
+    "vote": "mgraph.worker.ballot.Ballot._vote",
+    "commit": "mgraph.worker.change.BatchChange.commit",
+    "prepare vertices": "mgraph.worker.change.VerticesChange.prepare",
+    "commit vertices": "mgraph.worker.change.VerticesChange.commit",
+    "move": "mgraph.worker.rebalance.move",
+    "switch": "mgraph.worker.rebalance.Move.commit",
+    "superstep": "mgraph.algorithms.frontier.frontier.Frontier.absorb",
+    "gather": "mgraph.worker.shard.Shard.result",
+}
+
+
+def before(step: str, act: Callable[..., object], *given: object, at: int = 0) -> None:
+    """In this process do ``act(*given, *args)`` once, before the call of a step numbered `at`, counted from now.
+
+    For `Client.run`. `args` are those of the step, which goes on unless the act raises or ends the process.
+    """
+    where, _, name = STEPS[step].rpartition(".")
+    place, calls = resolve_name(where), count()
+    as_it_was = getattr(place, name)
+
+    def replaced(*args, **options):
+        if next(calls) == at:
+            act(*given, *args)
+        return as_it_was(*args, **options)
+
+    setattr(place, name, replaced)
+
+
+def hit(number: int, *_: object) -> None:
+    """Send this process a signal, and do nothing until it has taken effect."""
+    os.kill(os.getpid(), number)
+    time.sleep(1)
+
+
+def rest(seconds: float, begun: Path | None, *_: object) -> None:
+    """Take `seconds`; the file `begun` says that they have begun."""
+    if begun is not None:
+        begun.touch()
+    time.sleep(seconds)
+
+
+def refuse(shard: object, *_: object) -> None:
+    """Fail as where memory does not suffice."""
+    raise CapacityError(f"{shard}: no room")

@@ -1,0 +1,114 @@
+"""What columns a batch takes, and what a part of a source may be: misnamed columns are named, not dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgraph import MAX_VERTICES, EdgeBatch, InvalidBatch, InvalidOption
+from mgraph.batch import as_batch, check_columns
+
+PART = {"src": [0, 1], "dst": [1, 2]}
+
+
+def test_parts_of_every_kind():
+    pandas = pytest.importorskip("pandas")
+    batch = EdgeBatch([0, 1], [1, 2], [0.5, 2.0])
+    assert as_batch(batch) is batch
+    whole = {**PART, "weight": [0.5, 2.0], "op": [1, -1]}
+    for part in (whole, pandas.DataFrame(whole), tuple(whole.values()), list(whole.values())):
+        made = as_batch(part)
+        assert (made.src.tolist(), made.dst.tolist()) == ([0, 1], [1, 2])
+        assert (made.weight.tolist(), made.op.tolist()) == ([0.5, 2.0], [1, -1])
+
+
+@pytest.mark.parametrize("name", ["w", "Weight", "ops", "time"])
+def test_an_unknown_column_is_an_error_that_lists_them(name):
+    pandas = pytest.importorskip("pandas")
+    part = {**PART, name: [1, 1]}
+    for given in (part, pandas.DataFrame(part)):
+        with pytest.raises(InvalidBatch, match=f"has the columns 'src', 'dst', '{name}': '{name}' is unknown"):
+            as_batch(given)
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(InvalidBatch, match="'dst' is missing and 'to' is unknown"):
+        as_batch({"src": [0], "to": [1]})
+    with pytest.raises(InvalidBatch, match="'target' is missing"):
+        as_batch(PART, {"src": "src", "dst": "target"})
+    with pytest.raises(InvalidBatch, match="a part has type int"):
+        as_batch(5)  # type: ignore[arg-type]
+
+
+def test_columns_say_which_is_which_and_no_others_are_read():
+    part = {"from": [0], "to": [1], "w": [2.5], "when": [7]}
+    batch = as_batch(part, {"src": "from", "dst": "to", "weight": "w"})
+    assert (batch.src[0], batch.dst[0], batch.weight[0], batch.op) == (0, 1, np.float32(2.5), None)
+
+
+@pytest.mark.parametrize("columns", [{"src": "a"}, {"src": "a", "dst": "b", "time": "c"}, ["a", "b"], "src"])
+def test_columns_that_name_no_batch(columns):
+    with pytest.raises(InvalidOption, match="columns is .*src and dst"):
+        check_columns(columns)
+
+
+# ---- what a batch refuses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "message"),
+    [
+        ([0, 3], [1, -1], r"dst\[1\] is -1"),
+        ([0.5], [1], r"src\[0\] is 0.5"),
+        ([0], [float("nan")], r"dst\[0\] is nan"),
+        ([0, 1], [1], r"has shape"),
+        (["a"], [1], "dtype"),
+        ([[0]], [[1]], "2 dimensions"),
+        (1, 2, "src has type int and 0 dimensions"),
+        ({0}, {1}, "src has type set and 0 dimensions"),
+        ([[0], [1, 2]], [1], "a list cannot be made an array: .*inhomogeneous"),
+        ([2**40], [1], r"src\[0\] is 1099511627776"),
+        ([MAX_VERTICES], [1], rf"src\[0\] is {MAX_VERTICES}; vertex ids run from 0 to {MAX_VERTICES - 1}"),
+    ],
+    ids=str,
+)
+def test_ids_that_are_none(src, dst, message):
+    with pytest.raises(InvalidBatch, match=message):
+        EdgeBatch(src, dst)
+
+
+def test_the_last_id_that_there_is():
+    assert EdgeBatch([MAX_VERTICES - 1], [0]).src.tolist() == [MAX_VERTICES - 1]
+
+
+def test_weights_that_are_none():
+    with pytest.raises(InvalidBatch, match=r"weight\[0\] is NaN"):
+        EdgeBatch([0], [1], [float("nan")])
+    with pytest.raises(
+        InvalidBatch, match=r"weight\[1\] is 1e\+39; weights are stored as float32, up to 3.4028235e\+38"
+    ):
+        EdgeBatch([0, 1], [1, 2], [float("inf"), 1e39])
+
+
+@pytest.mark.parametrize("op", [0, 2, True, 1.0, "delete"])
+def test_one_op_that_is_none(op):
+    with pytest.raises(InvalidBatch, match=f"op is {op!r}; ops are"):
+        EdgeBatch([0], [1], op=op)
+
+
+def test_masked_entries():
+    masked = np.ma.array([0, 5], mask=[False, True])
+    for columns in ((masked, [1, 2]), ([1, 2], masked), ([1, 2], [3, 4], masked), ([1, 2], [3, 4], None, masked)):
+        with pytest.raises(InvalidBatch, match="entry 1 of a masked array is masked"):
+            EdgeBatch(*columns)
+    assert EdgeBatch(np.ma.array([0, 5]), [1, 2]).src.tolist() == [0, 5]
+
+
+def test_a_batch_is_cut_by_slices_only():
+    batch = EdgeBatch([0, 1, 2], [1, 2, 3])
+    assert batch[1:].src.tolist() == [1, 2]
+    for part in (0, [0, 1]):
+        with pytest.raises(TypeError, match="takes slices"):
+            batch[part]
+    with pytest.raises(TypeError, match="takes slices"):
+        list(batch)

@@ -1,0 +1,82 @@
+"""What the plugin of a worker makes for a session: exchanges that wait as long as the graph's `patience` says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from exchange_ranks import hub_on, running_loop
+
+from mgraph.device import Device
+from mgraph.errors import WorkerLost
+from mgraph.exchange import Loopback
+from mgraph.protocol import Hello
+from mgraph.worker import plugin
+from mgraph.worker.plugin import MgraphPlugin
+
+CPU = Device("cpu")
+
+
+def never() -> bool:
+    return False
+
+
+def opened(made: MgraphPlugin, name: str, patience: float) -> Any:
+    return made._open_exchange(Hello("g", 0, 2, patience=patience), name, 0, 2, 3, CPU, never)
+
+
+def test_a_rank_that_cannot_be_reached_is_lost_after_the_patience():
+    made = MgraphPlugin()
+    with running_loop() as loop, hub_on(loop) as made.hub:
+        exchange, began = opened(made, "tcp", 0.6), time.monotonic()
+        with pytest.raises(WorkerLost, match="rank 1 at tcp://127.0.0.1:1 was not reached within 0.6 s"):
+            exchange.connect([exchange.address, b"tcp://127.0.0.1:1"])
+        assert 0.5 < time.monotonic() - began < 3
+        exchange.close()
+
+
+def test_a_rank_that_does_not_come_is_lost_after_the_patience():
+    made, other = MgraphPlugin(), MgraphPlugin()
+    with running_loop() as loop, hub_on(loop) as made.hub, hub_on(loop) as other.hub:
+        here = opened(made, "tcp", 0.6)
+        there = other._open_exchange(Hello("g", 1, 2, patience=0.6), "tcp", 1, 2, 3, CPU, never)
+        began = time.monotonic()
+        with pytest.raises(WorkerLost, match="rank 1 at .* did not connect within 0.6 s"):
+            here.connect([here.address, there.address])
+        assert 0.5 < time.monotonic() - began < 3
+        here.close()
+        there.close()
+
+
+@pytest.mark.parametrize("ucx", [True, False])
+@pytest.mark.parametrize("name", ["loopback", "tcp", "ucx", "nccl"])
+def test_every_exchange_and_its_companion_has_the_patience_of_the_graph(name, ucx, monkeypatch):
+    """The parts that need a GPU are replaced: what is looked at is what they are given."""
+    given: dict[str, dict[str, Any]] = {}
+
+    def noted(kind: str) -> Callable[..., str]:
+        def make(*args: Any, **options: Any) -> str:
+            given[kind] = options
+            return kind
+
+        return make
+
+    for kind in ("TcpExchange", "UcxExchange", "NcclExchange"):
+        monkeypatch.setattr(plugin, kind, noted(kind))
+    monkeypatch.setattr(plugin, "ucx_installed", lambda: ucx)
+    made = MgraphPlugin()
+    made.hub = object()  # type: ignore[assignment]
+    exchange = opened(made, name, 7.5)
+    if name == "loopback":
+        assert isinstance(exchange, Loopback)
+        return
+    small = "UcxExchange" if ucx else "TcpExchange"
+    wanted = {"tcp": {"TcpExchange"}, "ucx": {"UcxExchange"}, "nccl": {"NcclExchange", small}}[name]
+    assert given.keys() == wanted
+    assert {options["patience"] for options in given.values()} == {7.5}
+    if "TcpExchange" in given:
+        assert given["TcpExchange"]["key"] == ("g", 3)
+    if name == "nccl":
+        assert given["NcclExchange"]["small"] == small

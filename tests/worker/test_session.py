@@ -1,0 +1,221 @@
+"""The worker's end of a session by itself: a client by hand on a real comm, and fake shards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
+
+from mgraph import protocol
+from mgraph.errors import MgraphError
+from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome, decode_error
+from mgraph.worker import session
+from mgraph.worker.meter import Meter
+from mgraph.worker.thread import ShardThread
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextmanager
+def opened(hello: Hello | None = None) -> Iterator[tuple[HandClient, FakeWorker]]:
+    """A session that a worker has answered, and that is gone afterwards."""
+    worker = FakeWorker(0)
+    client = HandClient(worker.address)
+    try:
+        client.open(hello or Hello("g", 0, 1))
+        yield client, worker
+    finally:
+        client.stop()
+        assert_clean([worker])
+        worker.stop()
+
+
+def error_of(message: Any) -> BaseException:
+    assert isinstance(message, Failure)
+    return decode_error(message.error)
+
+
+def test_a_call_is_answered_with_its_value_and_the_state_after_it():
+    with opened() as (client, worker):
+        assert client.hear() == Welcome()
+        client.say(Call(7, 0, "update", {"epoch": 1}, ("r1",)))
+        counts = {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0}
+        assert client.hear() == Result(7, {**counts, "epoch": 1}, ShardState(epoch=1, changes=1, edges=10, nbytes=100))
+        assert worker.log == ["free r1", "update", "begin 1"]
+
+
+def test_a_call_that_fails_is_answered_with_the_error_and_the_state():
+    with opened() as (client, _):
+        client.hear()
+        client.say(Call(1, 0, "update", {"epoch": 1}))
+        client.hear()
+        client.say(Call(2, 0, "update", {"epoch": 3}))
+        failed = client.hear()
+        assert isinstance(error_of(failed), MgraphError)
+        assert (failed.seq, failed.state) == (2, ShardState(epoch=1, changes=1, edges=10, nbytes=100))
+
+
+def test_the_servant_is_made_from_the_hello_and_so_knows_the_patience(monkeypatch):
+    made: list[Hello] = []
+    monkeypatch.setattr(FakeServant, "__init__", lambda self, hello, aborted, log: made.append(hello))
+    monkeypatch.setattr(FakeServant, "close", lambda self: None)
+    with opened(Hello("g", 2, 3, patience=12.5)) as (client, _):
+        assert client.hear() == Welcome()
+        assert wait_for(lambda: made == [Hello("g", 2, 3, patience=12.5)])
+
+
+def test_large_arrays_come_in_parts_and_the_rest_after_them(monkeypatch):
+    monkeypatch.setattr(protocol, "PART_BYTES", 1000)
+    with opened() as (client, _):
+        client.hear()
+        client.say(Call(1, 0, "big", {"n": 251}))
+        parts = [client.hear() for _ in range(3)]
+        assert [(type(part), part.name, len(part.array)) for part in parts] == [
+            (Part, "array", n) for n in (125, 125, 1)
+        ]
+        np.testing.assert_array_equal(np.concatenate([part.array for part in parts]), np.arange(251))
+        assert client.hear().value == {"n": 251}
+
+
+def test_an_abort_releases_what_waits_and_refuses_what_comes_late():
+    with opened() as (client, worker):
+        client.hear()
+        client.say(Call(1, 4, "wait", {"ranks": [0]}))
+        assert wait_for(lambda: worker.log == ["wait"])
+        client.say(Abort(2, 4))
+        client.say(Call(3, 4, "echo"))
+        assert "was told to" in str(error_of(client.hear()))
+        assert client.hear() == Result(2, {}, ShardState())
+        assert "mgraph-g-0: echo came with attempt 4, which was aborted" in str(error_of(client.hear()))
+        client.say(Call(4, 5, "echo"))
+        assert client.hear().value == {"rank": 0, "attempt": 5}
+
+
+def test_close_is_answered_once_the_shard_is_freed():
+    with opened() as (client, worker):
+        client.hear()
+        client.say(Close(9))
+        assert client.hear() == Result(9, {}, ShardState())
+        assert worker.log == ["close"]
+
+
+def test_beats_say_which_function_of_the_user_runs(monkeypatch):
+    monkeypatch.setattr(session, "BEAT_SECONDS", 0.1)
+    with opened() as (client, _):
+        client.hear(beats=True)
+        assert client.hear(beats=True) == Beat()
+        client.say(Call(1, 0, "deaf", {"ranks": [0], "seconds": 0.5, "busy": "parse"}))
+        beats = []
+        while isinstance(message := client.hear(beats=True), Beat):
+            beats.append(message)
+        assert message.seq == 1
+        assert beats[-1] == Beat("parse")
+        assert client.hear(beats=True) == Beat()
+
+
+# ---- what does not belong there --------------------------------------------------------------------------------------
+
+
+def test_a_client_of_another_version_is_refused_whatever_else_it_says():
+    with opened() as (client, worker):
+        other = HandClient(worker.address)
+        other.open({"type": "hello", "version": 2, "graph": "h", "rank": 0, "colour": "blue"})
+        assert "client version 2" in str(error_of(other.hear()))
+        other.stop()
+        assert client.hear() == Welcome()
+
+
+STRANGE = {"beat": Beat(), "type": {"type": "nonsense"}, "field": {"type": "call", "sequence": 1}, "str": "no dict"}
+
+
+@pytest.mark.parametrize("message", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_message_of_a_client_ends_the_session(message, caplog):
+    with opened() as (client, worker):
+        client.hear()
+        client.say(message)
+        assert wait_for(lambda: not worker.table.sessions)
+        assert worker.log == ["close"]
+        assert "the session of graph g, rank 0, ended" in caplog.text
+
+
+def test_an_answer_that_does_not_serialize_fails_its_call_and_no_other():
+    with opened() as (client, _):
+        client.hear()
+        client.say(Call(1, 0, "unsendable"))
+        assert isinstance(error_of(client.hear()), TypeError)
+        client.say(Call(2, 0, "echo"))
+        assert client.hear().value == {"rank": 0, "attempt": 0}
+
+
+@pytest.mark.parametrize("method", ["read", "write"])
+@pytest.mark.parametrize("running", [False, True], ids=["idle", "during a call"])
+def test_no_memory_to(method, running, caplog):
+    def no_room(*args: Any, **kwargs: Any) -> Any:
+        raise MemoryError("no room")
+
+    with opened() as (client, worker):
+        client.hear()
+        setattr(worker.session.comm, method, no_room)
+        client.say(Call(1, 0, "wait", {"ranks": [0]}) if running else Call(1, 0, "echo"))
+        assert wait_for(lambda: not worker.table.sessions)  # the next read, the answer or a beat finds no room
+        assert worker.log[-1] == "close"
+        assert "the session of graph g, rank 0, ended: MemoryError: no room" in caplog.text
+
+
+def test_the_comm_closes_during_a_call():
+    with opened() as (client, worker):
+        client.hear()
+        client.say(Call(1, 0, "wait", {"ranks": [0]}))
+        assert wait_for(lambda: worker.log == ["wait"])
+        client.stop()
+        assert wait_for(lambda: not worker.table.sessions)
+        assert worker.log == ["wait", "close"]
+
+
+# ---- the thread and the meter ----------------------------------------------------------------------------------------
+
+
+def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
+    """They may be gigabytes, and the next call may be long in coming."""
+    posted: list[Any] = []
+    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, []), posted.append, list)
+    thread.start()
+    gone = threading.Event()
+    array = Watched(gone.set)
+    thread.requests.put(Call(1, 0, "echo", {"array": array}))
+    assert wait_for(lambda: len(posted) == 1)
+    posted.clear()
+    del array
+    assert gone.wait(5)
+    thread.stop()
+    thread.join(5)
+
+
+class Watched:
+    """Says when it is gone."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+
+    def __del__(self) -> None:
+        self._gone()
+
+
+def test_the_meter_adds_up_what_the_shards_last_said():
+    with opened() as (client, worker):
+        now = [0.0]
+        meter = Meter(worker.table, lambda: now[0])
+        client.hear()
+        assert meter.read() == {"graphs": 1, "edges": 0, "bytes": 0, "epoch": 0, "batch_rate": 0.0}
+        for epoch in (1, 2):
+            client.say(Call(epoch, 0, "update", {"epoch": epoch}))
+            client.hear()
+        now[0] = 4.0
+        assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.5}
+        client.stop()
+        assert wait_for(lambda: meter.read()["graphs"] == 0)
