@@ -34,7 +34,7 @@ class Machine:
         Cores that this process may use, control groups heeded.
     memory : int
         Bytes of host memory, control groups heeded.
-    cupy, dask_cuda, ucxx, distributed_ucxx : bool
+    cupy, dask_cuda, distributed_ucxx : bool
         Whether the package is installed.
     """
 
@@ -43,7 +43,6 @@ class Machine:
     memory: int
     cupy: bool = True
     dask_cuda: bool = True
-    ucxx: bool = True
     distributed_ucxx: bool = True
 
     @classmethod
@@ -55,7 +54,6 @@ class Machine:
             memory=int(MEMORY_LIMIT),
             cupy=find_spec("cupy") is not None,
             dask_cuda=find_spec("dask_cuda") is not None,
-            ucxx=find_spec("ucxx") is not None,
             distributed_ucxx=find_spec("distributed_ucxx") is not None,
         )
 
@@ -80,7 +78,7 @@ class Choice:
         Dask threads a worker; a CPU worker's kernels use as many.
     protocol : "tcp" | "ucxx"
         Of Dask's own messages.
-    exchange : "loopback" | "tcp" | "ucx"
+    exchange : "loopback" | "peer"
         What a graph on all of the workers takes by default.
     memory_limit : int, optional
         Bytes of host memory a worker; None leaves it to dask-cuda.
@@ -134,12 +132,12 @@ def choose(
         memory_limit, memory_why = (memory_limit, asked) if memory_limit else (machine.memory // count, "equal shares")
         count_why, threads_why = "one a core", "an equal share of the cores, which the kernels use"
         pool_why = "no GPUs"
-    exchange, exchange_why = _exchange(machine, use_gpus, count)
+    exchange, exchange_why = _exchange(use_gpus, count)
     why = {
         "device": device_why,
         "workers": asked if workers else count_why,
         "threads": asked if threads else threads_why,
-        "protocol": asked if protocol != "tcp" else "Dask's own messages; GPU data takes UCX endpoints of mgraph's own",
+        "protocol": asked if protocol != "tcp" else "Dask's own messages; a graph's data go by its exchange",
         "exchange": exchange_why,
         "memory_limit": memory_why,
         "rmm_pool": asked if rmm_pool is not None else pool_why,
@@ -200,12 +198,8 @@ def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
     return tuple(machine.gpus[index] for index in chosen)
 
 
-def _exchange(machine: Machine, use_gpus: bool, workers: int) -> tuple[str, str]:
+def _exchange(use_gpus: bool, workers: int) -> tuple[str, str]:
     """The exchange that "auto" chooses for a graph on all workers, by the rule that graphs follow."""
     names = [str(rank) for rank in range(workers)]
-    name = choose_exchange("auto", "cuda" if use_gpus else "cpu", names, [{"ucx": machine.ucxx}] * workers)
-    if workers == 1:
-        return name, "a single worker exchanges nothing"
-    if not use_gpus:
-        return name, "CPU workers"
-    return name, "UCXX is installed" if machine.ucxx else f"UCXX is not installed ({INSTALL})"
+    name = choose_exchange("auto", "cuda" if use_gpus else "cpu", names, [{}] * workers)
+    return name, "a single worker exchanges nothing" if workers == 1 else "workers of one host map each other's memory"

@@ -61,8 +61,9 @@ class DynamicGraph:
         work each, given the degree of every vertex.
     workers : list of str, optional
         Addresses of the workers that hold the graph. Default: all workers of the cluster.
-    exchange : "auto" | "loopback" | "tcp" | "ucx" | "nccl"
-        How the workers communicate. "auto" chooses UCX between GPUs, and TCP otherwise and on clusters with TLS.
+    exchange : "auto" | "loopback" | "peer" | "tcp" | "ucx" | "nccl"
+        How the workers communicate. "auto" chooses peer where all workers can map each other's memory, as those of one
+        host and user can; else UCX between GPUs, and TCP otherwise and on clusters with TLS.
     device : "auto" | "cpu" | "cuda"
         Where the graph is stored. "auto" chooses GPUs if every worker has one.
     reserve : int
@@ -165,7 +166,7 @@ class DynamicGraph:
 
     @property
     def exchange(self) -> str:
-        """How the workers communicate, with "auto" resolved: "loopback", "tcp", "ucx" or "nccl"."""
+        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp", "ucx" or "nccl"."""
         return self._options.exchange
 
     @property

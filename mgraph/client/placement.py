@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
 from collections.abc import Sequence
@@ -28,7 +29,10 @@ __all__ = [
     "choose_workers",
     "fixed_order",
     "open_graph",
+    "why_apart",
 ]
+
+logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
 DEVICES = ("auto", "cpu", "cuda")
@@ -93,13 +97,33 @@ def open_graph(
     try:
         found = coordinator.call("inspect")
         device = choose_device(options.device, addresses, found)
-        exchange = choose_exchange(options.exchange, device, addresses, found)
+        apart = why_apart(coordinator, options.exchange, device)
+        exchange = choose_exchange(options.exchange, device, addresses, found, apart)
         options = replace(options, device=device, exchange=exchange)
         coordinator.call("create", _shape(options, numbering))
     except BaseException:
         coordinator.close()
         raise
     return Directory(coordinator, numbering), options
+
+
+def why_apart(coordinator: Coordinator, exchange: str, device: str) -> str:
+    """Why the workers cannot map each other's memory; empty if they can, or if `exchange` does not need it.
+
+    They try: each offers some, and each maps what the others offer. Two calls.
+    """
+    size = len(coordinator.addresses)
+    if exchange not in ("auto", "peer") or size == 1:
+        return ""
+    offers = coordinator.call("offer_memory", {"device": device})
+    why = next((offer["why"] for offer in offers if offer["why"]), "")
+    if not why:
+        addresses = [offer["address"] for offer in offers]
+        tried = coordinator.call("map_memory", {"device": device, "addresses": addresses})
+        why = next((answer["why"] for answer in tried if answer["why"]), "")
+    if why and exchange == "auto":
+        logger.info("graph %s: exchange peer cannot be used: %s", coordinator.graph, why)
+    return why
 
 
 def _shape(options: Options, numbering: Numbering) -> dict[str, Any]:

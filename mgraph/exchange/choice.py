@@ -10,7 +10,7 @@ from mgraph.errors import DeviceError, InvalidOption
 
 __all__ = ["EXCHANGES", "check_exchange", "choose_exchange"]
 
-EXCHANGES = ("auto", "loopback", "tcp", "ucx", "nccl")
+EXCHANGES = ("auto", "loopback", "peer", "tcp", "ucx", "nccl")
 IN_CLEAR = ("ucx", "nccl")  #: these send unencrypted, even on a cluster with TLS
 
 
@@ -22,11 +22,13 @@ def check_exchange(exchange: str, size: int) -> None:
         raise InvalidOption(f"exchange 'loopback' is for 1 worker, and the graph has {size}")
 
 
-def choose_exchange(exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> str:
+def choose_exchange(
+    exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
+) -> str:
     """The name of the exchange to use: `exchange` itself, or the choice for "auto".
 
-    "auto" chooses loopback for one worker; tcp on a cluster with TLS, because UCX and NCCL send unencrypted; ucx on
-    GPUs if every worker has UCXX; else tcp.
+    "auto" chooses loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS,
+    because UCX and NCCL send unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
 
     Parameters
     ----------
@@ -37,13 +39,15 @@ def choose_exchange(exchange: str, device: str, workers: Sequence[str], found: S
         The workers' addresses.
     found : sequence of dict
         For each worker, whether `ucx` and `nccl` are installed.
+    apart : str
+        Why the workers cannot map each other's memory; empty if they can.
 
     Raises
     ------
     InvalidOption
         NCCL was asked for, which transfers GPU memory only, and the device is the CPU.
     DeviceError
-        UCX or NCCL was asked for, and a worker does not have it.
+        UCX or NCCL was asked for, and a worker does not have it; or peer, and the workers are apart.
 
     Warns
     -----
@@ -55,10 +59,17 @@ def choose_exchange(exchange: str, device: str, workers: Sequence[str], found: S
     if exchange in IN_CLEAR:
         _check_installed(exchange, workers, found)
         _warn_in_clear(exchange, workers)
+    if exchange == "peer" and apart:
+        raise DeviceError(
+            f'exchange "peer" was asked for and the workers cannot map each other\'s memory: {apart}; it is for '
+            "workers of one host and one user"
+        )
     if exchange != "auto":
         return exchange
     if len(workers) == 1:
         return "loopback"
+    if not apart:
+        return "peer"
     fast = device == "cuda" and all(worker["ucx"] for worker in found) and not _encrypted(workers)
     return "ucx" if fast else "tcp"
 

@@ -15,9 +15,10 @@ from mgraph.algorithms import ALGORITHMS, WARM, warm
 from mgraph.batch import COUNTS
 from mgraph.budget import Budget, Reservation
 from mgraph.device import Device, gpu_count, touch_pages
-from mgraph.errors import CapacityError, MgraphError
+from mgraph.errors import CapacityError, DeviceError, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.exchange.nccl_api import nccl_installed
+from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.partition import Partition
 from mgraph.protocol import ShardState, Stale, retold
@@ -89,6 +90,7 @@ class Calls:
         self._aborted, self._host = aborted, host
         self._exchange: Exchange | None = None
         self._exchange_name = ""
+        self._trial: PeerExchange | None = None
         self._device: Device | None = None
         self._ballot: Ballot | None = None
         self._warm = set(WARM)  # algorithms that are compiled
@@ -129,6 +131,7 @@ class Calls:
     def settle(self) -> None:
         """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
         self.arrived()  # or it never will
+        self._end_trial()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.close()
@@ -181,6 +184,44 @@ class Calls:
         """The worker's number of GPUs, whether it has UCX and NCCL, and its process id."""
         return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
 
+    def offer_memory(self, device: str) -> Value:
+        """Share memory with the other ranks, to try whether they can map it.
+
+        Returns
+        -------
+        dict
+            `address`: where it is; `why`: why it cannot be shared, or empty.
+        """
+        try:
+            self._trial = PeerExchange(self.rank, self.size, self._aborted, self._made_device(device))
+        except (CapacityError, DeviceError) as error:
+            return {"address": b"", "why": f"rank {self.rank}: {error}"}
+        return {"address": self._trial.address, "why": ""}
+
+    def map_memory(self, device: str, addresses: list[bytes]) -> Value:
+        """Try to map what the ranks have offered at `addresses`. The offers end with the next call, `create`.
+
+        Returns
+        -------
+        dict
+            `why`: why it cannot be mapped, or empty.
+        """
+        why = why_not([bytes(address) for address in addresses], self.rank, self._made_device(device))
+        return {"why": f"rank {self.rank}: {why}" if why else ""}
+
+    def _end_trial(self) -> None:
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.close()
+
+    def _made_device(self, name: str) -> Device:
+        """The device of that name in this process, in use by this thread."""
+        made, host = Device.of(name), self._host
+        touch = map_pages if made.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
+        device = Device(made.kind, made.index, host.threads, host.budget, touch)
+        device.use()
+        return device
+
     def reserve(self, nbytes: int, operations: int = 0, columns: bool = False) -> Value:
         """Keep memory for the next call, which is about to be sent; asked where its client is not sure of it.
 
@@ -216,11 +257,9 @@ class Calls:
         **spec: Any,
     ) -> None:
         """Make an empty shard on `device`, and reserve `reserve` bytes of its memory. The exchange is opened later."""
-        made, host = Device.of(device), self._host
+        self._end_trial()
         self._exchange_name = exchange
-        touch = map_pages if made.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
-        self._device = Device(made.kind, made.index, host.threads, host.budget, touch)
-        self._device.use()
+        self._device = self._made_device(device)
         self._device.reserve(reserve)
         shape = ShardSpec(self.graph, self.rank, Partition(tuple(starts)), order=order, **spec)
         self._ballot = Ballot(Shard(shape, Unconnected(), self._device))
@@ -391,7 +430,8 @@ class Calls:
 _CALLS: dict[str, Callable[..., Value | None]] = {
     call.__name__: call
     for call in (
-        *(Calls.inspect, Calls.reserve, Calls.create, Calls.open_exchange, Calls.connect_exchange),
+        *(Calls.inspect, Calls.offer_memory, Calls.map_memory, Calls.reserve, Calls.create),
+        *(Calls.open_exchange, Calls.connect_exchange),
         *(Calls.update, Calls.ingest, Calls.delete_vertices, Calls.add_vertices),
         *(Calls.rebalance, Calls.reorder, Calls.order, Calls.resolve),
         *(Calls.has_edges, Calls.degrees, Calls.neighbors, Calls.fingerprint),

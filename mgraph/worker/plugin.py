@@ -19,6 +19,7 @@ from mgraph.errors import MgraphError
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
 from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
 from mgraph.exchange.ucxx_api import ucx_installed
@@ -108,6 +109,8 @@ class MgraphPlugin(WorkerPlugin):
         patience = hello.patience
         if name == "loopback":
             return Loopback(aborted)
+        if name == "peer":
+            return PeerExchange(rank, size, aborted, device, patience=patience)
         if name == "ucx":
             return UcxExchange(rank, size, aborted, device, patience=patience)
         if name == "nccl":  # counts and votes are in host memory, which NCCL does not send

@@ -7,7 +7,7 @@ import pytest
 from cluster import Machine, choose
 from mgraph.errors import DeviceError, InvalidOption
 
-CPU = Machine(gpus=(), cores=12, memory=24 << 30, cupy=False, dask_cuda=False, ucxx=False, distributed_ucxx=False)
+CPU = Machine(gpus=(), cores=12, memory=24 << 30, cupy=False, dask_cuda=False, distributed_ucxx=False)
 ONE = Machine(gpus=("0",), cores=16, memory=128 << 30)
 FOUR = Machine(gpus=("0", "1", "2", "3"), cores=64, memory=512 << 30)
 
@@ -15,7 +15,7 @@ FOUR = Machine(gpus=("0", "1", "2", "3"), cores=64, memory=512 << 30)
 def test_no_gpu():
     choice = choose(CPU)
     assert (choice.device, choice.workers, choice.gpus, choice.threads) == ("cpu", 12, (), 1)
-    assert (choice.protocol, choice.exchange, choice.rmm_pool) == ("tcp", "tcp", None)
+    assert (choice.protocol, choice.exchange, choice.rmm_pool) == ("tcp", "peer", None)
     assert choice.memory_limit == 2 << 30
     assert "CuPy is not installed" in choice.why["device"]
 
@@ -37,11 +37,10 @@ def test_one_gpu_is_one_worker_that_speaks_to_nobody():
 
 def test_many_gpus_are_a_worker_each():
     choice = choose(FOUR)
-    assert (choice.workers, choice.gpus, choice.exchange) == (4, FOUR.gpus, "ucx")
+    assert (choice.workers, choice.gpus, choice.exchange) == (4, FOUR.gpus, "peer")
     assert choose(FOUR, 2).gpus == ("0", "1")
     assert choose(FOUR, gpus=[3, 1]).gpus == ("3", "1")
     assert choose(FOUR, 1, gpus=[3, 1]).gpus == ("3",)
-    assert choose(replace(FOUR, ucxx=False)).exchange == "tcp"
     assert choose(FOUR, device="cpu").workers == 64
     assert choose(FOUR, protocol="ucxx", rmm_pool="2GB").why["rmm_pool"] == "asked for"
 

@@ -29,7 +29,7 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
             DynamicGraph(cluster.client, N, workers=[victim]) as other,
         ):
             assert (graph.workers, other.workers) == ((first, second), (victim,))
-            assert (graph.exchange, other.exchange) == ("tcp", "loopback")
+            assert (graph.exchange, other.exchange) == ("peer", "loopback")
             graph.update(batch())
             other.update(batch())
             reports = []

@@ -88,7 +88,7 @@ def test_json_says_what_this_machine_has(capsys):
     assert 1 <= found["host"]["cores"] <= os.cpu_count()
     assert 0 < found["host"]["memory_free_bytes"] <= found["host"]["memory_bytes"]
     choice = found["choice"]
-    assert (choice["device"], choice["workers"], choice["exchange"]) == ("cpu", 2, "tcp")
+    assert (choice["device"], choice["workers"], choice["exchange"]) == ("cpu", 2, "peer")
     assert ("why" in found["ucx"]) or found["ucx"]["transports"]
 
 

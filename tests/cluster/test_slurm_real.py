@@ -47,7 +47,7 @@ def busy(cluster: Slurm, script: str, gpus: int) -> Job:
 def test_a_job_is_done(cluster, script, gpus):
     job = cluster.submit(script, sys.executable, *SMALL, "--batches", "2", gpus=gpus)
     assert job.ended(START + END) == ("COMPLETED", "0:0"), job.text()
-    for part in ("epoch 2: ", "<bfs: 1024 int32 values at epoch 2", "<pagerank: 1024 ", "exchange tcp"):
+    for part in ("epoch 2: ", "<bfs: 1024 int32 values at epoch 2", "<pagerank: 1024 ", "exchange peer"):
         assert part in job.text()
     assert job.facts()["NumNodes"] == str(2 // gpus)
     job.assert_gone()

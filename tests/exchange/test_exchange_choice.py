@@ -18,11 +18,19 @@ def found(**of_the_second: bool) -> list[dict[str, Any]]:
     return [whole, {**whole, **of_the_second}]
 
 
-def test_auto_takes_ucx_on_gpus_and_tcp_elsewhere() -> None:
-    assert choose_exchange("auto", "cuda", TWO, found()) == "ucx"
-    assert choose_exchange("auto", "cuda", TWO, found(ucx=False)) == "tcp"
-    assert choose_exchange("auto", "cpu", TWO, found()) == "tcp"
+def test_auto_takes_peer_on_one_host_then_ucx_on_gpus_and_tcp_elsewhere() -> None:
+    for device in ("cpu", "cuda"):
+        assert choose_exchange("auto", device, TWO, found()) == "peer"
+    assert choose_exchange("auto", "cuda", TWO, found(), "why") == "ucx"
+    assert choose_exchange("auto", "cuda", TWO, found(ucx=False), "why") == "tcp"
+    assert choose_exchange("auto", "cpu", TWO, found(), "why") == "tcp"
     assert choose_exchange("auto", "cuda", TWO[:1], found()[:1]) == "loopback"
+
+
+def test_peer_by_name_is_refused_with_the_reason() -> None:
+    assert choose_exchange("peer", "cpu", TWO, found()) == "peer"
+    with pytest.raises(DeviceError, match="cannot map each other's memory: no space; it is for workers of one host"):
+        choose_exchange("peer", "cpu", TWO, found(), "no space")
 
 
 def test_nccl_is_for_gpus() -> None:
@@ -36,7 +44,8 @@ def test_nccl_is_for_gpus() -> None:
 
 def test_on_a_cluster_with_tls_auto_is_encrypted_and_others_warn() -> None:
     workers = ["tls://a:1", "tls://b:1"]
-    assert choose_exchange("auto", "cuda", workers, found()) == "tcp"
+    assert choose_exchange("auto", "cuda", workers, found(), "why") == "tcp"
+    assert choose_exchange("auto", "cuda", workers, found()) == "peer"  # nothing leaves the host
     assert choose_exchange("auto", "cuda", workers[:1], found()[:1]) == "loopback"
     for name, says in (("ucx", "listens on every interface"), ("nccl", "unencrypted")):
         with pytest.warns(UserWarning, match=says):

@@ -19,7 +19,7 @@ from mgraph.exchange.ucxx_api import ucx_installed
 DTYPES = ["uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"]
 needs_ucx = pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")
 needs_nccl = pytest.mark.skipif(not nccl_installed(), reason="CuPy or NCCL is not installed")
-KINDS = ["tcp", pytest.param("ucx", marks=needs_ucx)]
+KINDS = ["tcp", "peer", pytest.param("ucx", marks=needs_ucx)]
 NCCL = [pytest.param("nccl", marks=needs_nccl), pytest.param("nccl-alone", marks=needs_nccl)]
 TWO_GPUS = ["cuda:0", "cuda:1"]
 
@@ -147,7 +147,7 @@ def test_peer_dies_during_nccl_kernel(how: int) -> None:
 def test_latency_and_bandwidth_between_two_gpus() -> None:
     """Prints the table; the bounds are far below what was measured, and tell direct transfers from staged ones."""
     columns: dict[str, Any] = {}
-    for kind, raw in (("ucx", "ucx"), ("nccl", "nccl"), ("nccl-alone", "")):
+    for kind, raw in (("peer", ""), ("ucx", "ucx"), ("nccl", "nccl"), ("nccl-alone", "")):
         program = partial(collectives, sizes=SIZES, raw=raw)
         answers = run_processes(kind, 2, program, devices=TWO_GPUS, limit=100)
         columns[kind] = [answer["exchange"] for answer in answers]
@@ -155,6 +155,7 @@ def test_latency_and_bandwidth_between_two_gpus() -> None:
             columns[f"raw {raw}"] = [answer["raw"] for answer in answers]
     print(speed_table("2 GPUs", columns, 2))
     large = SIZES[-1]
+    assert large / max(rank["alltoallv", large] for rank in columns["peer"]) > 20e9
     for kind in ("ucx", "nccl"):
         ours, raw_time = (max(rank["alltoallv", large] for rank in columns[name]) for name in (kind, f"raw {kind}"))
         print(f"{kind}: alltoallv of {large} B at {raw_time / ours:.0%} of the bare transport's rate")

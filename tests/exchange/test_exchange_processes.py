@@ -10,7 +10,11 @@ from exchange_ranks import run_processes
 
 from mgraph.exchange.ucxx_api import ucx_installed
 
-KINDS = ["tcp", pytest.param("ucx", marks=pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed"))]
+KINDS = [
+    "tcp",
+    "peer",
+    pytest.param("ucx", marks=pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")),
+]
 
 
 def test_peer_dies_during_exchange_and_tcp_notices() -> None:

@@ -79,14 +79,14 @@ def test_one_gpu():
 
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("exchange", ["ucx", "tcp"])
+@pytest.mark.parametrize("exchange", ["ucx", "tcp", "peer"])
 def test_two_gpus(exchange):
     if exchange == "ucx":
         pytest.importorskip("ucxx")
     with gpu_workers(2) as client:
         for seed, options in enumerate(KINDS):
             with DynamicGraph(client, N, device="cuda") as graph:
-                assert graph.exchange == "ucx" or exchange == "tcp"
+                assert graph.exchange == "peer"
             stream(client, seed, exchange=exchange, **options)
 
 

@@ -124,7 +124,7 @@ def test_it_shows_epoch_edges_bytes_and_balance_of_each_worker(client):
         for address in graph.workers:
             assert address in text
             assert address in html
-        assert "epoch 1, 10 vertices, 3 edges, undirected, gpma+ on cpu, exchange tcp" in text
+        assert "epoch 1, 10 vertices, 3 edges, undirected, gpma+ on cpu, exchange peer" in text
         assert "1.33" in text  # rank 0 counts 2 of 3 edges
         assert "<table>" in html
         assert graph.nbytes > 0

@@ -19,6 +19,7 @@ from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
 from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
 from mgraph.exchange.ucxx_api import ucx_installed
@@ -114,7 +115,7 @@ def needs_hub(kind: str) -> bool:
 def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
     """An exchange by its kind.
 
-    loopback, tcp, inproc (Dask's comms within the process), ucx, ucx-tcp (UCX without shared memory); nccl and
+    loopback, tcp, inproc (Dask's comms within the process), peer, ucx, ucx-tcp (UCX without shared memory); nccl and
     nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
     """
     where = Device.of(device)
@@ -123,6 +124,8 @@ def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub |
     if kind == "tcp" or kind == "inproc":
         assert hub is not None
         return TcpExchange(rank, size, aborted, where, hub=hub, key=KEY, **options)
+    if kind == "peer":
+        return PeerExchange(rank, size, aborted, where, **options)
     options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
     if kind.startswith("ucx"):
         config = {"TLS": "tcp"} if kind == "ucx-tcp" else None

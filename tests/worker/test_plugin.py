@@ -51,7 +51,7 @@ def test_a_rank_that_does_not_come_is_lost_after_the_patience():
 
 
 @pytest.mark.parametrize("ucx", [True, False])
-@pytest.mark.parametrize("name", ["loopback", "tcp", "ucx", "nccl"])
+@pytest.mark.parametrize("name", ["loopback", "peer", "tcp", "ucx", "nccl"])
 def test_every_exchange_and_its_companion_has_the_patience_of_the_graph(name, ucx, monkeypatch):
     """The parts that need a GPU are replaced: what is looked at is what they are given."""
     given: dict[str, dict[str, Any]] = {}
@@ -63,7 +63,7 @@ def test_every_exchange_and_its_companion_has_the_patience_of_the_graph(name, uc
 
         return make
 
-    for kind in ("TcpExchange", "UcxExchange", "NcclExchange"):
+    for kind in ("PeerExchange", "TcpExchange", "UcxExchange", "NcclExchange"):
         monkeypatch.setattr(plugin, kind, noted(kind))
     monkeypatch.setattr(plugin, "ucx_installed", lambda: ucx)
     made = MgraphPlugin()
@@ -73,7 +73,12 @@ def test_every_exchange_and_its_companion_has_the_patience_of_the_graph(name, uc
         assert isinstance(exchange, Loopback)
         return
     small = "UcxExchange" if ucx else "TcpExchange"
-    wanted = {"tcp": {"TcpExchange"}, "ucx": {"UcxExchange"}, "nccl": {"NcclExchange", small}}[name]
+    wanted = {
+        "peer": {"PeerExchange"},
+        "tcp": {"TcpExchange"},
+        "ucx": {"UcxExchange"},
+        "nccl": {"NcclExchange", small},
+    }[name]
     assert given.keys() == wanted
     assert {options["patience"] for options in given.values()} == {7.5}
     if "TcpExchange" in given:

@@ -32,7 +32,7 @@ def test_scaling(tmp_path, capsys):
         assert all(line[way]["updates_per_s"] > 0 for way in ("insert", "delete", "pipelined", "born", "mixed"))
         assert line["resident"] <= 1024  # half of the graph's, repeats among them
         assert line["pipelined"]["share_of_link"] > 0
-        assert line["exchange"] == ("loopback" if line["workers"] == 1 else "tcp")
+        assert line["exchange"] == ("loopback" if line["workers"] == 1 else "peer")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "times as the client sees them" in capsys.readouterr().out
 

@@ -80,7 +80,8 @@ def _measure_one(bench: Bench, coordinator: Coordinator, name: str, sizes: list[
     coordinator.open()
     addresses, size = coordinator.addresses, len(coordinator.addresses)
     found = coordinator.call("inspect")
-    name = choose_exchange(name, bench.device.kind, addresses, found)
+    apart = placement.why_apart(coordinator, name, bench.device.kind)
+    name = choose_exchange(name, bench.device.kind, addresses, found, apart)
     starts = Partition.equal(size, size).starts
     spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
     coordinator.call("create", {"device": bench.device.kind, "exchange": name, "starts": starts, **spec})

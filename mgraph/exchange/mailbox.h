@@ -1,0 +1,216 @@
+// Messages between the ranks of one host, through memory that all of them map. It runs on the host only.
+//
+// Each rank has a segment. For every other rank it holds two slots: the other one writes messages into them in turn and
+// counts them in `posted`; the owner reads them and counts them in `taken`. A rank that waits sleeps on the bell of its
+// own segment, which others ring after they have changed something there.
+#pragma once
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+constexpr int line_bytes = 64;  // a cache line, so that ranks do not write to the same one
+constexpr int head_bytes = 64;  // step, code and total bytes of the part
+constexpr int slots = 2;  // one is read while the other is written
+constexpr int inbox_bytes = 16384;  // parts up to this size are received without asking for memory
+
+constexpr int bell_line = 1;  // bell: the number of changes; sleeping: whether the owner waits for the next one
+constexpr int stop_line = 2;  // whether the owner has been closed
+constexpr int lanes_line = 3;  // from here on, two lines for each rank: posted and mapped; taken
+
+constexpr u64 unknown = ~0ull;
+
+enum Outcome : int { finished = 0, late = 1, lacking = 2, differing = 3, stopped = 4 };
+
+template <class T> DEVICE T read_from(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+template <class T> DEVICE void write_to(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+
+struct Segment {
+    u8* base;
+    i64 size, slot;  // ranks, and the bytes of a slot
+
+    u32* bell() const { return (u32*)(base + bell_line * line_bytes); }
+    u32* sleeping() const { return bell() + 1; }
+    u32* stop() const { return (u32*)(base + stop_line * line_bytes); }
+    u64* posted(i64 rank) const { return (u64*)(base + (lanes_line + 2 * rank) * line_bytes); }
+    u64* mapped(i64 rank) const { return posted(rank) + 1; }
+    u64* taken(i64 rank) const { return (u64*)(base + (lanes_line + 2 * rank + 1) * line_bytes); }
+    u8* message(i64 rank, u64 number) const {
+        return base + (lanes_line + 2 * size) * line_bytes + (rank * slots + number % slots) * slot;
+    }
+    void ring() const {
+        __atomic_fetch_add(bell(), 1u, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(sleeping(), __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell(), FUTEX_WAKE, 1, 0, 0, 0);
+    }
+};
+
+inline i64 nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+// Sends a part to every rank that takes part, and receives one from each, until all is done or `patience` has passed.
+// Called again with the same arrays, it goes on where it stopped.
+struct Trade {
+    static constexpr int lanes = 1;
+    i64 step;
+    i64 code;  // of the call, compared with that of the others
+    i64 patience;  // nanoseconds
+    const u64* out;  // for each rank, the address of its part and the bytes of it; `unknown`: it takes no part
+    const u64* out_bytes;
+    u64* in;  // for each rank, the address for its part: 0 as long as there is none
+    u64* in_bytes;  // the bytes of the part: `unknown` at first
+    u64* sent;  // messages of this part, sent and received
+    u64* got;
+    u64* all_sent;  // messages ever sent and received
+    u64* all_got;
+    u8* inbox;  // `inbox_bytes` for each rank
+    i64* outcome;  // an Outcome; for `differing`, the rank and its code
+    const u64* segments;  // the addresses of all ranks' segments
+    i64 rank;
+    i64 size;
+    i64 slot;
+
+    Segment segment(i64 r) const { return {(u8*)segments[r], size, slot}; }
+    u64 room() const { return slot - head_bytes; }
+    u64 messages(u64 bytes) const { return bytes ? (bytes + room() - 1) / room() : 1; }
+
+    bool send(i64 r) const {
+        Segment to = segment(r);
+        bool moved = false;
+        for (; sent[r] < messages(out_bytes[r]) && all_sent[r] - read_from(to.taken(rank)) < slots; ++sent[r]) {
+            u8* message = to.message(rank, all_sent[r]);
+            u64 head[] = {(u64)step, (u64)code, out_bytes[r]};
+            u64 first = sent[r] * room(), bytes = lesser(out_bytes[r] - first, room());
+            __builtin_memcpy(message, head, sizeof head);
+            if (bytes) __builtin_memcpy(message + head_bytes, (u8*)out[r] + first, bytes);
+            write_to(to.posted(rank), ++all_sent[r]);
+            to.ring();
+            moved = true;
+        }
+        return moved;
+    }
+    bool complete(i64 r) const { return in_bytes[r] != unknown && got[r] == messages(in_bytes[r]); }
+
+    bool receive(i64 r, int& end) const {
+        Segment own = segment(rank);
+        bool moved = false;
+        while (!complete(r) && read_from(own.posted(r)) != all_got[r]) {
+            const u8* message = own.message(r, all_got[r]);
+            if (in_bytes[r] == unknown) {
+                u64 head[3];
+                __builtin_memcpy(head, message, sizeof head);
+                if (head[0] != (u64)step || head[1] != (u64)code) {
+                    outcome[1] = r, outcome[2] = (i64)head[1], end = differing;
+                    return moved;
+                }
+                in_bytes[r] = head[2];
+                if (head[2] <= inbox_bytes) in[r] = (u64)(inbox + r * inbox_bytes);
+            }
+            if (!in[r]) {
+                end = end == finished ? lacking : end;
+                return moved;
+            }
+            u64 first = got[r] * room(), bytes = lesser(in_bytes[r] - first, room());
+            if (bytes) __builtin_memcpy((u8*)in[r] + first, message + head_bytes, bytes);
+            ++got[r];
+            write_to(own.taken(r), ++all_got[r]);
+            segment(r).ring();
+            moved = true;
+        }
+        return moved;
+    }
+
+    // what can be done now; whether that was something
+    bool go_on(int& end) const {
+        bool moved = false, whole = true;
+        for (i64 r = 0; r < size; ++r)
+            if (r != rank && out_bytes[r] != unknown) moved |= send(r);
+        end = finished;
+        for (i64 r = 0; r < size; ++r)
+            if (r != rank && out_bytes[r] != unknown) {
+                moved |= receive(r, end);
+                whole &= complete(r) && sent[r] == messages(out_bytes[r]);
+            }
+        if (end == finished && !whole) end = late;
+        return moved;
+    }
+
+    void sleep_until_rung(u32 bell, i64 longest) const {
+        timespec most = {longest / 1000000000ll, longest % 1000000000ll};
+        syscall(SYS_futex, segment(rank).bell(), FUTEX_WAIT, bell, &most, 0, 0);
+    }
+
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(1)) {
+            (void)i;
+            outcome[0] = run();
+        }
+    }
+
+    int run() const {
+        constexpr i64 spin = 20000, yield = 200000;  // ns without a pause; without sleeping
+        Segment own = segment(rank);
+        i64 began = nanoseconds(), moved_at = began;
+        for (bool sleeps = false;;) {
+            u32 bell = __atomic_load_n(own.bell(), __ATOMIC_SEQ_CST);
+            int end;
+            bool moved = go_on(end);
+            if (end != late) {
+                write_to(own.sleeping(), 0u);
+                return end;
+            }
+            if (read_from(own.stop())) return stopped;
+            i64 now = nanoseconds();
+            if (now - began > patience) {
+                write_to(own.sleeping(), 0u);
+                return late;
+            }
+            if (moved) moved_at = now;
+            if (now - moved_at < spin) continue;
+            if (now - moved_at < yield) {
+                sched_yield();
+            } else if (!sleeps) {  // once more through the loop, as the bell may have been rung without waking
+                __atomic_store_n(own.sleeping(), 1u, __ATOMIC_SEQ_CST);
+                sleeps = true;
+            } else {
+                sleep_until_rung(bell, patience - (now - began) + 1);
+                write_to(own.sleeping(), 0u);
+                sleeps = false;
+            }
+        }
+    }
+};
+
+// Says in every other rank's segment that this rank has mapped it.
+struct Greet {
+    static constexpr int lanes = 1;
+    const u64* segments;
+    i64 rank;
+    i64 size;
+    i64 slot;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 r : grid.items(size)) {
+            Segment theirs{(u8*)segments[r], size, slot};
+            write_to(theirs.mapped(rank), (u64)1);
+            theirs.ring();
+        }
+    }
+};
+
+// Ends the owner's wait.
+struct Stop {
+    static constexpr int lanes = 1;
+    u8* base;
+    i64 size;
+    i64 slot;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(1)) {
+            (void)i;
+            Segment own{base, size, slot};
+            write_to(own.stop(), 1u);
+            own.ring();
+        }
+    }
+};

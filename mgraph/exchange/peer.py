@@ -1,0 +1,300 @@
+"""The exchange among ranks of one host, through memory that they map: /dev/shm, and each other's GPU memory.
+
+Every rank has a segment of shared memory, into which the others write their messages; see mailbox.h. On GPUs, data go
+from the sender's GPU straight into a window of the receiver's GPU memory (`windows.Windows`), and messages carry only
+their lengths. A rank that waits for another looks for 20 us without a pause, then yields its core, and sleeps after
+200 us until the other rings; it never waits inside a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import Aborted, DeviceError, MgraphError, WorkerLost
+from mgraph.exchange.contract import Array, Exchange, ExchangeError
+from mgraph.exchange.rules import another_call, call_code, check_addresses, check_op, check_parts, reduce_ranks
+from mgraph.exchange.segment import Place, Segment
+from mgraph.exchange.waiting import PATIENCE
+from mgraph.exchange.windows import WINDOW, Windows
+from mgraph.kernels import constants, load
+
+__all__ = ["PeerExchange", "why_not"]
+
+FILE = "exchange/mailbox.h"
+SLOT = 256 << 10  #: bytes of a message; a longer part is sent as several
+LOOK = 0.005  #: seconds between two checks of the abort flag
+LAYOUT = constants(FILE)
+OUTCOMES = LAYOUT.enums["Outcome"]
+UNKNOWN = LAYOUT["unknown"]
+LINE, HEAD, INBOX = LAYOUT["line_bytes"], LAYOUT["head_bytes"], LAYOUT["inbox_bytes"]
+LANES, SLOTS = LAYOUT["lanes_line"], LAYOUT["slots"]
+
+
+def _segment_bytes(size: int, slot: int) -> int:
+    return (LANES + 2 * size) * LINE + size * SLOTS * slot
+
+
+class PeerExchange(Exchange):
+    """Collectives through shared memory.
+
+    Parameters
+    ----------
+    rank, size, aborted
+        See `Exchange`.
+    device : Device
+        Where the arrays are. With a GPU, a part waits for the device's stream before it is announced.
+    patience : float
+        Seconds after which `connect` raises `WorkerLost`.
+    part_limit : int
+        The most bytes in a message, and on a GPU the most that are sent to a rank at once.
+
+    Raises
+    ------
+    DeviceError
+        This host has no shared memory left, or no compiler for the kernels of the host.
+    CapacityError
+        The GPU has too little memory for the windows.
+
+    Notes
+    -----
+    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB a rank, and the windows
+    ``2 * size * WINDOW`` bytes of GPU memory. A part is copied once by its sender and once by its receiver.
+    """
+
+    name: ClassVar[str] = "peer"
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        aborted: Callable[[], bool],
+        device: Device,
+        *,
+        patience: float = PATIENCE,
+        part_limit: int | None = None,
+    ) -> None:
+        super().__init__(rank, size, aborted)
+        self._device, self._patience = device, patience
+        host = device.host
+        self._kernels = load(host, FILE)
+        self._slot = HEAD + -(-min(part_limit or SLOT, SLOT) // LINE) * LINE
+        nbytes = _segment_bytes(size, self._slot)
+        self._windows = Windows(device, rank, size, part_limit or WINDOW) if device.kind == "cuda" else None
+        self._lock, self._over, self._step = threading.Lock(), "", 0
+        self._others = [r for r in range(size) if r != rank]
+        extra: dict[str, Any] = {"pid": os.getpid()}
+        try:
+            if self._windows is not None:
+                extra["window"] = self._windows.handle
+            with host.taking(nbytes, "the exchange's messages"):
+                self._own, self._place = Segment.create(nbytes, extra)
+        except BaseException:
+            self._free_windows()
+            raise
+        self._segments: list[Segment | None] = [None] * size
+        self._segments[rank] = self._own
+        self._addresses = np.zeros(size, np.uint64)
+        # one row each: see `Trade` in mailbox.h
+        self._book = np.zeros((8, size), np.uint64)
+        self._inbox = np.zeros((size, INBOX), np.uint8)
+        self._outcome = np.zeros(3, np.int64)
+        rows = ("out", "out_bytes", "in", "in_bytes", "sent", "got", "all_sent", "all_got")
+        self._trade = self._kernels.Trade.bind(
+            **dict(zip(rows, self._book, strict=True)), inbox=self._inbox.reshape(-1), outcome=self._outcome,
+            segments=self._addresses, rank=rank, size=size, slot=self._slot,
+        )  # fmt: skip
+
+    @property
+    def address(self) -> bytes:
+        """The place of this rank's segment, and the handle of its window."""
+        return self._place.encode()
+
+    def connect(self, addresses: Sequence[bytes]) -> None:
+        """Map the segments of all ranks, and wait until they have mapped this rank's.
+
+        Raises
+        ------
+        DeviceError
+            A rank's memory cannot be mapped: see `why_not`.
+        WorkerLost
+            A rank has not connected in time.
+        """
+        check_addresses(addresses, self.size)
+        with self._lock:
+            self._check()
+            try:
+                self._map([Place.decode(address) for address in addresses])
+                self._await_others()
+            except BaseException as error:
+                self._over = self._over or f"failed before: {error}"
+                raise
+            finally:
+                Segment.unlink(self._place)
+
+    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+        """See `Exchange.alltoallv`; waits for the device's stream."""
+        check_parts(parts, self.size)
+        return self._swap("alltoallv", parts)
+
+    def allgather(self, part: Array) -> list[Array]:
+        """See `Exchange.allgather`; waits for the device's stream."""
+        return self._swap("allgather", [part] * self.size)
+
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
+        """See `Exchange.allreduce`; uses host memory only, and does not wait for the device."""
+        check_op(op)
+        flat = np.ascontiguousarray(values).reshape(-1)
+        received = self._swap(op, [flat] * self.size, on_host=True)
+        return reduce_ranks(received, op).reshape(np.shape(values))
+
+    def close(self) -> None:
+        """Unmap everything, from any thread; it may be called twice. Another thread's call ends at once."""
+        self._over = self._over or "was closed"
+        if (own := self._segments[self.rank]) is not None:
+            with suppress(MgraphError):
+                self._kernels.Stop(1, base=own.data, size=self.size, slot=self._slot)
+        with self._lock:
+            Segment.unlink(self._place)
+            self._segments = [None] * self.size
+            self._own = None  # type: ignore[assignment]
+            self._free_windows()
+
+    def _free_windows(self) -> None:
+        if self._windows is not None:
+            self._windows.close()
+
+    # ---- connecting --------------------------------------------------------------------------------------------------
+
+    def _map(self, places: list[Place]) -> None:
+        for r in self._others:
+            self._segments[r] = Segment.open(places[r])
+        self._addresses[:] = [segment.address for segment in self._segments if segment is not None]
+        if self._windows is not None:
+            self._windows.map([(place.extra["pid"], place.extra["window"]) for place in places])
+        self._kernels.Greet(self.size, segments=self._addresses, rank=self.rank, size=self.size, slot=self._slot)
+
+    def _await_others(self) -> None:
+        words = self._own.data.view(np.uint64)
+        deadline = time.monotonic() + self._patience
+        while missing := [r for r in self._others if not words[((LANES + 2 * r) * LINE) // 8 + 1]]:
+            self._check()
+            if time.monotonic() > deadline:
+                raise WorkerLost(f"{self._here()}: rank {missing[0]} did not connect within {self._patience:g} s")
+            time.sleep(0.001)
+
+    # ---- one step ----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._over or self.aborted():
+            raise Aborted(f"{self._here()}: the exchange {self._over or 'was aborted'}")
+
+    def _here(self) -> str:
+        return f"rank {self.rank} of {self.size}, step {self._step}"
+
+    def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
+        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
+        with self._lock:
+            self._check()
+            try:
+                through_windows = self._windows is not None and not on_host
+                received = self._by_window(call, parts) if through_windows else self._by_host(call, parts)
+            except BaseException as error:
+                self._over = self._over or f"failed before: {error}"
+                raise
+            self._step += 1
+            return received
+
+    def _by_host(self, call: str, parts: Sequence[np.ndarray]) -> list[Array]:
+        dtype = parts[self.rank].dtype
+        received = self._messages(call_code(call, dtype), parts, self._others, self._room(dtype))
+        received[self.rank] = parts[self.rank]
+        return received
+
+    def _by_window(self, call: str, parts: Sequence[Array]) -> list[Array]:
+        """As `_by_host` for device arrays: data by the windows, lengths by messages, as often as the longest needs."""
+        assert self._windows is not None
+        windows, dtype = self._windows, parts[self.rank].dtype
+        code, received, left = call_code(call, dtype), list(parts), list(self._others)
+        lengths = [np.array([part.nbytes], np.int64) for part in parts]
+        first = 0
+        while left:
+            windows.write(parts, left, first)
+            said = self._messages(code, lengths, left, _words)
+            if not first:
+                for r in left:
+                    if said[r].dtype != np.int64 or len(said[r]) != 1:
+                        raise ExchangeError(f"{self._here()}: rank {r} sent no length")
+                    received[r] = self._device.empty(int(said[r][0]) // dtype.itemsize, dtype)
+            windows.read(received, left, first)
+            first += windows.nbytes
+            left = [r for r in left if max(parts[r].nbytes, received[r].nbytes) > first]
+        return received
+
+    def _room(self, dtype: np.dtype) -> Callable[[int], np.ndarray]:
+        return lambda nbytes: self._device.host.empty(nbytes // dtype.itemsize, dtype)
+
+    def _messages(
+        self, code: int, parts: Sequence[np.ndarray], others: list[int], room: Callable[[int], np.ndarray]
+    ) -> list[Any]:
+        """Send ``parts[r]``, in host memory, to each rank r of `others`; receive one from each into what `room` gives."""
+        out, out_bytes, into, in_bytes, sent, got, _, _ = self._book
+        for r in range(self.size):
+            out_bytes[r] = UNKNOWN
+        for r in others:
+            part = parts[r] if parts[r].flags.c_contiguous else np.ascontiguousarray(parts[r])
+            out[r], out_bytes[r] = part.__array_interface__["data"][0], part.nbytes
+        into[:], in_bytes[:], sent[:], got[:] = 0, UNKNOWN, 0, 0
+        received: list[Any] = [None] * self.size
+        while True:
+            self._trade(1, step=self._step, code=code, patience=int(LOOK * 1e9))
+            outcome = OUTCOMES[self._outcome[0]]
+            if outcome == "finished":
+                break
+            if outcome == "differing":
+                raise another_call(self._here(), code, int(self._outcome[1]), int(self._outcome[2]))
+            if outcome == "lacking":
+                for r in others:
+                    if in_bytes[r] != UNKNOWN and not into[r]:
+                        received[r] = room(int(in_bytes[r]))
+                        into[r] = received[r].__array_interface__["data"][0]
+            self._check()
+        for r in others:
+            if received[r] is None:
+                received[r] = room(int(in_bytes[r]))
+                received[r].view(np.uint8)[:] = self._inbox[r, : int(in_bytes[r])]
+        return received
+
+
+def _words(nbytes: int) -> np.ndarray:
+    return np.empty(nbytes // 8, np.int64)
+
+
+def why_not(addresses: Sequence[bytes], rank: int, device: Device) -> str:
+    """Why the rank cannot map the memory of the others, given by their trial exchanges' addresses; empty if it can.
+
+    Parameters
+    ----------
+    addresses : sequence of bytes
+        `PeerExchange.address` of every rank.
+    rank : int
+        This rank.
+    device : Device
+    """
+    try:
+        places = [Place.decode(address) for address in addresses]
+        for r, place in enumerate(places):
+            if r != rank:
+                Segment.open(place)
+        if device.kind == "cuda":
+            Windows.try_map([(place.extra["pid"], place.extra["window"]) for place in places], rank)
+    except (DeviceError, MgraphError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,120 @@
+"""Memory that the ranks of one host share: a file of /dev/shm, which has a name only until all ranks have mapped it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import DeviceError
+
+__all__ = ["FOLDER", "Place", "Segment"]
+
+FOLDER = "/dev/shm"
+TOKEN_BYTES = 16  #: the first bytes of a segment; they differ between any two
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's segment is, as other ranks need to know it.
+
+    Attributes
+    ----------
+    path : str
+        The file's path.
+    token : str
+        The segment's first bytes, in hexadecimal: another host may have a file of the same path.
+    nbytes : int
+        The size of the segment.
+    extra : dict
+        What else the rank says of itself.
+    """
+
+    path: str
+    token: str
+    nbytes: int
+    extra: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """The place as bytes."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Place:
+        """The place that `encode` made these bytes of."""
+        return cls(**json.loads(data))
+
+
+class Segment:
+    """A mapping of a segment, as bytes.
+
+    Attributes
+    ----------
+    data : uint8[nbytes]
+    """
+
+    def __init__(self, descriptor: int, nbytes: int) -> None:
+        self.data = np.frombuffer(mmap.mmap(descriptor, nbytes), np.uint8)
+        self.address = int(self.data.__array_interface__["data"][0])
+
+    @classmethod
+    def create(cls, nbytes: int, extra: dict[str, Any]) -> tuple[Segment, Place]:
+        """A new segment of `nbytes` zeros after its token, readable and writable by this user alone.
+
+        All its memory is taken at once: a write to a page that /dev/shm cannot give would end the process.
+
+        Raises
+        ------
+        DeviceError
+            /dev/shm is absent, read-only or has too little space.
+        """
+        token = secrets.token_bytes(TOKEN_BYTES)
+        path = os.path.join(FOLDER, f"mgraph-{token.hex()}")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, nbytes)
+                segment = cls(descriptor, nbytes)
+            except BaseException:
+                os.unlink(path)
+                raise
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise DeviceError(f"{nbytes} bytes of shared memory cannot be had in {FOLDER}: {error.strerror}") from None
+        segment.data[:TOKEN_BYTES] = np.frombuffer(token, np.uint8)
+        return segment, Place(path, token.hex(), nbytes, extra)
+
+    @classmethod
+    def open(cls, place: Place) -> Segment:
+        """Map the segment of another rank of this host.
+
+        Raises
+        ------
+        DeviceError
+            It is not there: the rank is on another host, in another container or of another user.
+        """
+        try:
+            descriptor = os.open(place.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                short = os.fstat(descriptor).st_size < place.nbytes
+                segment = None if short else cls(descriptor, place.nbytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise DeviceError(f"{place.path} cannot be mapped: {error.strerror}") from None
+        if segment is None or segment.data[:TOKEN_BYTES].tobytes().hex() != place.token:
+            raise DeviceError(f"{place.path} is not the segment that its rank made")
+        return segment
+
+    @staticmethod
+    def unlink(place: Place) -> None:
+        """Remove the name of a segment; its memory lives as long as a mapping of it. Does nothing if it is gone."""
+        with suppress(FileNotFoundError):
+            os.unlink(place.path)

@@ -1,0 +1,122 @@
+"""The exchange through mapped memory: what it leaves behind, and when it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from exchange_ranks import LIMIT, ranks, run_threads
+
+from mgraph import DynamicGraph
+from mgraph.device import Device
+from mgraph.errors import DeviceError
+from mgraph.exchange import Exchange, segment
+from mgraph.exchange.peer import PeerExchange, why_not
+from mgraph.exchange.segment import Place, Segment
+
+CPU = Device("cpu", threads=1)
+
+
+def names() -> set[str]:
+    return {name for name in os.listdir(segment.FOLDER) if name.startswith("mgraph-")}
+
+
+def maps() -> int:
+    """How many segments this process has mapped."""
+    return Path("/proc/self/maps").read_text().count("/mgraph-")
+
+
+def test_names_end_when_all_have_mapped_and_memory_ends_with_close() -> None:
+    before, mapped = names(), maps()
+    with ranks("peer", 3, [lambda: False] * 3) as made, ThreadPoolExecutor(3) as pool:
+        addresses = [exchange.address for exchange in made]
+        assert len(names() - before) == 3
+        list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
+        assert names() <= before  # so that nothing is left, whoever is killed from here on
+        assert maps() - mapped == 9
+    assert maps() == mapped
+    with ranks("peer", 2, [lambda: False] * 2):
+        assert len(names() - before) == 2
+    assert names() <= before
+
+
+def test_large_parts_and_a_rank_that_is_late() -> None:
+    """Parts of many messages, in both directions at once: no rank waits until the other has read everything."""
+
+    def program(exchange: Exchange) -> None:
+        mine = np.arange(5_000_000, dtype=np.uint64) + exchange.rank
+        for other, part in enumerate(exchange.allgather(mine)):
+            np.testing.assert_array_equal(part, np.arange(5_000_000, dtype=np.uint64) + other)
+        lengths = [3_000_000 if exchange.rank == 0 else 0, 7]
+        got = exchange.alltoallv([np.full(n, exchange.rank, np.uint8) for n in lengths])
+        assert [len(part) for part in got] == ([3_000_000, 0] if exchange.rank == 0 else [7, 7])
+
+    run_threads("peer", 2, program)
+
+
+def test_no_shared_memory_is_told(monkeypatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = names()
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(DeviceError, match=r"bytes of shared memory cannot be had in /dev/shm: No space left"):
+        PeerExchange(0, 2, lambda: False, CPU)
+    assert names() <= before
+    monkeypatch.undo()
+    monkeypatch.setattr(segment, "FOLDER", "/nonexistent")
+    with pytest.raises(DeviceError, match="/nonexistent: No such file"):
+        PeerExchange(0, 2, lambda: False, CPU)
+
+
+def test_memory_that_is_not_there_or_another_is_not_mapped(tmp_path) -> None:
+    own, place = Segment.create(8192, {"pid": 1})
+    try:
+        mapped = Segment.open(place)
+        mapped.data[4000] = 7
+        assert own.data[4000] == 7
+        assert why_not([place.encode()] * 2, 0, CPU) == ""
+        wrong = Place(place.path, "00" * 16, 8192, {})
+        assert "is not the segment that its rank made" in why_not([wrong.encode()] * 2, 0, CPU)
+        gone = Place(str(tmp_path / "gone"), place.token, 8192, {})
+        assert "gone cannot be mapped: No such file" in why_not([gone.encode()] * 2, 1, CPU)
+        short = tmp_path / "short"
+        short.write_bytes(b"x" * 100)
+        assert "is not the segment" in why_not([Place(str(short), place.token, 8192, {}).encode()] * 2, 1, CPU)
+        if os.geteuid():  # root may open everything
+            os.chmod(place.path, 0)
+            assert "Permission denied" in why_not([place.encode()] * 2, 0, CPU)
+    finally:
+        Segment.unlink(place)
+    Segment.unlink(place)  # nothing to do
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_workers_of_one_host_get_it_and_others_the_next_best(client, monkeypatch, caplog) -> None:
+    before = names()
+    with DynamicGraph(client, 4, device="cpu") as graph:
+        assert graph.exchange == "peer"
+        assert names() <= before  # the trial's are gone too
+        graph.insert([0, 3, 1], [3, 1, 2])
+        assert graph.bfs(0).to_numpy().tolist() == [0, 2, 3, 1]
+    monkeypatch.setattr("mgraph.worker.calls.why_not", lambda *_: "another host")
+    with caplog.at_level(logging.INFO, "mgraph"), DynamicGraph(client, 4, device="cpu") as graph:
+        assert graph.exchange == "tcp"
+    assert "exchange peer cannot be used: rank 0: another host" in caplog.text
+    with pytest.raises(DeviceError, match='"peer" was asked for .* rank 0: another host'):
+        DynamicGraph(client, 4, device="cpu", exchange="peer")
+    assert names() <= before
