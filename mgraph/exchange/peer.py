@@ -244,7 +244,7 @@ class PeerExchange(Exchange):
     def _messages(
         self, code: int, parts: Sequence[np.ndarray], others: list[int], room: Callable[[int], np.ndarray]
     ) -> list[Any]:
-        """Send ``parts[r]``, in host memory, to each rank r of `others`; receive one from each into what `room` gives."""
+        """Send ``parts[r]``, in host memory, to each rank r of `others`; receive theirs into what `room` gives."""
         out, out_bytes, into, in_bytes, sent, got, _, _ = self._book
         for r in range(self.size):
             out_bytes[r] = UNKNOWN

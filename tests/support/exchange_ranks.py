@@ -14,6 +14,7 @@ from typing import Any
 from distributed.core import Server
 from distributed.security import Security
 from pretend_nccl import PretendNccl
+from pretend_windows import WindowsOfHostMemory
 
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
@@ -115,7 +116,8 @@ def needs_hub(kind: str) -> bool:
 def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
     """An exchange by its kind.
 
-    loopback, tcp, inproc (Dask's comms within the process), peer, ucx, ucx-tcp (UCX without shared memory); nccl and
+    loopback, tcp, inproc (Dask's comms within the process), peer, windows
+    (peer with the windows of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory); nccl and
     nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
     """
     where = Device.of(device)
@@ -126,6 +128,8 @@ def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub |
         return TcpExchange(rank, size, aborted, where, hub=hub, key=KEY, **options)
     if kind == "peer":
         return PeerExchange(rank, size, aborted, where, **options)
+    if kind == "windows":
+        return WindowsOfHostMemory(rank, size, aborted, **options)
     options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
     if kind.startswith("ucx"):
         config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
