@@ -297,12 +297,12 @@ class Device:
         return np.concatenate(parts, out=self.empty(n, dtype))
 
     def cumsum(self, array: Array, out: Array) -> Array:
-        """The running sums of `array` in `out`, which may be of another dtype."""
+        """The running sums of `array` in `out`, which may be of another dtype, or `array` itself."""
         if self.kind != "cpu":
             with self.taking(out.nbytes, f"{len(out)} running sums"):
                 return self.xp.cumsum(array, dtype=out.dtype, out=out)
         if array.dtype == out.dtype:
-            return np.cumsum(array, out=out)
+            return np.cumsum(array, dtype=out.dtype, out=out)
         before = out.dtype.type(0)
         for part in self.slices(len(array)):
             sums = np.cumsum(array[part], dtype=out.dtype, out=out[part])
