@@ -225,6 +225,7 @@ def _wait(futures: Sequence[Future], watch: Callable[[], None], check: Callable[
         else:
             left -= 1
             if future.status != "finished":
+                watch()  # a lost worker is the better reason
                 raise _failure(future, futures)
         if time.monotonic() - looked >= WATCH_SECONDS:  # a pinned task waits for ever for a worker that died
             watch()

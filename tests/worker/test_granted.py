@@ -155,6 +155,8 @@ def test_no_call_takes_gpu_memory_that_was_not_asked_for(structure, kind, monkey
     call("has_edges", **now, src=batch.src, dst=batch.dst)
     call("run", name="bfs", result="hops", generation=2, args={"source": 0, "predecessors": True})
     call("top", result="hops", k=1000)
+    call("run", name="pagerank", result="ranks", generation=2, args={"max_iter": 10})
+    call("run", name="connected_components", result="components", generation=2, args={})
     call("delete_vertices", epoch=4, ids=np.arange(N // 4, dtype=np.uint32))
 
 
