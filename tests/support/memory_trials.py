@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -218,8 +219,10 @@ def _try(graph: DynamicGraph, trial: Trial, outcome: Outcome, pids: list[int]) -
     for pid in pids:
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
     try:
-        call(graph, trial)
-        outcome.outcome = "done"
+        with warnings.catch_warnings(record=True) as told:  # such as of an order for which there was no room
+            warnings.simplefilter("always")
+            call(graph, trial)
+        outcome.outcome, outcome.text = "done", "; ".join(str(warning.message) for warning in told)
     except CapacityError as error:
         outcome.outcome, outcome.text = "CapacityError", str(error)
     except MgraphError as error:
