@@ -132,7 +132,7 @@ def start(
     Examples
     --------
     >>> with start(workers=2, device="cpu") as client:  # doctest: +SKIP
-    ...     len(client.scheduler_info()["workers"])
+    ...     len(client.nthreads())
     2
     """
     if not (isinstance(timeout, int | float) and math.isfinite(timeout) and timeout > 0):

@@ -1,4 +1,7 @@
-"""How much host memory a process may still take. It knows neither Dask nor kernels; a worker says what its limit is."""
+"""A budget of host memory: an allocation that would pass the limit of its process is refused before it is made.
+
+This module knows neither Dask nor kernels. `mgraph.worker.memory` makes the budget of a worker.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from mgraph.errors import CapacityError
 
 __all__ = ["GRAIN", "Budget", "Reservation", "host_memory_limit"]
 
-GRAIN = 1 << 20  #: bytes from which an allocation is taken from a budget
-LARGE = 1 << 26  #: bytes from which the machine is asked too whether it has them
+GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
+LARGE = 1 << 26  #: for allocations of this many bytes or more, the machine's free memory is checked too
 
 
 def host_memory_limit() -> int:
-    """Bytes of host memory that this process may still take: what is free, or what its control group leaves."""
+    """Bytes of host memory that are available on this machine, or in the control group of this process if fewer."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open("/proc/meminfo") as lines:
@@ -35,13 +38,13 @@ def host_memory_limit() -> int:
 
 
 class Reservation:
-    """Bytes of a budget that nobody else may take, until `release`; a context manager, which releases them."""
+    """Bytes of a budget that are kept until `release`. As a context manager, it releases them at its end."""
 
     def __init__(self, budget: Budget, nbytes: int) -> None:
         self._budget, self._nbytes = budget, nbytes
 
     def release(self) -> None:
-        """Give the bytes back; from any thread, also twice."""
+        """Give the bytes back. Safe from any thread; a second call does nothing."""
         self._budget._release(self)
 
     def __enter__(self) -> Reservation:
@@ -52,24 +55,26 @@ class Reservation:
 
 
 class Budget:
-    """What may still be taken of host memory. Past a worker's limit its nanny kills it, with no error to catch.
+    """The host memory that a process may still take.
 
-    Who allocates `GRAIN` bytes or more reserves them first, and releases them once the system has given the memory:
-    from then on `left` knows of it. What cannot be refused any more when it comes, such as what a comm reads, is
-    reserved before it is sent.
+    A worker that passes its memory limit is killed by its nanny, and no error is raised that could be caught. So code
+    that allocates `GRAIN` bytes or more reserves them first. It releases the reservation once the system has mapped
+    the memory, because `left` counts mapped memory. A comm cannot refuse what it reads, so memory for large messages
+    is reserved before they are sent.
 
     Parameters
     ----------
     left : callable, optional
-        Bytes that the process may still take, reserved or not; without it there is no limit but the machine's.
+        Returns the bytes that the process may still take; reservations are subtracted here. Without it only the
+        machine's memory is a limit.
     reclaim : callable, optional
-        Gives back what the process does not use; called before anything is refused.
+        Frees memory that the process holds and does not use. It is called before a reservation is refused.
     """
 
     def __init__(self, left: Callable[[], int] | None = None, reclaim: Callable[[], object] = lambda: None) -> None:
         self._left, self._reclaim = left, reclaim
         self._reserved = 0
-        self._lock = RLock()  # what is reclaimed may release a reservation
+        self._lock = RLock()  # reentrant, because `reclaim` may free an object that releases a reservation
 
     @property
     def limited(self) -> bool:
@@ -77,16 +82,16 @@ class Budget:
         return self._left is not None
 
     def left(self) -> int:
-        """Bytes that nobody has taken or reserved; 2**62 without a limit. With one it takes some 10 us."""
+        """Bytes that are neither taken nor reserved; 2**62 without a limit. With a limit the call takes about 10 us."""
         return 1 << 62 if self._left is None else max(0, self._left() - self._reserved)
 
     def reserve(self, nbytes: int, what: Any) -> Reservation:
-        """Keep `nbytes` for `what`, which the error names.
+        """Reserve `nbytes` for `what`, which the error names.
 
         Raises
         ------
         CapacityError
-            There are not so many left.
+            Fewer bytes are left.
         """
         with self._lock:
             if nbytes > self._room(nbytes):
@@ -98,7 +103,10 @@ class Budget:
         return Reservation(self, nbytes)
 
     def _room(self, nbytes: int) -> int:
-        """Bytes that may be taken; what is `LARGE` has to fit the machine too, which overcommits."""
+        """Bytes that are left for an allocation of `nbytes`. A `LARGE` one is compared with the machine's memory too.
+
+        The operating system overcommits: it grants more than it has, and kills a process when the memory is used.
+        """
         return min(self.left(), host_memory_limit()) if nbytes >= LARGE else self.left()
 
     def _release(self, reservation: Reservation) -> None:
@@ -107,7 +115,7 @@ class Budget:
             reservation._nbytes = 0
 
     def __reduce__(self) -> tuple[type[Budget], tuple[()]]:
-        """In another process there is another limit, or none."""
+        """A budget belongs to its process: the copy in another one has no limit."""
         return Budget, ()
 
     def __repr__(self) -> str:

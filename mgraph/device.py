@@ -42,7 +42,7 @@ def _repeated_byte(value: Any, dtype: np.dtype) -> int | None:
 
 
 def touch_pages(device: Device, array: np.ndarray) -> None:
-    """Have the system give all memory of an array of bytes now."""
+    """Make the system map all pages of an array of bytes now."""
     array[::PAGE] = 0
     array[-1:] = 0
 
@@ -59,9 +59,9 @@ class Device:
     threads : int
         Host threads that a CPU kernel uses. Given explicitly, because Dask's nannies set OMP_NUM_THREADS to 1.
     budget : Budget
-        Host memory that may be taken; without a limit where it is left out.
+        Grants host memory; by default without a limit.
     touch : callable
-        ``touch(device, bytes)`` writes to every page of a new array, where the budget is limited.
+        ``touch(device, bytes)`` writes to every page of a new array. It is called if the budget has a limit.
     """
 
     kind: str = "cpu"
@@ -114,9 +114,10 @@ class Device:
 
     @contextmanager
     def taking(self, nbytes: int, what: Any) -> Iterator[None]:
-        """Where `nbytes` of memory for `what` are allocated: within the budget, or else `CapacityError`.
+        """A block in which at most `nbytes` are allocated for `what`; `CapacityError` if there are fewer.
 
-        A GPU's allocator is not asked before: it refuses by itself, and asking takes as long as it does.
+        On the CPU the bytes are reserved in the budget for the time of the block. On a GPU nothing is reserved: its
+        allocator raises an error when memory runs out, and asking first would take as long as the allocation.
         """
         with self.budget.reserve(nbytes, what) if self.kind == "cpu" and nbytes >= GRAIN else nullcontext():
             try:
@@ -129,10 +130,10 @@ class Device:
         return CapacityError(f"{nbytes} bytes are needed for {what}, and {where} has {self.memory_free} left")
 
     def empty(self, n: int, dtype: Any) -> Array:
-        """An array of n undefined elements; `CapacityError` where memory does not suffice.
+        """An array of n undefined elements; `CapacityError` if there is too little memory.
 
-        Host memory under a limit is mapped at once, not when it is written: so the next one who asks what is left is
-        told the truth.
+        If the budget has a limit, all pages are mapped at once. Without that the system would map them when they are
+        written, and until then the budget would count them as free.
         """
         n = int(n)
         if self.kind != "cpu":
@@ -153,18 +154,18 @@ class Device:
 
     @staticmethod
     def _lines(nbytes: int) -> np.ndarray:
-        """Bytes that begin with a cache line: a leaf of 128 bytes then has two, not three."""
+        """An array of bytes that begins at a cache line, so that a leaf of 128 bytes occupies two lines, not three."""
         whole = np.empty(nbytes + LINE, np.uint8)
         first = -whole.__array_interface__["data"][0] % LINE
         return whole[first : first + nbytes]
 
     def reserve(self, nbytes: int) -> None:
-        """Take `nbytes` from a GPU now, for later: what is allocated from here on is cut out of them while it fits.
+        """Allocate `nbytes` of a GPU's memory now, from which later allocations are served while they fit.
 
-        cudaMalloc takes milliseconds for each GB, and a growing structure asks for a new array in the middle of a
-        batch. CuPy's pool keeps what it has, cuts it and joins it again, so that one block taken early answers that.
-        It belongs to the calling thread's current stream, and goes back with ``free_all_blocks`` of CuPy's pool.
-        Nothing happens on the CPU.
+        cudaMalloc takes milliseconds for each GB, and a growing structure needs a new array in the middle of a batch.
+        CuPy's pool keeps freed memory, splits it and merges it again, so one large block that is allocated and freed
+        serves later allocations. It belongs to the calling thread's current stream, and is returned by
+        ``free_all_blocks`` of CuPy's pool. Does nothing on the CPU.
 
         Raises
         ------
@@ -176,10 +177,10 @@ class Device:
         if nbytes < 0:
             raise InvalidOption(f"{nbytes} bytes cannot be reserved; 0 or more can")
         if self.kind == "cuda" and nbytes > 0:
-            self.empty(nbytes, np.uint8)  # freed at once, to the pool
+            self.empty(nbytes, np.uint8)  # freed to the pool at once
 
     def carve(self, *shapes: tuple[int, Any]) -> list[Array]:
-        """Undefined arrays of (n, dtype) each, in one allocation: it lives as long as any of them does."""
+        """Undefined arrays of (n, dtype) each, in one allocation, which is freed with the last of them."""
         ends = list(accumulate(-(-int(n) * np.dtype(dtype).itemsize // 256) * 256 for n, dtype in shapes))
         whole = self.empty(ends[-1], np.uint8)
         parts = []
@@ -297,12 +298,12 @@ class Device:
         return np.concatenate(parts, out=self.empty(n, dtype))
 
     def cumsum(self, array: Array, out: Array) -> Array:
-        """The running sums of `array` in `out`, which may be of another dtype."""
+        """The running sums of `array` in `out`, which may be of another dtype, or `array` itself."""
         if self.kind != "cpu":
             with self.taking(out.nbytes, f"{len(out)} running sums"):
                 return self.xp.cumsum(array, dtype=out.dtype, out=out)
         if array.dtype == out.dtype:
-            return np.cumsum(array, out=out)
+            return np.cumsum(array, dtype=out.dtype, out=out)
         before = out.dtype.type(0)
         for part in self.slices(len(array)):
             sums = np.cumsum(array[part], dtype=out.dtype, out=out[part])
@@ -331,7 +332,7 @@ class Device:
         return array.get() if hasattr(array, "get") else np.asarray(array)
 
     def fetch(self, array: Array) -> np.ndarray:
-        """As `to_host`, in memory of the host's budget."""
+        """As `to_host`, but takes the host memory from the budget."""
         if self.kind == "cpu" or array.nbytes < GRAIN:
             return self.to_host(array)
         return array.get(out=self.host.empty(array.size, array.dtype))
@@ -343,7 +344,7 @@ class Device:
 
     @property
     def memory_free(self) -> int:
-        """Bytes that could still be taken on this device."""
+        """Bytes that can still be allocated on this device."""
         if self.kind == "cpu":
             return min(host_memory_limit(), self.budget.left())
         pool = self.xp.get_default_memory_pool()

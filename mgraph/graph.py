@@ -265,7 +265,9 @@ class DynamicGraph:
             such arrays. A source is one of:
 
             - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
-              Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0;
+              Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
+              Keep partitions under a tenth of the memory that a worker has left for each thread: what Dask needs to
+              compute them cannot be refused, and past its limit the nanny kills the worker;
             - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
             - a list of .npz and Parquet files. Each file is a part, which a worker reads when its step comes;
             - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
@@ -291,6 +293,7 @@ class DynamicGraph:
             `source` is none of these, or `steps` or `columns` does not fit it.
         InvalidBatch, UnknownVertex, ReadError, CapacityError
             A part cannot be read or applied. The message names the step and the epoch; earlier epochs stay committed.
+            If a part of a Dask collection cannot be made a batch, nothing was ingested.
         WorkerLost, GraphLost, GraphClosed
             The graph cannot be used.
 

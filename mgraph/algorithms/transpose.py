@@ -97,5 +97,6 @@ def _rows(device: Device, keys: Array, lo: int, hi: int) -> Rows:
     for part in device.slices(len(offsets)):
         first = device.arange(lo + part.start, lo + part.stop, np.uint64)
         first <<= np.uint64(32)
-        offsets[part] = device.xp.searchsorted(keys, first)
+        with device.taking(first.nbytes, f"the places of {len(first)} rows"):
+            offsets[part] = device.xp.searchsorted(keys, first)
     return Rows(offsets, device.astype(keys, np.uint32))

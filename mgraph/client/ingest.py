@@ -7,22 +7,25 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 from dask import annotate, delayed
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
-from distributed import Client, Future, wait
+from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from mgraph.batch import COLUMNS, FILES, as_batch, check_columns, name_columns
+from mgraph.batch import COLUMNS, FILES, check_columns, name_columns
 from mgraph.checks import check_count
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.tasks import batch_of
 
 __all__ = ["Parts", "as_parts"]
 
 WATCH_SECONDS = 0.5  #: how often the wait for Dask's tasks looks whether the workers are still there
+ANSWER_SECONDS = 5.0  #: for which Dask's scheduler is asked how the workers are
 PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
 
 
@@ -151,7 +154,12 @@ class _Paused:
 
     def check(self) -> None:
         """`CapacityError` where a worker has been paused for `PAUSED_SECONDS`."""
-        found, now = self._client.scheduler_info()["workers"], time.monotonic()
+        # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
+        try:
+            identity = self._client.sync(self._client.scheduler.identity, n_workers=-1, callback_timeout=ANSWER_SECONDS)
+        except OSError:  # TimeoutError too: nothing is known of the workers now
+            return
+        found, now = identity["workers"], time.monotonic()
         paused = [address for address in self._workers if found.get(address, {}).get("status") == "paused"]
         self._since = {address: self._since.get(address, now) for address in paused}
         for address, since in self._since.items():
@@ -191,20 +199,44 @@ def _computed(
     run, batches = uuid.uuid4().hex, []
     for i, part in enumerate(parts):
         with annotate(workers=[workers[i % len(workers)]]):
-            batches.append(delayed(as_batch)(part, columns, dask_key_name=f"mgraph-part-{run}-{i}"))
+            batches.append(delayed(batch_of)(part, columns, dask_key_name=f"mgraph-part-{run}-{i}"))
     held: list[Future] = client.compute(batches)
     del parts, part, batches
-    paused = _Paused(client, workers)
-    while True:
-        try:
-            wait(held, timeout=WATCH_SECONDS)
-            break
-        except TimeoutError:  # a pinned task waits for ever for a worker that died
-            watch()
-            paused.check()
-    for i, future in enumerate(held):
-        if future.status != "finished":
-            error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
-            error.add_note(f"part {i} of {len(held)} of the source; nothing was ingested")
-            raise error
+    try:
+        _wait(held, watch, _Paused(client, workers).check)
+    except BaseException:
+        for future in held:  # Dask need not compute the others
+            future.release()
+        raise
     return [future.key for future in held], held
+
+
+def _wait(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None]) -> None:
+    """Wait until all are finished; raise the error of the first one that fails. Calls `watch` and `check` meanwhile."""
+    done: SimpleQueue[Future] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(done.put)
+    left, looked = len(futures), time.monotonic()
+    while left:
+        try:
+            future = done.get(timeout=WATCH_SECONDS)
+        except Empty:
+            pass
+        else:
+            left -= 1
+            if future.status != "finished":
+                watch()  # a lost worker is the better reason
+                raise _failure(future, futures)
+        if time.monotonic() - looked >= WATCH_SECONDS:  # a pinned task waits for ever for a worker that died
+            watch()
+            check()
+            looked = time.monotonic()
+
+
+def _failure(future: Future, futures: Sequence[Future]) -> BaseException:
+    """Why a part has no batch."""
+    i = next(i for i, other in enumerate(futures) if other.key == future.key)
+    error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
+    assert isinstance(error, BaseException)
+    error.add_note(f"part {i} of {len(futures)} of the source; nothing was ingested")
+    return error

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
-from distributed.comm import connect
+from distributed.comm import Comm, connect
 
 from mgraph.client.session import Session
 from mgraph.comms import outlast
@@ -18,6 +19,9 @@ __all__ = ["open_session"]
 
 logger = logging.getLogger(__name__)
 
+ATTEMPT_SECONDS = 0.25  #: of the first attempt to connect; a later one lasts `LONGER` times the one before it
+LONGER = 4
+
 
 async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:
     """An open session with the worker at `address`. Logs a warning after `SILENCE_SECONDS` without an answer.
@@ -25,7 +29,8 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     Raises
     ------
     WorkerLost
-        The worker cannot be reached from this process, or does not answer within ``hello.patience`` seconds.
+        Nobody listens at the address, which is found at once; or the worker does not answer within ``hello.patience``
+        seconds.
     MgraphError
         The worker does not have mgraph, or has another version of its protocol.
     """
@@ -35,7 +40,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     comm = None
     try:
         async with asyncio.timeout(hello.patience):
-            comm = await connect(address, timeout=hello.patience, **connection_args)
+            comm = await _connect(address, hello.patience, connection_args)
             await comm.write({"op": SESSION_HANDLER, "hello": encode(hello)})
             _check_welcome(await comm.read(), address)
             outlast(comm, hello.patience)
@@ -45,12 +50,35 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         if not isinstance(error, OSError):  # TimeoutError and Dask's CommClosedError are OSErrors
             raise
         raise WorkerLost(
-            f"{who} cannot be reached from this process: {error or 'no answer'}; workers must be reachable from the "
-            "client, not only from the scheduler"
+            f"{who} cannot be reached from this process: {str(error) or 'no answer'}; workers must be reachable from "
+            "the client, not only from the scheduler"
         ) from error
     finally:
         late.cancel()
     return Session(hello, address, comm)
+
+
+async def _connect(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
+    """A comm to `address` within `seconds`, or an `OSError`; where the connection is refused, after the first attempt.
+
+    Dask's `connect` hides a refusal: it tries again until its time is over. So it is given little time at first.
+    """
+    end, attempt = time.monotonic() + seconds, ATTEMPT_SECONDS
+    while True:
+        left = end - time.monotonic()
+        try:
+            return await connect(address, timeout=min(attempt, left), **connection_args)
+        except OSError as error:
+            if left <= attempt or _refused(error):
+                raise
+        attempt *= LONGER
+
+
+def _refused(error: BaseException | None) -> bool:
+    """Whether the error comes of a refused connection: nobody listens there."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__
+    return error is not None
 
 
 def _check_welcome(message: Any, address: str) -> None:

@@ -1,4 +1,8 @@
-"""Whether the workers have room for what a call sends them: when a comm reads it, nobody can refuse it any more."""
+"""Whether the workers have memory for the arguments of a call. This is found out before they are sent.
+
+A comm cannot refuse what it reads. So if a worker may have too little memory for a call, the client asks all workers
+first. Each reserves the memory or says what is missing, and the arguments are sent only if all have reserved it.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,24 @@ from mgraph.protocol import ShardState
 
 __all__ = ["Load", "doubtful", "lack", "load_of"]
 
-SMALL = 4 << 20  #: bytes on the way to one worker up to which nobody is asked
-#: about how many bytes an operation of an update takes on a worker beside what is sent; measured on the CPU with
+SMALL = 4 << 20  #: workers are not asked for up to this many bytes on the way to one of them
+#: the bytes that a worker needs for an operation of an update beside its arguments, roughly. Measured on the CPU with
 #: batches as large as the graph, over directions, weights and ops: gpma+ 20 to 180, graphvine 73 to 231, slabgraph 78
 #: to 365
 WORK = 240
 
 
 class Load:
-    """What a call brings to one worker.
+    """What a call sends to one worker.
 
     Parameters
     ----------
     nbytes : int
-        Of the arrays that are sent.
+        The bytes of its arrays.
     operations : int
-        Of an update.
+        The number of operations, if the call is an update.
     columns : bool
-        Whether they have ops or weights.
+        Whether the operations have ops or weights.
     """
 
     def __init__(self, nbytes: int, operations: int = 0, columns: bool = False) -> None:
@@ -36,11 +40,11 @@ class Load:
 
     @property
     def most(self) -> int:
-        """Bytes that it may take there, about: past these the worker is asked."""
+        """About how many bytes the call may need on the worker. If fewer are left there, the worker is asked."""
         return self.nbytes + WORK * self.operations
 
     def question(self) -> dict[str, Any]:
-        """What the worker is asked."""
+        """The arguments of the worker's call `reserve`."""
         return vars(self)
 
 
@@ -58,7 +62,17 @@ def _nbytes(value: Any) -> int:
 
 
 def doubtful(loads: Sequence[Load], flying: Sequence[Sequence[Load]], states: Sequence[ShardState]) -> bool:
-    """Whether a worker may have no room for its load beside those `flying`, by what it last said of itself."""
+    """Whether a worker may have too little memory for its load beside those `flying`, by its last known state.
+
+    Parameters
+    ----------
+    loads : sequence of Load
+        The loads of a call, one for each rank.
+    flying : sequence of sequences of Load
+        The loads of calls that were sent and are not answered.
+    states : sequence of ShardState
+        The last state of each rank.
+    """
     for rank, load in enumerate(loads):
         on_the_way = [load, *(others[rank] for others in flying)]
         large = sum(one.nbytes for one in on_the_way) > SMALL
@@ -68,5 +82,5 @@ def doubtful(loads: Sequence[Load], flying: Sequence[Sequence[Load]], states: Se
 
 
 def lack(answers: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why a worker has no room, by the answers to the question."""
+    """The first reason for which a worker has refused to reserve memory, or None."""
     return next((answer["lack"] for answer in answers if answer["lack"]), None)

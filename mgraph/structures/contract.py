@@ -260,7 +260,7 @@ class Structure(ABC):
 
     def _incident(self, vertices: Array, rows: Array) -> Run:
         """`incident` for ids that are checked."""
-        xp, empty, zeros = self.device.xp, self.device.empty, self.device.zeros
+        empty, zeros = self.device.empty, self.device.zeros
         view = self.view()
         kernels = load(self.device, "structures/incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
         dead, dead_rows = (zeros(bound // DEAD_BITS + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
@@ -274,7 +274,7 @@ class Structure(ABC):
             kernels.Incident(self.n_rows, **{**found, "tasks": hubs}, rows=self.n_rows, n_tasks=place, keys=keys)
             kernels.IncidentHubs(len(tasks), **found, n_tasks=n_tasks, keys=keys)
             if keys is None:
-                xp.cumsum(offsets, out=offsets)
+                self.device.cumsum(offsets, out=offsets)
                 keys = empty(int(offsets[-1]), np.uint64)
         self.device.sort(keys)
         return Run(keys, self.device.full(len(keys), -1, np.int8))
@@ -299,7 +299,9 @@ class Structure(ABC):
 
     def _both_ways(self, vertices: Array) -> Run:
         """A run that deletes every edge from `vertices`, and its reverse."""
-        xp, rows = self.device.xp, self.device.xp.unique(vertices)
+        xp = self.device.xp
+        with self.device.taking(12 * len(vertices), f"{len(vertices)} vertices, each once"):
+            rows = xp.unique(vertices)
         csr = self._gather(rows)
         with self.device.taking(24 * len(csr.dst), f"the rows of {len(csr.dst)} edges"):
             row = rows[xp.searchsorted(csr.offsets, xp.arange(len(csr.dst)), side="right") - 1]

@@ -26,7 +26,7 @@ def number_keys(device: Device, kernels: Library, run: Run) -> tuple[Counts, Any
     outcome, acts, before = device.carve((n, np.uint8), (words, np.uint32), (words + 1, np.uint32))
     misses = device.zeros(1, np.int64)
     kernels.Mark(words, keys=run.keys, op=run.op, n=n, outcome=outcome, acts=acts, before=before, misses=misses)
-    device.xp.cumsum(before, dtype=np.uint32, out=before)
+    device.cumsum(before, out=before)
     total = int(before[-1])
     missing = 0 if run.op is None else int(misses[0])
     return Counts(inserted=total, missing=missing), outcome, Struct(acts=acts, before=before, n=n, total=total)

@@ -1,4 +1,4 @@
-"""The host memory that a worker may take, under the limit that its nanny enforces."""
+"""The memory budget of a worker process, under the limit that its nanny enforces."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mgraph.kernels import load
 
 __all__ = ["budget_under", "map_pages", "resident_bytes"]
 
-MARGIN = 16 << 20  #: bytes that are left for what is not worth asking for: allocations below a budget's grain
+MARGIN = 16 << 20  #: bytes below the limit that are kept free for allocations smaller than a budget's `GRAIN`
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process takes, as the nanny sees it."""
+    """Bytes of memory that this process occupies, as its nanny measures them."""
     with open("/proc/self/statm") as pages:
         return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def budget_under(limit: int | None) -> Budget:
-    """The budget of a process that may have `limit` bytes, which all graphs there share; without a limit for None."""
+    """The budget of a process with a limit of `limit` bytes, or without a limit for None. All its graphs share it."""
     return Budget() if limit is None else Budget(partial(_left_under, limit - MARGIN), _reclaim)
 
 
@@ -36,7 +36,7 @@ def _left_under(limit: int) -> int:
 
 
 def _reclaim() -> None:
-    """Free what only cycles refer to, and what the C library keeps for later."""
+    """Collect garbage, and return to the system the free memory that pyarrow and the C library keep."""
     gc.collect()
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
@@ -46,5 +46,5 @@ def _reclaim() -> None:
 
 
 def map_pages(device: Device, array: np.ndarray) -> None:
-    """Have the system give all memory of an array of bytes now, by the threads of a CPU device."""
+    """Make the system map all pages of an array of bytes now, using the threads of a CPU device."""
     load(device, "kernels/pages.cuh").MapPages(-(-len(array) // PAGE), bytes=array, n=len(array), page=PAGE)

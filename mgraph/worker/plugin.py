@@ -14,6 +14,7 @@ from distributed import Client, Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.core import Status
 
+from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange import Exchange, Loopback
@@ -47,6 +48,8 @@ class MgraphPlugin(WorkerPlugin):
         Accepts the connections of other workers' exchanges.
     meter : Meter
         The metrics of the shards, for the dashboard.
+    budget : Budget
+        The memory that the process may still take.
     """
 
     name = "mgraph"
@@ -56,6 +59,7 @@ class MgraphPlugin(WorkerPlugin):
     table: SessionTable
     hub: Hub
     meter: Meter
+    budget: Budget
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
@@ -64,8 +68,8 @@ class MgraphPlugin(WorkerPlugin):
         self.worker = worker
         self.table = SessionTable(self._calls)
         self.hub = Hub(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
-        self._budget = budget_under(self._memory_limit())
-        self._data = DaskData(worker.data, asyncio.get_running_loop(), self._budget, self._nbytes)
+        self.budget = budget_under(self._memory_limit())
+        self._data = DaskData(worker.data, asyncio.get_running_loop(), self.budget, self._nbytes)
         self.meter = Meter(self.table)
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
@@ -98,7 +102,7 @@ class MgraphPlugin(WorkerPlugin):
         host = Host(
             partial(self._open_exchange, hello),
             max(1, self.worker.state.nthreads),
-            self._budget,
+            self.budget,
             partial(self._data.get, aborted=aborted),
         )
         return Calls(hello.graph, hello.rank, hello.size, aborted, host)

@@ -89,7 +89,7 @@ def balanced(shard: Shard) -> Partition:
     work = device.full(shard.hi - shard.lo, 1, np.int64)
     for structure in shard.structures:
         work += structure.degrees()
-    xp.cumsum(work, out=work)
+    device.cumsum(work, out=work)
     with shard.waiting():
         mine = np.zeros(size, np.int64)
         mine[shard.rank] = int(work[-1]) if len(work) else 0

@@ -84,8 +84,9 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
         keys=keys, largest=largest,
     )  # fmt: skip
     if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:  # name the first one
-        check_ids(src, shard.n_vertices, "src")
-        check_ids(dst, shard.n_vertices, "dst")
+        with device.taking(n, f"the check of {n} ids"):
+            check_ids(src, shard.n_vertices, "src")
+            check_ids(dst, shard.n_vertices, "dst")
     return keys
 
 

@@ -271,15 +271,25 @@ class Shard:
 
     def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
-        result, xp = self.result(name), self.device.xp
+        result, device = self.result(name), self.device
         values = result.column(None)
         k = min(k, len(values))
-        if k == 0:
-            return np.empty(0, np.int64), np.empty(0, values.dtype)
-        with self.device.taking(24 * len(values), f"the largest of {len(values)} values"):
-            least = xp.partition(values, len(values) - k)[len(values) - k]
-            above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
-            places = xp.concatenate([above, equal[: k - len(above)]])
-        host, best = self.device.to_host(places), self.device.to_host(values[places])
-        ranked = np.lexsort((host, -best.astype(np.float64)))
-        return host[ranked].astype(np.int64) + result.lo, best[ranked]
+        ids, best = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
+        what = f"the {k} largest of {len(values)} values"
+        with device.taking(24 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
+            _find_largest(device, values, ids, best)
+        ids += result.lo
+        return ids, best
+
+
+def _find_largest(device: Device, values: Array, ids: np.ndarray, best: np.ndarray) -> None:
+    """Write where the largest values are to `ids`, and these to `best`: as many as that has, largest first."""
+    xp, k = device.xp, len(ids)
+    if k == 0:
+        return
+    least = xp.partition(values, len(values) - k)[len(values) - k]
+    above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
+    places = xp.concatenate([above, equal[: k - len(above)]])
+    host, found = device.to_host(places), device.to_host(values[places])
+    ranked = np.lexsort((host, -found.astype(np.float64)))
+    ids[:], best[:] = host[ranked], found[ranked]

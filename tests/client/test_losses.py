@@ -75,10 +75,47 @@ def test_a_client_that_was_held_up_does_not_call_its_workers_lost(monkeypatch):
 
 
 def test_one_worker_cannot_be_reached_and_no_session_stays_open():
-    worker, client = FakeWorker(0), LoopThread("fake-client")
+    """A refused connection is loss at once, whatever the patience."""
+    worker, client, began = FakeWorker(0), LoopThread("fake-client"), time.monotonic()
     try:
-        with pytest.raises(WorkerLost, match="tcp://127.0.0.1:9 .rank 1."):
-            Coordinator("g", Bridge(client.loop), [worker.address, "tcp://127.0.0.1:9"], {}, patience=1.0).open()
+        with pytest.raises(WorkerLost, match="tcp://127.0.0.1:9 .rank 1. cannot be reached from this process"):
+            Coordinator("g", Bridge(client.loop), [worker.address, "tcp://127.0.0.1:9"], {}, patience=60.0).open()
+        assert time.monotonic() - began < 10
+        assert_clean([worker])
+    finally:
+        worker.stop()
+        client.stop()
+
+
+def test_a_worker_that_is_silent_when_its_session_is_opened_is_lost_after_the_patience():
+    client, began = LoopThread("fake-client"), time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system connects, and nobody answers
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        try:
+            with pytest.raises(WorkerLost, match=f"{address} .rank 0. cannot be reached .*no answer"):
+                Coordinator("g", Bridge(client.loop), [address], {}, patience=1.5).open()
+            assert 1.4 < time.monotonic() - began < 10
+        finally:
+            client.stop()
+
+
+def test_an_attempt_to_connect_that_fails_otherwise_is_made_again(monkeypatch):
+    """As where a TLS handshake takes a busy worker longer than the first attempts do."""
+    worker, client, seconds, connect = FakeWorker(0), LoopThread("fake-client"), [], opening.connect
+
+    async def late(address: str, timeout: float, **options: Any) -> Any:
+        seconds.append(timeout)
+        if len(seconds) < 4:
+            raise OSError("Timed out") from TimeoutError()
+        return await connect(address, timeout=timeout, **options)
+
+    monkeypatch.setattr(opening, "connect", late)
+    try:
+        coordinator = Coordinator("g", Bridge(client.loop), [worker.address], {}, patience=5.0)
+        coordinator.open()
+        assert seconds[:3] == [0.25, 1.0, 4.0]
+        assert 4.0 < seconds[3] <= 5.0
+        coordinator.close()
         assert_clean([worker])
     finally:
         worker.stop()

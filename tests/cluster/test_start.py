@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 from distributed import Client
+from graph_clusters import workers_of
 
 from cluster import Machine, start
 from mgraph.device import gpu_count
@@ -40,7 +41,7 @@ def _wait_dead(pids, seconds=15.0):
 def test_starts_processes_and_closes_them():
     with start(workers=2, device="cpu", threads=1) as client:
         assert isinstance(client, Client)
-        workers = client.scheduler_info()["workers"].values()
+        workers = workers_of(client).values()
         assert [worker["nthreads"] for worker in workers] == [1, 1]
         limits = [worker["memory_limit"] for worker in workers]
         assert limits[0] == limits[1] > 0
@@ -86,7 +87,7 @@ def test_a_taken_dashboard_port_is_nothing_to_those_who_want_none():
 
 def test_memory_limit_and_threads_reach_the_worker():
     with start(workers=1, device="cpu", threads=2, memory_limit=2**30) as client:
-        (worker,) = client.scheduler_info()["workers"].values()
+        (worker,) = workers_of(client).values()
     assert (worker["nthreads"], worker["memory_limit"]) == (2, 2**30)
 
 
@@ -158,7 +159,7 @@ def test_ctrl_c_stops_a_script_and_its_workers():
                         time.sleep(60)
                     except KeyboardInterrupt:
                         time.sleep(1)  # workers that died of the signal would be gone by now
-                        print(len(client.scheduler_info()["workers"]), flush=True)
+                        print(len(client.nthreads()), flush=True)
                         raise
             except KeyboardInterrupt:
                 print("stopped", flush=True)

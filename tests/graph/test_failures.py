@@ -36,10 +36,12 @@ def register_fatal_program() -> None:
 
 
 @contextmanager
-def raises_in_time(error: type[BaseException], match: str | None = None, limit: float = 10.0) -> Iterator[None]:
+def raises_in_time(
+    error: type[BaseException], match: str | None = None, limit: float = 10.0
+) -> Iterator[pytest.ExceptionInfo]:
     began = time.monotonic()
-    with pytest.raises(error, match=match):
-        yield
+    with pytest.raises(error, match=match) as caught:
+        yield caught
     assert time.monotonic() - began < limit
 
 

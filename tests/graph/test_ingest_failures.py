@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from dask import annotate, delayed
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c, when
 from steps import before, hit, refuse, rest
@@ -65,6 +66,32 @@ def test_worker_is_killed_while_dask_computes_its_parts(own_client):
             graph.ingest(futures)
         del futures
     assert_clean(own_client, [survivor])
+
+
+def test_the_first_part_that_fails_ends_the_wait_for_the_others(own_client, tmp_path):
+    def late(name: str) -> tuple[list[int], list[int]]:
+        time.sleep(2.0)
+        (tmp_path / name).touch()
+        return [1], [2]
+
+    def bad() -> tuple[list[int], list[int]]:
+        raise ZeroDivisionError("no part")
+
+    with DynamicGraph(own_client, N) as graph:
+        first, second = graph.workers
+        with annotate(workers=[first]):  # two, one after another
+            parts = [delayed(late)("0"), delayed(late)("1")]
+        with annotate(workers=[second]):
+            parts.append(delayed(bad)())
+        with raises_in_time(ZeroDivisionError, "no part", limit=1.5) as caught:
+            graph.ingest(parts)
+        assert caught.value.__notes__ == ["part 2 of 3 of the source; nothing was ingested"]
+        del caught
+        time.sleep(2.5)
+        assert len(list(tmp_path.iterdir())) <= 1  # the one that ran; Dask did not begin the other
+        assert graph.epoch == 0
+        assert sum(report.inserted for report in graph.ingest([delayed(([1], [2]))])) == 1
+    assert_clean(own_client)
 
 
 def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_path):

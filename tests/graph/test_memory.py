@@ -9,9 +9,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from dask import delayed
 from dask.distributed import Client
 from graph_clusters import assert_clean
-from memory_trials import KINDS, Outcome, Trial, limited, run, table
+from memory_trials import KINDS, STEPS, Outcome, Trial, limited, run, summary, table
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch
 from mgraph.structures import names
@@ -20,6 +21,7 @@ LITTLE = "190MiB"  #: a worker that has imported mgraph takes 75 MiB
 MILLION = 1_000_000
 #: operations, edges or vertices for which that is too little
 TOO_MANY = dict.fromkeys(KINDS, 4 * MILLION) | {"pipeline": 6 * MILLION, "vertices": 5 * MILLION}
+PART_EDGES = 400_000  #: of a Dask collection, each with two int64 and a float64, for 100 MiB that a limit leaves
 FOR_OPS = ("update", "pipeline", "function", "files")
 
 
@@ -30,8 +32,8 @@ def client() -> Iterator[Client]:
 
 
 def check(outcomes: list[Outcome]) -> None:
-    """Print the table; nothing was killed, and no graph is other than it should be."""
-    print(f"\n{table(outcomes)}")
+    """Print the tables; nothing was killed, and no graph is other than it should be."""
+    print(f"\n{table(outcomes)}\n\n{summary(outcomes)}")
     assert not [str(outcome.trial) for outcome in outcomes if outcome.wrong]
     assert {outcome.outcome for outcome in outcomes} <= {"done", "CapacityError"}
 
@@ -43,6 +45,25 @@ def test_a_call_that_has_no_room_is_refused(client, kind):
     check([outcome])
     assert outcome.outcome == ("done" if kind == "reads" else "CapacityError")
     assert kind == "reads" or "bytes are needed for" in outcome.text
+
+
+def test_a_part_of_a_dask_collection_that_has_no_room_as_a_batch_is_refused(client):
+    before = sorted(client.run(os.getpid).values())
+
+    def made() -> dict[str, np.ndarray]:
+        ids = np.arange(16 * MILLION // 5) % 1000  # 49 MiB, of some 90 that are left
+        return {"src": ids, "dst": ids[::-1].copy()}
+
+    with DynamicGraph(client, 1000) as graph:
+        graph.insert([1], [2])
+        part = client.submit(made, workers=[graph.workers[0]], pure=False)
+        with pytest.raises(CapacityError, match=r"\d+ bytes are needed for a part of the source, a dict, as a batch"):
+            graph.ingest([part])
+        assert (graph.epoch, graph.num_edges) == (1, 1)
+        del part
+        assert [report.inserted for report in graph.ingest([delayed(([3], [4]))])] == [1]
+    assert sorted(client.run(os.getpid).values()) == before
+    assert_clean(client)
 
 
 def test_a_batch_is_not_sent_to_a_worker_that_cannot_take_it(client):
@@ -132,13 +153,19 @@ def test_vertices_that_are_refused_leave_no_trace_whatever_their_number(structur
 @pytest.mark.parametrize("limit", [LITTLE, "330MiB", "450MiB"])
 @pytest.mark.parametrize("structure", [name for name in names() if name != "csr"])
 def test_no_call_outgrows_the_limit_of_its_worker(structure, limit):
-    """Every kind of call, with a third of what the limit is too little for, with that, and with twice as much."""
+    """Every kind of call, with a third of what the limit is too little for, with that, and with twice as much.
+
+    Parts of a Dask collection, which Dask makes before anybody can refuse them, take a tenth of what the limit leaves.
+    """
     outcomes = []
     scale = (int(limit[:-3]) - 90) / 100
+    most = int(PART_EDGES * scale)
     with limited(limit) as client:
         for kind, share in product(KINDS, (0.3, 1, 2)):
             for shape in ({"reverse": True, "ops": kind in FOR_OPS}, {"directed": False}):
-                trial = Trial(kind, int(TOO_MANY[kind] * share * scale), structure, weighted=True, **shape)
+                edges = int(TOO_MANY[kind] * share * scale)
+                parts = max(2 * STEPS, -(-edges // most))
+                trial = Trial(kind, edges, structure, weighted=True, parts=parts, **shape)
                 outcomes.append(run(client, trial, limit))
         assert_clean(client)
     check(outcomes)

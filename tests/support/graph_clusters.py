@@ -33,9 +33,17 @@ def processes(n_workers: int) -> Iterator[Client]:
                     os.kill(pid, signal.SIGCONT)
 
 
+def workers_of(client: Client) -> dict[str, Any]:
+    """What Dask's scheduler says of each worker.
+
+    `scheduler_info` may lack them: the client's own updates overwrite its answer now and then.
+    """
+    return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+
+
 def addresses(client: Client) -> list[str]:
-    """The workers. `scheduler_info` may lack them: the client's own updates overwrite its answer now and then."""
-    return sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+    """The workers."""
+    return sorted(workers_of(client))
 
 
 def add_algorithm(name: str, program: Any, columns: list[str], scalars: list[str]) -> None:

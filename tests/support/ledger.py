@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import tracemalloc
 import weakref
@@ -23,6 +24,10 @@ class Ledger:
     Granted are the arrays that came from `Device.empty`, while they live, and what is reserved. Between two grants the
     peak of what Python and NumPy have taken is compared with them, and with arrays that were freed in between.
 
+    Between an entry in the books and the allocation that it is about no other thread may run, or it would compare the
+    one without the other. So threads take turns only where they wait: what is compared and entered together is under a
+    lock, and Python does not interrupt a thread that has just freed an array.
+
     Attributes
     ----------
     gaps : list of (int, str)
@@ -43,9 +48,10 @@ class Ledger:
         ledger = self
 
         def lines(nbytes: int) -> np.ndarray:
-            ledger._compare()
-            array = ledger._lines(nbytes)
-            ledger._add(nbytes)
+            with ledger._lock:
+                ledger._compare()
+                array = ledger._lines(nbytes)
+                ledger._add(nbytes)
             weakref.finalize(array if array.base is None else array.base, ledger._add, -nbytes)
             return array
 
@@ -56,13 +62,16 @@ class Ledger:
             return reservation
 
         def release(budget: Budget, reservation: Reservation) -> None:
-            ledger._compare()
-            nbytes = reservation._nbytes
-            ledger._release(budget, reservation)
-            ledger._add(-nbytes)
-            ledger._most = ledger._live
+            with ledger._lock:
+                ledger._compare()
+                nbytes = reservation._nbytes
+                ledger._release(budget, reservation)
+                ledger._add(-nbytes)
+                ledger._most = ledger._live
 
         Device._lines, Budget.reserve, Budget._release = staticmethod(lines), reserve, release  # type: ignore
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(60)
         tracemalloc.start(1)
         self._base = tracemalloc.get_traced_memory()[0]
         return self
@@ -72,6 +81,7 @@ class Ledger:
     ) -> None:
         self._compare()
         tracemalloc.stop()
+        sys.setswitchinterval(self._interval)
         Device._lines, Budget.reserve, Budget._release = staticmethod(self._lines), self._reserve, self._release  # type: ignore
         self.gaps.sort(reverse=True)
 
@@ -87,7 +97,7 @@ class Ledger:
         with self._lock:
             here = " < ".join(
                 f"{frame.name}:{frame.lineno}"
-                for frame in traceback.extract_stack(limit=9)[::-1]
+                for frame in traceback.StackSummary.extract(traceback.walk_stack(None), limit=9, lookup_lines=False)
                 if "ledger" not in frame.filename and "contextlib" not in frame.filename
             )
             taken = tracemalloc.get_traced_memory()[1] - self._base

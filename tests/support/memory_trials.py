@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from dask.distributed import Client, LocalCluster
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError
 
-__all__ = ["KINDS", "Outcome", "Trial", "limited", "run", "table"]
+__all__ = ["KINDS", "STEPS", "Outcome", "Trial", "limited", "run", "summary", "table"]
 
 N = 100_000  #: vertices
 SEED_EDGES = 200_000  #: in the graph before the call
@@ -34,6 +35,7 @@ class Trial:
     reverse: bool = False
     ops: bool = False
     directed: bool = True
+    parts: int = 2 * STEPS  #: of a Dask collection
 
     def __str__(self) -> str:
         kept = [name for name in ("weighted", "reverse", "ops") if getattr(self, name)]
@@ -50,6 +52,7 @@ class Outcome:
     text: str = ""
     peak: list[int] = field(default_factory=list)  #: bytes, one a worker
     wrong: list[str] = field(default_factory=list)  #: what should not be
+    restarted: int = 0  #: workers
 
     def row(self) -> str:
         """A line of `table`."""
@@ -62,6 +65,21 @@ class Outcome:
 def table(outcomes: list[Outcome]) -> str:
     """Limit, trial, operations, outcome, the workers' peaks in MiB, and what is wrong."""
     return "\n".join(outcome.row() for outcome in outcomes)
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    """A table of trials by structure, limit and kind: how many, refused, done, with the graph as it should be, and
+    how many workers were restarted.
+    """
+    rows: dict[tuple[str, ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        rows.setdefault((outcome.trial.structure, outcome.limit, outcome.trial.kind), []).append(outcome)
+    lines = ["| structure | limit | kind | trials | CapacityError | done | graph whole | restarts |", "|---" * 8 + "|"]
+    for names, found in rows.items():
+        refused, done = (sum(one.outcome == what for one in found) for what in ("CapacityError", "done"))
+        whole, restarts = sum(not one.wrong for one in found), sum(one.restarted for one in found)
+        lines.append(f"| {' | '.join(map(str, (*names, len(found), refused, done, whole, restarts)))} |")
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -122,7 +140,7 @@ def _files(graph: DynamicGraph, trial: Trial) -> None:
 
 
 def _dask(graph: DynamicGraph, trial: Trial) -> None:
-    parts = [delayed(_made)(trial, trial.edges // (2 * STEPS), i) for i in range(2 * STEPS)]
+    parts = [delayed(_made)(trial, trial.edges // trial.parts, i) for i in range(trial.parts)]
     graph.ingest(parts)
 
 
@@ -186,6 +204,7 @@ def run(client: Client, trial: Trial, limit: str) -> Outcome:
         outcome.wrong.append(f"{type(error).__name__}: {str(error)[:120]}")
     client.wait_for_workers(2, timeout=60)
     if (now := sorted(client.run(os.getpid).values())) != sorted(pids):
+        outcome.restarted = len(set(pids) - set(now))
         outcome.wrong.append(f"workers were {sorted(pids)} and are {now}")
     return outcome
 
@@ -200,8 +219,10 @@ def _try(graph: DynamicGraph, trial: Trial, outcome: Outcome, pids: list[int]) -
     for pid in pids:
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
     try:
-        call(graph, trial)
-        outcome.outcome = "done"
+        with warnings.catch_warnings(record=True) as told:  # such as of an order for which there was no room
+            warnings.simplefilter("always")
+            call(graph, trial)
+        outcome.outcome, outcome.text = "done", "; ".join(str(warning.message) for warning in told)
     except CapacityError as error:
         outcome.outcome, outcome.text = "CapacityError", str(error)
     except MgraphError as error:

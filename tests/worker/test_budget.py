@@ -163,6 +163,7 @@ HELPERS = {
     "repeat": lambda device, a: device.repeat(a, 2),
     "concatenate": lambda device, a: device.concatenate([a, a[:5]]),
     "cumsum": lambda device, a: device.cumsum(a, device.empty(len(a), np.int64)),
+    "cumsum in place": lambda device, a: device.cumsum(own := device.astype(a, np.uint32), own),
     "arange": lambda device, a: device.arange(3, 3 + len(a), np.uint32),
 }
 WANTED = {
@@ -172,6 +173,7 @@ WANTED = {
     "repeat": lambda a: np.repeat(a, 2),
     "concatenate": lambda a: np.concatenate([a, a[:5]]),
     "cumsum": lambda a: np.cumsum(a, dtype=np.int64),
+    "cumsum in place": lambda a: np.cumsum(a, dtype=np.uint32),
     "arange": lambda a: np.arange(3, 3 + len(a), dtype=np.uint32),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,22 @@ def test_the_ledger_sees_what_nobody_asked_for():
         device.empty(2 * MIB, np.uint8)
     assert 8 * MIB <= ledger.gaps[0][0] < 9 * MIB
     assert (ledger.granted, ledger.peak) == (2 * 10 * MIB, 2 * 8 * MIB)  # as a reservation, and as an array
+
+
+def test_the_ledger_is_not_misled_by_threads():
+    def work() -> None:
+        for _ in range(100):
+            arrays = [Device().empty(nbytes, np.uint8) for nbytes in (8 * MIB, GRAIN - 1)]
+            arrays.clear()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    with Ledger() as ledger:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert ledger.granted == 3 * 100 * (2 * 8 * MIB + GRAIN - 1)
+    assert ledger.gaps[0][0] < GRAIN - 1
 
 
 SLOW = [pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) for name in names()]
@@ -94,15 +111,17 @@ def check_reads(ranks: Ranks, rng: np.random.Generator) -> None:
     ids = [{"ids": np.arange(shard.lo, shard.hi, dtype=np.uint32)} for shard in shards]
     src = [rng.integers(shard.lo, shard.hi, m).astype(np.uint32) for shard in shards]
     pairs = [{"src": own, "dst": rng.integers(0, N, m).astype(np.uint32)} for own in src]
-    run = {"name": "bfs", "result": "hops", "generation": now["generation"]}
+    search = {"name": "bfs", "result": "hops", "args": {"source": 0, "predecessors": True}}
+    ranking = {"name": "pagerank", "result": "ranks", "args": {"max_iter": 10}}
+    components = {"name": "connected_components", "result": "components", "args": {}}
     for method, shares, args in (
         ("neighbors", None, {**now, "ids": None}),
         ("neighbors", ids, now),
         ("degrees", ids, now),
         ("has_edges", pairs, now),
-        ("run", None, {**run, "args": {"source": 0, "predecessors": True}}),
+        *(("run", None, {**run, "generation": now["generation"]}) for run in (search, ranking, components)),
         ("fetch", None, {"result": "hops", "column": None}),
-        ("top", None, {"result": "hops", "k": 1000}),
+        ("top", None, {"result": "hops", "k": 1_500_000}),
     ):
         with nothing_bypasses(method, ranks.size):
             good(ranks.call(method, shares, **args))
@@ -136,6 +155,8 @@ def test_no_call_takes_gpu_memory_that_was_not_asked_for(structure, kind, monkey
     call("has_edges", **now, src=batch.src, dst=batch.dst)
     call("run", name="bfs", result="hops", generation=2, args={"source": 0, "predecessors": True})
     call("top", result="hops", k=1000)
+    call("run", name="pagerank", result="ranks", generation=2, args={"max_iter": 10})
+    call("run", name="connected_components", result="components", generation=2, args={})
     call("delete_vertices", epoch=4, ids=np.arange(N // 4, dtype=np.uint32))
 
 

@@ -160,7 +160,7 @@ class _Search:
             for r, part in enumerate(shard.exchange.alltoallv([notes[first:end] for first, end in ranges])):
                 if r != shard.rank:
                     self.push_kernels.MergeNotes(len(own), part=part, n=len(own), notes=own)
-            own = own.copy()  # so that the notes on other ranks' vertices are freed
+            own = shard.device.concatenate([own])  # a copy, so that the notes on other ranks' vertices are freed
         self.push_kernels.Predecessors(len(own), notes=own, n=len(own))
         return own.view(np.int64)
 

@@ -164,7 +164,9 @@ class _Pull(_Iteration):
         """
         ids = self.device.empty(self.n_tasks, np.uint32)
         self.kernels.FirstIds(self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, ids=ids)
-        self.tasks = self.tasks[self.device.xp.argsort(ids, kind="stable")]
+        with self.device.taking(16 * self.n_tasks, f"the order of {self.n_tasks} tasks"):
+            places = self.device.xp.argsort(ids, kind="stable")
+        self.tasks = self.device.gather(self.tasks, places)
 
     def begin(self, start: Array, scale: float, even: float) -> None:
         """Compute degrees, first ranks and first shares.

@@ -217,7 +217,7 @@ class GpmaPlus(Structure):
             tasks = -(-self.leaves * self.leaf // TASK_SLOTS)
             before, within = device.carve((tasks + 1, np.int64), (self.leaves, np.uint32))
             kernels.SumTasks(tasks, leaves=leaves, before=before, within=within)
-            device.xp.cumsum(before, out=before)
+            device.cumsum(before, out=before)
             work.leaves = Struct(**{**leaves.values, "before": before, "within": within})
         if found["resize"]:
             self._plan_resize(work)

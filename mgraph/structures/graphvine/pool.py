@@ -176,7 +176,7 @@ def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, ke
         kernels.GrowRows(keys, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
     out = Struct(**{**graph.values, "shift": shift})
     kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
-    device.xp.cumsum(places, out=places)
+    device.cumsum(places, out=places)
     used, directories = device.to_host(words[-2:]).tolist()
     kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
     quanta = max(least, used + int(used * s.spare))

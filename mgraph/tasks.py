@@ -1,0 +1,60 @@
+"""What mgraph runs as Dask tasks on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dask.sizeof import sizeof
+from distributed import get_worker
+
+from mgraph.batch import COLUMNS, EdgeBatch, as_batch
+from mgraph.budget import Budget
+
+__all__ = ["batch_of"]
+
+TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8}  #: of a batch's columns
+
+
+def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
+    """A part of a Dask collection as an `EdgeBatch`; see `as_batch`. Its memory is reserved before it is converted.
+
+    Raises
+    ------
+    CapacityError
+        The worker has too little memory.
+    InvalidBatch
+        The part is no batch.
+    """
+    with _budget().reserve(_host_bytes(part, columns), f"a part of the source, a {type(part).__name__}, as a batch"):
+        return as_batch(part, columns)
+
+
+def _budget() -> Budget:
+    """The budget of this task's worker."""
+    plugin = get_worker().plugins.get("mgraph")
+    return Budget() if plugin is None else plugin.budget
+
+
+def _host_bytes(part: Any, columns: Mapping[str, str] | None) -> int:
+    """The most bytes of host memory that a part takes as a batch beside itself, with what its checks need."""
+    if isinstance(part, EdgeBatch):
+        return 0
+    if isinstance(part, Mapping) or hasattr(part, "columns"):
+        there = part if isinstance(part, Mapping) else part.columns
+        names = columns or dict(zip(COLUMNS, COLUMNS, strict=True))
+        named = {name: part[column] for name, column in names.items() if column in there}
+    else:
+        named = (
+            dict(zip(COLUMNS, part, strict=False)) if isinstance(part, list | tuple) else {}
+        )  # `as_batch` refuses others
+    return sum(_column_bytes(column, TYPES[name]) for name, column in named.items() if hasattr(column, "__len__"))
+
+
+def _column_bytes(column: Any, dtype: type) -> int:
+    """A mask of a byte an entry, which its check makes, and a copy where it is of another type; none on a GPU."""
+    if hasattr(column, "__cuda_array_interface__"):
+        return 0
+    n = len(column)
+    return n if getattr(column, "dtype", None) == dtype else n + max(sizeof(column), 4 * n)
