@@ -15,11 +15,12 @@ from mgraph import algorithms
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
-from mgraph.client import placement, reads, report
+from mgraph.client import placement, reads, report, storing
 from mgraph.client.numbering import Numbering
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange.choice import check_exchange
@@ -71,6 +72,16 @@ class DynamicGraph:
     patience : float
         Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
+    store : path, optional
+        A folder, on a file system that all workers share, in which every change is logged. It must not hold a store
+        yet: `DynamicGraph.open` opens one.
+    sync : "always" | "background"
+        When a change is acknowledged: once it is on the disk of every worker; or once it is written, while another
+        thread brings it to the disk. In the background, a machine that stops may lose the epochs after `durable_epoch`;
+        a killed process loses none.
+    lag_bytes, lag_seconds : int, float
+        With ``sync="background"``, changes wait while a worker has more bytes than this that are not on the disk, or
+        older ones.
 
     Raises
     ------
@@ -117,8 +128,13 @@ class DynamicGraph:
         device: str = "auto",
         reserve: int = 0,
         patience: float = PATIENCE_SECONDS,
+        store: Any = None,
+        sync: str = "always",
+        lag_bytes: int = 256 << 20,
+        lag_seconds: float = 1.0,
     ) -> None:
         placement.check_client(client)
+        self._storing = None if store is None else Storing(path_of(store), sync, lag_bytes, lag_seconds)
         options = placement.Options(
             structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
         )
@@ -130,6 +146,75 @@ class DynamicGraph:
         self._client = _prepared(client)
         self._directory, self._options = placement.open_graph(client, options, addresses, numbering)
         self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
+        if self._storing is not None:
+            self._storing.create(self._directory.coordinator, self._options, numbering.n_vertices)
+
+    @classmethod
+    def open(
+        cls,
+        client: Client,
+        store: Any,
+        epoch: int | None = None,
+        *,
+        repair: bool = False,
+        sync: str = "always",
+        lag_bytes: int = 256 << 20,
+        lag_seconds: float = 1.0,
+        **options: Any,
+    ) -> DynamicGraph:
+        """The graph that a store holds, as of its last whole epoch or of an earlier one.
+
+        Every acknowledged change is there. A change that was under way when the graph ended is there completely or not
+        at all.
+
+        Parameters
+        ----------
+        client : distributed.Client
+        store : path
+            The folder of the store.
+        epoch : int, optional
+            Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
+        repair : bool
+            If a record is damaged that had been written completely, open the graph as it was before it and warn of
+            what that gives up. Without it, `StoreError` names the file and the offset.
+        sync, lag_bytes, lag_seconds
+            As for a new graph.
+        **options
+            Those of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`,
+            `reserve`, `patience`. `structure` and `reverse` default to those of the stored graph. The number of workers
+            and the order may differ from those that wrote the store.
+
+        Returns
+        -------
+        DynamicGraph
+            `epoch` is the restored epoch; later changes continue from it, and are logged.
+
+        Raises
+        ------
+        StoreError
+            There is no store, it is in use, damaged, or was written by a newer version of mgraph.
+        InvalidOption
+            The store has no such epoch, or an option is unknown.
+        CapacityError, DeviceError, WorkerLost
+            As for a new graph.
+
+        Notes
+        -----
+        O(m log m) for m logged operations, divided over the workers.
+        """
+        stored = Storing(path_of(store), sync, lag_bytes, lag_seconds)
+        return cls._opened(client, stored, options, epoch=epoch, repair=repair, logged=True)
+
+    @classmethod
+    def _opened(cls, client: Client, stored: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
+        graph = cls.__new__(cls)
+        graph._client = _prepared(client)
+        graph._storing = stored if how["logged"] else None
+        graph._directory, graph._options, due = open_stored(client, stored, options, **how)
+        graph._updates = Updates(graph._directory, graph._options, order_due=due)
+        if due:
+            graph._updates.order_first()
+        return graph
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -194,6 +279,17 @@ class DynamicGraph:
     def nbytes(self) -> int:
         """Bytes of device memory that all workers together held for this graph after its last call."""
         return sum(state.nbytes for state in self._directory.coordinator.states)
+
+    @property
+    def durable_epoch(self) -> int:
+        """The last epoch that is on the disk on all workers; 0 without a store. One call to the workers with one."""
+        report = self.store
+        return 0 if report is None else report.durable_epoch
+
+    @property
+    def store(self) -> StoreReport | None:
+        """The state of the store: size, segments, snapshots, lag; None without one. One call to the workers."""
+        return report_of(self._directory.coordinator, self._storing)
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -453,6 +549,57 @@ class DynamicGraph:
         8 bytes a vertex in this process.
         """
         return self._updates.reorder()
+
+    # ---- the store ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self, *, retain: int = 2, wait: bool = True) -> int:
+        """Write the edges to the store, so that opening it reads them and only later changes from the log.
+
+        Each worker copies its edges to host memory while the graph waits, and writes them while it goes on, as an Arrow
+        IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
+
+        Parameters
+        ----------
+        retain : int
+            How many snapshots to keep. Older ones are removed, and the log before the oldest of these: earlier epochs
+            can then no longer be opened. 0 keeps all.
+        wait : bool
+            Wait until it is written. Otherwise `store` lists it once it is.
+
+        Returns
+        -------
+        int
+            The epoch of the snapshot.
+
+        Raises
+        ------
+        InvalidOption
+            The graph has no store.
+        StoreError
+            It cannot be written, or pyarrow is missing on a worker. The store is as it was.
+        """
+        return storing.snapshot(self._directory.coordinator, self._storing, retain, wait)
+
+    def save(self, path: Any) -> None:
+        """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
+
+        Raises
+        ------
+        InvalidOption
+            The folder holds a store or a saved graph.
+        StoreError
+            It cannot be written, or pyarrow is missing on a worker.
+        """
+        self._directory.check()
+        storing.save(self._directory.coordinator, self._options, self.num_vertices, path)
+
+    @classmethod
+    def load(cls, client: Client, path: Any, **options: Any) -> DynamicGraph:
+        """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
+
+        `options` are those of `open`.
+        """
+        return cls._opened(client, Storing(path_of(path)), options, logged=False)
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

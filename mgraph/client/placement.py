@@ -23,11 +23,13 @@ from mgraph.structures import parse
 __all__ = [
     "DEVICES",
     "Options",
+    "begin_graph",
     "check_client",
     "choose_device",
     "choose_workers",
     "fixed_order",
     "open_graph",
+    "shards",
 ]
 
 ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
@@ -87,19 +89,31 @@ def open_graph(
     WorkerLost
         A worker cannot be reached.
     """
-    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-    coordinator = Coordinator(graph, bridge, addresses, client.connection_args, patience=options.patience)
-    coordinator.open()
+    coordinator = begin_graph(client, addresses, options.patience)
     try:
-        found = coordinator.call("inspect")
-        device = choose_device(options.device, addresses, found)
-        exchange = choose_exchange(options.exchange, device, addresses, found)
-        options = replace(options, device=device, exchange=exchange)
-        coordinator.call("create", _shape(options, numbering))
+        options = shards(coordinator, options, numbering)
     except BaseException:
         coordinator.close()
         raise
     return Directory(coordinator, numbering), options
+
+
+def begin_graph(client: Client, addresses: Sequence[str], patience: float) -> Coordinator:
+    """The coordinator of a new graph, with a session to every worker and no shards yet."""
+    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+    coordinator = Coordinator(graph, bridge, addresses, client.connection_args, patience=patience)
+    coordinator.open()
+    return coordinator
+
+
+def shards(coordinator: Coordinator, options: Options, numbering: Numbering) -> Options:
+    """Make the shards, empty; `options` with the chosen device and exchange."""
+    found = coordinator.call("inspect")
+    device = choose_device(options.device, coordinator.addresses, found)
+    exchange = choose_exchange(options.exchange, device, coordinator.addresses, found)
+    options = replace(options, device=device, exchange=exchange)
+    coordinator.call("create", _shape(options, numbering))
+    return options
 
 
 def _shape(options: Options, numbering: Numbering) -> dict[str, Any]:
