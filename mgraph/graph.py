@@ -23,7 +23,6 @@ from mgraph.client.results import VertexValues, run_algorithm
 from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
-from mgraph.exchange.choice import check_exchange
 from mgraph.protocol import PATIENCE_SECONDS
 from mgraph.structures import Csr
 from mgraph.worker import plugin
@@ -134,20 +133,17 @@ class DynamicGraph:
         lag_seconds: float = 1.0,
     ) -> None:
         placement.check_client(client)
-        self._storing = None if store is None else Storing(path_of(store), sync, lag_bytes, lag_seconds)
         options = placement.Options(
             structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
         )
-        addresses = placement.choose_workers(client, workers)
-        check_exchange(exchange, len(addresses))
+        addresses = placement.choose_workers(client, workers, exchange)
         numbering = Numbering.make(
             check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
         )
+        self._storing = None if store is None else Storing(path_of(store), sync, lag_bytes, lag_seconds)
         self._client = _prepared(client)
-        self._directory, self._options = placement.open_graph(client, options, addresses, numbering)
+        self._directory, self._options = placement.open_graph(client, options, addresses, numbering, self._storing)
         self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
-        if self._storing is not None:
-            self._storing.create(self._directory.coordinator, self._options, numbering.n_vertices)
 
     @classmethod
     def open(

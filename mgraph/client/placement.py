@@ -17,7 +17,7 @@ from mgraph.client.coordinator import Coordinator
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.errors import DeviceError, InvalidOption, MgraphError
-from mgraph.exchange.choice import choose_exchange
+from mgraph.exchange.choice import check_exchange, choose_exchange
 from mgraph.structures import parse
 
 __all__ = [
@@ -69,9 +69,13 @@ class Options:
 
 
 def open_graph(
-    client: Client, options: Options, addresses: Sequence[str], numbering: Numbering
+    client: Client,
+    options: Options,
+    addresses: Sequence[str],
+    numbering: Numbering,
+    storing: Any = None,
 ) -> tuple[Directory, Options]:
-    """A new graph: opens a session with every worker, which makes its shard.
+    """A new graph: opens a session with every worker, which makes its shard; with `storing`, a `Storing`, a store too.
 
     Returns
     -------
@@ -92,6 +96,8 @@ def open_graph(
     coordinator = begin_graph(client, addresses, options.patience)
     try:
         options = shards(coordinator, options, numbering)
+        if storing is not None:
+            storing.create(coordinator, options, numbering.n_vertices)
     except BaseException:
         coordinator.close()
         raise
@@ -154,19 +160,21 @@ def check_client(client: Any) -> None:
         ) from None
 
 
-def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:
+def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str = "auto") -> list[str]:
     """The addresses of the workers that hold the graph, in rank order; all workers of the cluster for None.
 
     Raises
     ------
     InvalidOption
-        There are no workers, or `workers` names one twice or one that is not in the cluster.
+        There are no workers, or `workers` names one twice or one that is not in the cluster; or `exchange` cannot
+        connect so many.
     """
     # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
     there = sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
     if workers is None:
         if not there:
             raise InvalidOption("the cluster has 0 workers; a graph needs at least 1")
+        check_exchange(exchange, len(there))
         return there
     if isinstance(workers, str):
         raise InvalidOption(f"workers is the text {workers!r}; it must be a list of addresses")
@@ -178,6 +186,7 @@ def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:
             raise InvalidOption(f"worker {address} is named {chosen.count(address)} times; each holds one part only")
         if address not in there:
             raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
+    check_exchange(exchange, len(chosen))
     return chosen
 
 

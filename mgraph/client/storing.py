@@ -18,7 +18,6 @@ from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.placement import Options, begin_graph, check_client, choose_workers, fixed_order, shards
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.exchange.choice import check_exchange
 from mgraph.log.log import SYNCS
 from mgraph.protocol import PATIENCE_SECONDS
 
@@ -54,13 +53,9 @@ class Storing:
         return {name: getattr(self, name) for name in ("sync", "lag_bytes", "lag_seconds")}
 
     def create(self, coordinator: Coordinator, options: Options, n_vertices: int) -> None:
-        """Make the store of a graph that was just made; where that fails, the graph is closed."""
+        """Make the store of a graph that was just made."""
         kind = _kind(options, n_vertices)
-        try:
-            coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
-        except BaseException:
-            coordinator.close()
-            raise
+        coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
 
 
 KIND = ("structure", "weighted", "directed", "reverse")  #: the options that a store remembers
@@ -192,9 +187,8 @@ def open_stored(
         raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted(OPENING))}")
     epoch = None if epoch is None else check_whole(epoch, "epoch")
     check_client(client)
-    addresses = choose_workers(client, given.get("workers"))
-    exchange, order = given.get("exchange", "auto"), given.get("order")
-    check_exchange(exchange, len(addresses))
+    addresses = choose_workers(client, given.get("workers"), given.get("exchange", "auto"))
+    order = given.get("order")
     fixed = fixed_order(order)
     chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
     Options(**{**dict.fromkeys(KIND, False), "structure": "csr", **chosen})  # checked before anything is opened

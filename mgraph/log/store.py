@@ -124,11 +124,15 @@ class Store:
         StoreError
             It cannot be written.
         """
-        if self.exists:
-            raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
+        self.check_new()
         about = {"format": FORMAT, "id": uuid.uuid4().hex, **kind}
         self.describe("store.json", about)
         return about
+
+    def check_new(self) -> None:
+        """Raise `InvalidOption` if there is a store."""
+        if self.exists:
+            raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
 
     def make_folder(self) -> None:
         """Make the folder; `StoreError` if that is not possible."""

@@ -50,6 +50,7 @@ class Storage:
     def create(self, kind: Value) -> None:
         """Make the store, if this is rank 0."""
         if self.rank == 0:
+            self.store.check_new()
             self.store.make_folder()
             self._own()
             self.store.create(kind)
