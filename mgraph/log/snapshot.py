@@ -72,6 +72,8 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
     """
     name = f"{folder}/rank-{rank:04d}.arrow"
     path, files = store.at(name), store.files
+    if files.exists(store.at(f"{folder}/rank-{rank:04d}.json")):
+        return  # of a snapshot of the same epoch: it has the same edges, and may be valid, so that it stays untouched
     pa = arrow()
     try:
         files.folder(store.at(folder))
