@@ -78,9 +78,12 @@ class DynamicGraph:
         When a change is acknowledged: once it is on the disk of every worker; or once it is written, while another
         thread brings it to the disk. In the background, a machine that stops may lose the epochs after `durable_epoch`;
         a killed process loses none.
-    lag_bytes, lag_seconds : int, float
-        With ``sync="background"``, changes wait while a worker has more bytes than this that are not on the disk, or
-        older ones.
+    **logging
+        Further options of the store: `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``:
+        changes wait while a worker has more bytes than this that are not on the disk, or older ones. `snapshot_bytes`
+        (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0 for never.
+        `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of them:
+        earlier epochs can no longer be opened. 0 keeps all.
 
     Raises
     ------
@@ -129,8 +132,7 @@ class DynamicGraph:
         patience: float = PATIENCE_SECONDS,
         store: Any = None,
         sync: str = "always",
-        lag_bytes: int = 256 << 20,
-        lag_seconds: float = 1.0,
+        **logging: Any,
     ) -> None:
         placement.check_client(client)
         options = placement.Options(
@@ -140,7 +142,7 @@ class DynamicGraph:
         numbering = Numbering.make(
             check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
         )
-        self._storing = None if store is None else Storing(path_of(store), sync, lag_bytes, lag_seconds)
+        self._storing = storing.asked(store, sync, logging)
         self._client = _prepared(client)
         self._directory, self._options = placement.open_graph(client, options, addresses, numbering, self._storing)
         self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
@@ -154,8 +156,6 @@ class DynamicGraph:
         *,
         repair: bool = False,
         sync: str = "always",
-        lag_bytes: int = 256 << 20,
-        lag_seconds: float = 1.0,
         **options: Any,
     ) -> DynamicGraph:
         """The graph that a store holds, as of its last whole epoch or of an earlier one.
@@ -173,12 +173,12 @@ class DynamicGraph:
         repair : bool
             If a record is damaged that had been written completely, open the graph as it was before it and warn of
             what that gives up. Without it, `StoreError` names the file and the offset.
-        sync, lag_bytes, lag_seconds
-            As for a new graph.
+        sync : "always" | "background"
         **options
-            Those of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`,
-            `reserve`, `patience`. `structure` and `reverse` default to those of the stored graph. The number of workers
-            and the order may differ from those that wrote the store.
+            Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`; and those of a new
+            graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`, `reserve`, `patience`.
+            `structure` and `reverse` default to those of the stored graph. The number of workers and the order may
+            differ from those that wrote the store.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class DynamicGraph:
         -----
         O(m log m) for m logged operations, divided over the workers.
         """
-        stored = Storing(path_of(store), sync, lag_bytes, lag_seconds)
+        stored, options = storing.split(store, sync, options)
         return cls._opened(client, stored, options, epoch=epoch, repair=repair, logged=True)
 
     @classmethod
@@ -548,7 +548,7 @@ class DynamicGraph:
 
     # ---- the store ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self, *, retain: int = 2, wait: bool = True) -> int:
+    def snapshot(self, wait: bool = True) -> int:
         """Write the edges to the store, so that opening it reads them and only later changes from the log.
 
         Each worker copies its edges to host memory while the graph waits, and writes them while it goes on, as an Arrow
@@ -556,9 +556,6 @@ class DynamicGraph:
 
         Parameters
         ----------
-        retain : int
-            How many snapshots to keep. Older ones are removed, and the log before the oldest of these: earlier epochs
-            can then no longer be opened. 0 keeps all.
         wait : bool
             Wait until it is written. Otherwise `store` lists it once it is.
 
@@ -574,7 +571,7 @@ class DynamicGraph:
         StoreError
             It cannot be written, or pyarrow is missing on a worker. The store is as it was.
         """
-        return storing.snapshot(self._directory.coordinator, self._storing, retain, wait)
+        return storing.snapshot(self._directory.coordinator, self._storing, wait)
 
     def save(self, path: Any) -> None:
         """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.

@@ -38,6 +38,8 @@ class Storing:
     sync: str = "always"
     lag_bytes: int = 256 << 20
     lag_seconds: float = 1.0
+    snapshot_bytes: int = 4 << 30
+    retain: int = 2
 
     def __post_init__(self) -> None:
         if self.sync not in SYNCS:
@@ -46,11 +48,13 @@ class Storing:
             raise InvalidOption(f"lag_bytes is {self.lag_bytes}; at least 1 is needed")
         if not 0 < check_number(self.lag_seconds, "lag_seconds") < math.inf:
             raise InvalidOption(f"lag_seconds is {self.lag_seconds}; it must be a finite number of seconds above 0")
+        check_whole(self.snapshot_bytes, "snapshot_bytes")
+        check_whole(self.retain, "retain")
 
     @property
     def how(self) -> Value:
         """What the workers are told of it."""
-        return {name: getattr(self, name) for name in ("sync", "lag_bytes", "lag_seconds")}
+        return {name: value for name, value in vars(self).items() if name != "path"}
 
     def create(self, coordinator: Coordinator, options: Options, n_vertices: int) -> None:
         """Make the store of a graph that was just made."""
@@ -71,11 +75,27 @@ def path_of(path: Any) -> str:
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share") from None
 
 
-def snapshot(coordinator: Coordinator, storing: Storing | None, retain: int, wait: bool) -> int:
+LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain")  #: the options of a store with defaults
+
+
+def asked(store: Any, sync: str, logging: Value) -> Storing | None:
+    """The store that a new graph is to have; None without one."""
+    if unknown := sorted(set(logging) - set(LOGGING)):
+        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}")
+    return None if store is None else Storing(path_of(store), sync, **logging)
+
+
+def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
+    """The options of `open`, those of the store and those of the graph."""
+    mine = {name: options[name] for name in LOGGING if name in options}
+    return Storing(path_of(store), sync, **mine), {name: options[name] for name in options if name not in mine}
+
+
+def snapshot(coordinator: Coordinator, storing: Storing | None, wait: bool) -> int:
     """Write a snapshot; its epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
-    coordinator.call("snapshot", {"retain": check_whole(retain, "retain")})
+    coordinator.call("snapshot")
     epoch = coordinator.epoch
     if wait:
         _written(coordinator)

@@ -67,6 +67,8 @@ class Log:
     aborted : callable
         Polled while `ready` waits.
     lag : Lag
+    snapshot_bytes : int
+        Bytes since the last snapshot after which another one is wanted; 0 for never.
     executor : callable
         ``executor(name)`` makes what runs the writes, and what runs the syncs.
 
@@ -76,6 +78,12 @@ class Log:
         The number of the exchange of the ranks, which tells the attempts at one epoch apart; the same on all ranks.
     broken : str or None
         Why nothing can be logged any more.
+    since : int
+        The place at which the log since the last snapshot begins.
+    snapshot : callable
+        Takes a snapshot; see `mgraph.worker.ballot.ChangeLog`.
+    busy : callable
+        Whether one is being written.
     """
 
     def __init__(
@@ -87,6 +95,7 @@ class Log:
         name: str = "mgraph-log",
         aborted: Callable[[], bool] = lambda: False,
         lag: Lag | None = None,
+        snapshot_bytes: int = 0,
         executor: Callable[[str], Executor] | None = None,
     ) -> None:
         make = executor or (lambda name: ThreadPoolExecutor(1, thread_name_prefix=name))
@@ -95,6 +104,9 @@ class Log:
         self._syncer = make(f"{name}-sync") if sync == "background" else self._writer
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
+        self.since, self._snapshot_bytes = 0, snapshot_bytes
+        self.snapshot: Callable[[], None] = lambda: None
+        self.busy: Callable[[], bool] = lambda: False
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
@@ -212,6 +224,14 @@ class Log:
                 "opened again"
             ) from error
 
+    @property
+    def vote(self) -> int:
+        """3, or 2 where a snapshot is due, or 1 where one is being written."""
+        if not self._snapshot_bytes:
+            return 3
+        due = self._segments.last - self.since > self._snapshot_bytes
+        return 1 if self.busy() else 2 if due else 3
+
     # ---- how far -----------------------------------------------------------------------------------------------------
 
     @property
@@ -263,6 +283,7 @@ class ReadOnly:
 
     broken: str | None = None
     attempt = lag = place = 0
+    vote = 3
 
     def __init__(self, epoch: int) -> None:
         self.durable = epoch
@@ -274,4 +295,4 @@ class ReadOnly:
     def ready(self) -> None:
         """Nothing was begun."""
 
-    keep = refuse = close = ready
+    keep = refuse = close = snapshot = ready

@@ -8,6 +8,7 @@ and the rename of that description makes it valid.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,18 @@ from mgraph.log.files import File, failed
 from mgraph.log.records import checksum
 from mgraph.log.store import Store
 
-__all__ = ["check_file", "drop_old", "folder_of", "make_valid", "read_rows", "rows_of", "write_part", "written"]
+__all__ = [
+    "arrow",
+    "check_file",
+    "drop_old",
+    "folder_of",
+    "give_up",
+    "make_valid",
+    "read_rows",
+    "rows_of",
+    "write_part",
+    "written",
+]
 
 ROWS = 1 << 20  #: rows of a record batch
 
@@ -72,7 +84,8 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
     """
     name = f"{folder}/rank-{rank:04d}.arrow"
     path, files = store.at(name), store.files
-    if files.exists(store.at(f"{folder}/rank-{rank:04d}.json")):
+    about = f"{folder}/rank-{rank:04d}.json"
+    if files.exists(store.at(about)) and "problem" not in store.read(about):
         return  # of a snapshot of the same epoch: it has the same edges, and may be valid, so that it stays untouched
     pa = arrow()
     try:
@@ -93,8 +106,16 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
         files.sync_folder(store.at(folder))
     except OSError as error:
         raise failed(error, path, "the snapshot cannot be written:") from error
-    about = {"name": name, "rows": len(columns["src"]), "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
-    store.describe(f"{folder}/rank-{rank:04d}.json", {**about, "place": place})
+    what = {"name": name, "rows": len(columns["src"]), "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
+    store.describe(about, {**what, "place": place})
+
+
+def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
+    """Tell rank 0 that a part cannot be written, if that can be written; no part of a valid snapshot is touched."""
+    with suppress(StoreError, OSError):
+        store.files.folder(store.at(folder))
+        if not store.files.exists(store.at(f"{folder}.json")):
+            store.describe(f"{folder}/rank-{rank:04d}.json", {"problem": problem})
 
 
 def written(store: Store, folder: str, size: int) -> bool:
@@ -105,6 +126,8 @@ def written(store: Store, folder: str, size: int) -> bool:
 def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any]) -> None:
     """Describe a snapshot of which all parts are written: from now on it is there."""
     parts = [store.read(f"{folder}/rank-{rank:04d}.json") for rank in range(size)]
+    if problem := next((part["problem"] for part in parts if "problem" in part), None):
+        raise StoreError(problem)
     places = [part.pop("place") for part in parts]
     store.describe(f"{folder}.json", {**content, "places": places, "files": parts})
 
@@ -136,13 +159,17 @@ def drop_old(store: Store, retain: int) -> None:
 
 def check_file(store: Store, about: Mapping[str, Any]) -> None:
     """Raise `StoreError` unless a file of a snapshot is what was written. Reads all of it."""
+    if f"{checksum(_mapped(store, about)):016x}" != about["checksum"]:
+        path = store.at(about["name"])
+        raise StoreError(f"{path} is damaged: its checksum is another; restore it, or the whole store, from a backup")
+
+
+def _mapped(store: Store, about: Mapping[str, Any]) -> np.ndarray:
     path = store.at(about["name"])
     try:
-        whole = f"{checksum(store.files.map(path)):016x}" == about["checksum"]
+        return store.files.map(path)
     except OSError as error:
         raise failed(error, path, "the snapshot cannot be read:") from error
-    if not whole:
-        raise StoreError(f"{path} is damaged: its checksum is another; restore it, or the whole store, from a backup")
 
 
 def rows_of(snapshot: Mapping[str, Any]) -> int:
@@ -157,7 +184,7 @@ def read_rows(store: Store, snapshot: Mapping[str, Any], first: int, end: int, s
         lo, hi = max(first - at, 0), min(end - at, about["rows"])
         at += about["rows"]
         if lo < hi:
-            data = pa.py_buffer(store.files.map(store.at(about["name"])))
+            data = pa.py_buffer(_mapped(store, about))
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
             for row in range(lo, hi, step):
                 part = table.slice(row, min(step, hi - row))

@@ -90,6 +90,11 @@ class Survey:
     tails: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the records."""
+        return sum(entry.end - entry.place for shares in self.shares for entry in shares)
+
 
 class Store:
     """The files of a store. It makes no decision that ranks would have to make together.
@@ -328,11 +333,15 @@ class Store:
         self, term: Term, places: list[int], bound: int | None, found: Survey, repair: bool, last: bool
     ) -> bool:
         """Add what a term has after `found.epoch`; whether it reaches `bound`."""
-        scans = [
-            scan(self.files, self.log_folder(term.number, rank), log_id(found.about["id"], term.number, rank),
-                 places[rank], repair)
-            for rank in range(term.size)
-        ]  # fmt: skip
+        about = found.about["id"]
+        try:
+            scans = [
+                scan(self.files, folder, log_id(about, term.number, rank), places[rank], repair)
+                for rank, folder in enumerate(self.log_folder(term.number, rank) for rank in range(term.size))
+            ]
+        except OSError as error:
+            where = self.at(f"term-{term.number:06d}")
+            raise failed(error, error.filename or where, "the log cannot be read:") from error
         has = kept(scans, found.epoch, bound)
         problem = self._problem(term, scans, has.epoch, bound, last)
         if problem is not None and not repair:

@@ -34,6 +34,13 @@ class ChangeLog(Protocol):
     def refuse(self) -> None:
         """The change was refused: write that down, and wait until it is safe."""
 
+    @property
+    def vote(self) -> int:
+        """What this rank says with its vote: 3 for nothing, 2 where it wants a snapshot, 1 where it writes one."""
+
+    def snapshot(self) -> None:
+        """Take a snapshot, which a rank wanted and none is writing. It raises nothing."""
+
 
 class Ballot:
     """Decides on the changes of one shard, one after another.
@@ -56,6 +63,7 @@ class Ballot:
         self.shard, self.log = shard, log
         self.in_doubt: Change | None = None
         self.broken: str | None = None
+        self._snapshot_due = False
 
     @contextmanager
     def attempt(self, record: Record | None) -> Iterator[None]:
@@ -105,6 +113,8 @@ class Ballot:
         self._commit(change)
         if settle:
             self.settle()
+        if self.log is not None and self._snapshot_due:
+            self.log.snapshot()
 
     def _prepare(self, change: Change) -> Exception | None:
         """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
@@ -121,8 +131,11 @@ class Ballot:
 
     def _vote(self, ready: bool) -> bool:
         """Whether every rank is ready; the same answer on every rank."""
+        says = ready and (3 if self.log is None else self.log.vote)
         with self.shard.waiting():
-            return bool(self.shard.exchange.allreduce(np.array([ready], np.int8), "min")[0])
+            least = int(self.shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
+        self._snapshot_due = least == 2
+        return least > 0
 
     def _commit(self, change: Change) -> None:
         with self._breaking():

@@ -19,7 +19,7 @@ from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.ucxx_api import ucx_installed
-from mgraph.log.log import Lag, ReadOnly
+from mgraph.log.log import ReadOnly
 from mgraph.partition import Partition
 from mgraph.protocol import ShardState, Stale, retold
 from mgraph.structures import Run
@@ -34,7 +34,8 @@ from mgraph.worker.restore import restore
 from mgraph.worker.route import incident_runs, least_bytes, route, share_runs
 from mgraph.worker.shard import Result, Shard, ShardSpec, Unconnected
 from mgraph.worker.sources import Reader, open_source
-from mgraph.worker.storage import Storage, together
+from mgraph.worker.storage import How, Storage
+from mgraph.worker.together import together
 
 __all__ = ["Calls", "ExchangeMaker", "Host"]
 
@@ -347,16 +348,15 @@ class Calls:
             self.ballot.log = ReadOnly(epoch)
         return {"epoch": self.shard.epoch}
 
-    def _start_log(self, sync: str, lag_bytes: int, lag_seconds: float) -> None:
+    def _start_log(self, **how: Any) -> None:
         assert self._storage is not None
-        lag = Lag(lag_bytes, lag_seconds)
-        self.ballot.log = self._storage.start(self.shard, sync, lag, self._attempt, self._aborted)
+        self.ballot.log = self._storage.start(self.shard, How(**how), self._attempt, self._aborted)
 
-    def snapshot(self, retain: int) -> None:
+    def snapshot(self) -> None:
         """Begin a snapshot of this rank's edges."""
         if self._storage is None or self._storage.log is None:
             raise InvalidOption(f"graph {self.graph} has no store, so there is no place for a snapshot; see save()")
-        self._storage.snapshot(self.shard, retain)
+        self._storage.snapshot(self.shard)
 
     def save(self, path: str, kind: Value) -> None:
         """Begin to write this rank's edges to a folder of their own."""

@@ -17,6 +17,7 @@ from mgraph.log.snapshot import (
     check_file,
     drop_old,
     folder_of,
+    give_up,
     make_valid,
     read_rows,
     rows_of,
@@ -25,6 +26,7 @@ from mgraph.log.snapshot import (
 )
 from mgraph.log.store import Store
 from mgraph.worker.shard import Shard
+from mgraph.worker.together import together
 
 __all__ = ["Snapshots", "edges_of", "parts_of"]
 
@@ -58,9 +60,10 @@ def edges_of(shard: Shard) -> Columns:
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
     """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank."""
-    for number, about in enumerate(snapshot["files"]):
-        if number % shard.size == shard.rank:
-            check_file(store, about)
+    with together(shard):
+        for number, about in enumerate(snapshot["files"]):
+            if number % shard.size == shard.rank:
+                check_file(store, about)
     total = rows_of(snapshot)
     for at in range(0, total, step * shard.size):
         n = min(step * shard.size, total - at)
@@ -131,6 +134,8 @@ class Snapshots:
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
             self.problem = str(error)
+            if self._rank != 0:
+                give_up(store, folder, self._rank, self.problem)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], error)
 
     def _finish(self, store: Store, folder: str, content: dict[str, Any], about: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from mgraph.errors import Aborted, InvalidOption
+from mgraph.errors import InvalidOption
 from mgraph.log.files import DISK, Files
 from mgraph.log.log import Lag, Log, ReadOnly
 from mgraph.log.records import log_id
@@ -16,10 +17,24 @@ from mgraph.log.segments import Segments
 from mgraph.log.store import Store, Survey
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import Snapshots
+from mgraph.worker.together import together
 
-__all__ = ["Storage", "together"]
+__all__ = ["How", "Storage"]
+
+logger = logging.getLogger(__name__)
 
 Value = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class How:
+    """How changes are logged; `DynamicGraph` documents each option."""
+
+    sync: str
+    lag_bytes: int
+    lag_seconds: float
+    snapshot_bytes: int = 0
+    retain: int = 2
 
 
 class Storage:
@@ -43,7 +58,7 @@ class Storage:
         self._survey: Survey | None = None
         self._locks: list[Any] = []
         self._snapshots: Snapshots | None = None
-        self._term = 0
+        self._term = self._retain = 0
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
 
@@ -78,7 +93,7 @@ class Storage:
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
-    def start(self, shard: Shard, sync: str, lag: Lag, attempt: int, aborted: Callable[[], bool]) -> Log:
+    def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
         """Begin a term, on all ranks together, and this rank's log in it.
 
         The first allreduce tells the ranks that the term is described, the second one that all logs are there: nothing
@@ -86,15 +101,20 @@ class Storage:
         """
         with together(shard):
             if self.rank == 0:
-                self.store.begin(self._survey, shard.size, sync)
+                self.store.begin(self._survey, shard.size, how.sync)
         with together(shard):
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
             about = self.store.about()
             self._locks.append(self.store.lock("ranks.lock", shared=True))
             number = log_id(about["id"], term.number, self.rank)
             segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
-            log = self.log = Log(segments, sync, shard.epoch, name=name, aborted=aborted, lag=lag)
-            log.attempt, self._term = attempt, term.number
+            log = self.log = Log(
+                segments, how.sync, shard.epoch, name=name, aborted=aborted, lag=Lag(how.lag_bytes, how.lag_seconds),
+                snapshot_bytes=-(-how.snapshot_bytes // shard.size),
+            )  # fmt: skip
+            log.attempt, self._term, self._retain = attempt, term.number, how.retain
+            log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
+            log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
         return log
 
@@ -110,10 +130,20 @@ class Storage:
 
     # ---- snapshots ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self, shard: Shard, retain: int) -> None:
+    def snapshot(self, shard: Shard) -> None:
         """Begin a snapshot; the log goes on in a new segment."""
         assert isinstance(self.log, Log)
-        self._of(shard).begin(shard, self.store, self.log.turn(), self._term, retain)
+        place = self.log.turn()
+        self._of(shard).begin(shard, self.store, place, self._term, self._retain)
+        self.log.since = place
+
+    def _automatic(self, shard: Shard) -> None:
+        try:
+            self.snapshot(shard)
+        except Exception as error:  # the change that it follows is made
+            logger.warning("%s: no snapshot was taken: %s", shard, error)
+            assert isinstance(self.log, Log)
+            self.log.since = self.log.place  # tried again after as many bytes
 
     def save(self, shard: Shard, path: str, kind: Value) -> None:
         """Begin a snapshot that is a store of its own."""
@@ -144,20 +174,3 @@ class Storage:
         for lock in locks:
             with suppress(OSError):
                 lock.close()
-
-
-class together:
-    """A block that all ranks leave together: the error of one ends it on all."""
-
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is not None and not isinstance(error, Exception):
-            return
-        failed = self._shard.exchange.allreduce(np.array([error is not None], np.int8), "max")[0]
-        if failed and error is None:
-            raise Aborted(f"{self._shard}: another rank could not use the store")

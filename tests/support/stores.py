@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,12 @@ from mgraph.partition import Partition
 HOW = {"lag_bytes": 1 << 20, "lag_seconds": 1.0}
 
 
-def store_of(ranks: Ranks, path: Any, sync: str = "always") -> None:
+def store_of(ranks: Ranks, path: Any, sync: str = "always", **how: int) -> None:
     """Give a graph without changes a store."""
     spec = ranks.shards[0].spec
     kind = {name: getattr(spec, name) for name in ("structure", "directed", "weighted", "reverse")}
     kind["n_vertices"] = ranks.shards[0].n_vertices
-    raised(ranks.call("create_store", path=str(path), kind=kind, sync=sync, **HOW))
+    raised(ranks.call("create_store", path=str(path), kind=kind, sync=sync, **{**HOW, **how}))
 
 
 def opened(
@@ -30,6 +31,7 @@ def opened(
     repair: bool = False,
     logged: bool = True,
     sync: str = "always",
+    retain: int = 2,
     **spec: Any,
 ) -> Ranks:
     """The graph in a store, on `size` ranks; ended where it cannot be opened."""
@@ -40,12 +42,24 @@ def opened(
     own = logged and epoch is None
     try:
         raised(ranks.call("survey", path=str(path), epoch=epoch, repair=repair, own=own))
-        how = {"sync": sync, **HOW} if own else None
+        how = {"sync": sync, "retain": retain, **HOW} if own else None
         raised(ranks.call("restore", epoch=found.epoch, repair=repair, how=how, read_only=epoch is not None))
     except BaseException:
         end(ranks)
         raise
     return ranks
+
+
+def written(ranks: Ranks) -> None:
+    """Wait for the snapshot that is being written; raises why it was not."""
+    until = time.monotonic() + 20
+    answers = raised(ranks.call("writing"))
+    while any(answer["busy"] for answer in answers):
+        answers = raised(ranks.call("writing"))
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    problems = [answer["problem"] for answer in answers if answer["problem"]]
+    assert not problems, problems
 
 
 def end(ranks: Ranks) -> None:

@@ -233,6 +233,8 @@ class NotedMove(Noted):
 class SaidLog:
     """A log that notes what it is told."""
 
+    vote = 3
+
     def __init__(self, said: list[str] | None = None) -> None:
         self.said = [] if said is None else said
 
@@ -381,6 +383,8 @@ def test_a_device_that_fails_after_a_commit_is_remembered_too(shard, monkeypatch
 
 class Log:
     """What one rank is given to log, each record with the epoch that it would be, and how it ended."""
+
+    vote = 3
 
     def __init__(self, ballot: Ballot) -> None:
         self.full = False
