@@ -153,6 +153,8 @@ def failed(error: OSError, path: str, what: str) -> StoreError:
         errno.EDQUOT: "the quota is used up: make room and repeat the call",
         errno.EACCES: "give the workers' user the right to write there",
         errno.EPERM: "give the workers' user the right to write there",
+        errno.EEXIST: "a file is where a folder is needed",
+        errno.ENOTDIR: "a file is where a folder is needed",
         errno.EROFS: "the file system is read-only: choose another folder",
     }.get(error.errno or 0, "look at the disk")
     return StoreError(f"{what} {path}: {error.strerror or error}; {advice}")

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-__all__ = ["HEADER", "Draft", "Entry", "body_of", "checksum", "columns_of", "draft", "header_at", "log_id"]
+__all__ = ["HEADER", "Draft", "Entry", "body_of", "checksum", "columns_of", "draft", "foreign", "header_at", "log_id"]
 
 MAGIC = b"MGR1"
 HEADER = 80
@@ -151,6 +151,14 @@ def header_at(data: np.ndarray, at: int, place: int, log: int, path: str) -> Ent
     if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > len(data):
         return None
     return Entry(NAMES[kind], mask, epoch, attempt, n, nbytes, synced, body, place, path, at)
+
+
+def foreign(data: np.ndarray, log: int) -> bool:
+    """Whether a segment begins with a whole record of another log."""
+    head = bytes(data[:HEADER])
+    if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
+        return False
+    return bool(_FIELDS.unpack(head[:-8])[-1] != log)
 
 
 def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mgraph.log.files import Files
-from mgraph.log.records import HEADER, MAGIC, Entry, body_of, header_at
+from mgraph.log.records import HEADER, MAGIC, Entry, body_of, foreign, header_at
 from mgraph.log.segments import segment_start
 
 __all__ = ["Scan", "scan"]
@@ -68,6 +68,9 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
         path = f"{folder}/{start:016x}.log"
         data = maps[path] = files.map(path)
         found.last, found.segments, found.nbytes = path, number + 1, found.nbytes + len(data)
+        if foreign(data, log):
+            found.broken = f"{path} belongs to another store, or to another rank"
+            return found
         while (entry := header_at(data, place - start, place, log, path)) is not None:
             synced = max(synced, entry.synced, entry.n if entry.kind == "mark" else 0)
             place = entry.end

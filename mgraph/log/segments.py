@@ -162,7 +162,7 @@ class Segments:
     def close(self) -> None:
         """Sync, give back what was allocated and not used, and close."""
         try:
-            if self.synced < self.end:
+            if self.synced < self.last:
                 self.sync()
             self._file.truncate(self.end - self._start)
             self._file.sync()
