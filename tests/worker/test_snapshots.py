@@ -227,8 +227,8 @@ def test_polars_reads_it(tmp_path):
 def test_duckdb_reads_it(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     files, model = taken(tmp_path, {"weighted": True})
-    table = pa.concat_tables([pa.ipc.open_file(path).read_all() for path in files])  # noqa: F841  # named in the query
-    rows = duckdb.sql("SELECT src, dst, weight FROM table").fetchall()
+    stored = pa.concat_tables([pa.ipc.open_file(path).read_all() for path in files])  # noqa: F841  # named in the query
+    rows = duckdb.sql("SELECT src, dst, weight FROM stored").fetchall()
     assert as_edges(dict(zip(("src", "dst", "weight"), zip(*rows, strict=True), strict=True)), True) == model
 
 
