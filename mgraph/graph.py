@@ -573,6 +573,25 @@ class DynamicGraph:
         """
         return storing.snapshot(self._directory.coordinator, self._storing, wait)
 
+    def at(self, epoch: int, **options: Any) -> DynamicGraph:
+        """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
+
+        Parameters
+        ----------
+        epoch : int
+            At most the last acknowledged one.
+        **options
+            As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
+
+        Raises
+        ------
+        InvalidOption
+            The graph has no store, or the store has no such epoch.
+        """
+        mine = {name: getattr(self, name) for name in ("workers", "structure", "device")}
+        path = storing.place_of(self._storing, epoch, self.epoch)
+        return DynamicGraph.open(self._client, path, epoch, **{**mine, **options})
+
     def save(self, path: Any) -> None:
         """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
 

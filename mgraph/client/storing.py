@@ -91,6 +91,15 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     return Storing(path_of(store), sync, **mine), {name: options[name] for name in options if name not in mine}
 
 
+def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
+    """The path of a store that has an epoch, by what was acknowledged."""
+    if storing is None:
+        raise InvalidOption("the graph has no store, so earlier epochs are gone")
+    if check_whole(epoch, "epoch") > newest:
+        raise InvalidOption(f"epoch is {epoch}; the last one is {newest}")
+    return storing.path
+
+
 def snapshot(coordinator: Coordinator, storing: Storing | None, wait: bool) -> int:
     """Write a snapshot; its epoch."""
     if storing is None:

@@ -87,11 +87,11 @@ class Files:
             return []
 
     def map(self, path: str) -> np.ndarray:
-        """The bytes of a file, uint8[n], read when they are used."""
+        """The bytes of a file that does not get shorter, uint8[n], read when they are used."""
         return np.memmap(path, np.uint8, "r") if os.path.getsize(path) else np.empty(0, np.uint8)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a small file."""
+        """The bytes of a file."""
         return Path(path).read_bytes()
 
     def exists(self, path: str) -> bool:

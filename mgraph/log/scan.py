@@ -66,7 +66,8 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
         if place != start:
             break
         path = f"{folder}/{start:016x}.log"
-        data = maps[path] = files.map(path)
+        # the last segment may be that of a graph that goes on, and be cut to its length while it is read here
+        data = maps[path] = files.map(path) if start != starts[-1] else np.frombuffer(files.read(path), np.uint8)
         found.last, found.segments, found.nbytes = path, number + 1, found.nbytes + len(data)
         if foreign(data, log):
             found.broken = f"{path} belongs to another store, or to another rank"

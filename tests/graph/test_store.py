@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
@@ -92,12 +94,44 @@ def test_opened_on_other_workers_in_other_structures(client3, tmp_path, kind):
     assert_clean(client3)
 
 
+def test_snapshots_saves_and_earlier_epochs(client3, tmp_path):
+    rng, models = fresh_rng(), [GraphModel(N)]
+    with DynamicGraph(client3, N, store=tmp_path / "s", structure="csr", retain=0, snapshot_bytes=0) as graph:
+        for turn in range(6):
+            models.append(copy.deepcopy(models[-1]))
+            batch = random_batch(rng, N, 80, False)
+            graph.update(batch)
+            models[-1].update(batch)
+            if turn == 3:
+                assert graph.snapshot() == 4
+                assert graph.store.snapshots == (4,)
+        for epoch in (0, 3, 4, 5):
+            with graph.at(epoch) as then:
+                assert (then.epoch, then.structure, then.workers) == (epoch, "csr", graph.workers)
+                assert_graph(then, models[epoch])
+                with pytest.raises(InvalidOption, match=f"as of epoch {epoch} and is read-only"):
+                    then.insert([1], [2])
+        with pytest.raises(InvalidOption, match="epoch is 7; the last one is 6"):
+            graph.at(7)
+        graph.save(tmp_path / "saved")
+        with pytest.raises(InvalidOption, match="choose another folder"):
+            graph.save(tmp_path / "saved")
+    with DynamicGraph.load(client3, tmp_path / "saved", workers=graph.workers[:1]) as graph:
+        assert (graph.epoch, graph.store) == (6, None)
+        graph.insert([1], [2])
+    with DynamicGraph.open(client3, tmp_path / "s", order="degree") as graph:
+        assert_graph(graph, models[6])
+    assert_clean(client3)
+
+
 def test_a_graph_without_a_store_says_so(client3, tmp_path):
     with DynamicGraph(client3, N) as graph:
         graph.insert([1], [2])
         assert (graph.store, graph.durable_epoch) == (None, 0)
         with pytest.raises(InvalidOption, match="no store"):
             graph.snapshot()
+        with pytest.raises(InvalidOption, match="no store"):
+            graph.at(0)
 
 
 def test_bad_options_change_nothing(client3, tmp_path):
