@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.distributed import Client
-from graph_clusters import addresses, assert_clean
+from graph_clusters import addresses, assert_clean, processes
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 from test_store import assert_graph
@@ -144,17 +144,21 @@ def _kill(pid: int) -> None:
 
 
 def test_workers_are_killed(own_client, tmp_path):
-    seconds = kill_some(own_client, fresh_rng(), tmp_path / "store", 3)
+    seconds = kill_some(own_client, fresh_rng(), tmp_path / "store", 2)
     print("opened in", seconds)
     assert_clean(own_client)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_workers_are_killed_often(own_client, tmp_path):
-    seconds = kill_some(own_client, fresh_rng(), tmp_path / "store", 100)
+@pytest.mark.timeout(3000)
+def test_workers_are_killed_often(tmp_path):
+    """Nannies whose workers are killed again and again give up, so each few kills have a cluster of their own."""
+    rng, seconds = fresh_rng(), []
+    for turn in range(20):
+        with processes(2) as client:
+            seconds += kill_some(client, rng, tmp_path / str(turn), 5)
+            assert_clean(client)
     print(len(seconds), "kills; opened in", np.quantile(seconds, [0.5, 1]))
-    assert_clean(own_client)
 
 
 CLIENT = """
@@ -199,7 +203,7 @@ def kill_clients(client: Client, rng: np.random.Generator, folder: Path, kills: 
 
 
 def test_clients_are_killed(own_client, tmp_path):
-    kill_clients(own_client, fresh_rng(), tmp_path, 2)
+    kill_clients(own_client, fresh_rng(), tmp_path, 1)
     assert_clean(own_client)
 
 
