@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.device import Device
+from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
 from mgraph.log.snapshot import (
     arrow,
@@ -39,23 +39,31 @@ Columns = dict[str, np.ndarray]
 
 
 def edges_of(shard: Shard) -> Columns:
-    """The edges that this rank counts, in host memory, by users' ids; O(n_rows + m)."""
-    device, csr = shard.device, shard.out_edges.to_csr()
-    offsets, dst = Device.to_host(csr.offsets), device.fetch(csr.dst)
-    src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(offsets))
-    columns = {"src": src, "dst": dst}
-    if csr.weight is not None:
-        columns["weight"] = device.fetch(csr.weight)
-    if shard.order is not None:
-        names = np.empty(shard.n_vertices, np.uint32)
-        names[Device.to_host(shard.order)] = np.arange(shard.n_vertices, dtype=np.uint32)
-        columns["src"], columns["dst"] = names[src], names[dst]
-    if not shard.directed:
-        once = columns["src"] <= columns["dst"]
-        columns = {name: column[once] for name, column in columns.items()}
-    elif device.kind == "cpu":  # a structure may hand out its own memory, which the next batch changes
-        columns = {name: column if column.base is None else column.copy() for name, column in columns.items()}
+    """The edges that this rank counts, in host memory, by users' ids; O(n_rows + m).
+
+    `CapacityError` if the host has no memory for them.
+    """
+    device, arcs = shard.device, shard.out_edges.num_edges
+    with device.budget.reserve(36 * arcs + 8 * shard.n_vertices, f"a copy of {arcs} arcs for a snapshot"):
+        csr = shard.out_edges.to_csr()
+        src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(Device.to_host(csr.offsets)))
+        columns = {"src": src, "dst": _copied(csr.dst)}
+        if csr.weight is not None:
+            columns["weight"] = _copied(csr.weight)
+        if shard.order is not None:
+            names = np.empty(shard.n_vertices, np.uint32)
+            names[Device.to_host(shard.order)] = np.arange(shard.n_vertices, dtype=np.uint32)
+            columns["src"], columns["dst"] = names[columns["src"]], names[columns["dst"]]
+        if not shard.directed:
+            once = columns["src"] <= columns["dst"]
+            columns = {name: column[once] for name, column in columns.items()}
     return columns
+
+
+def _copied(column: Array) -> np.ndarray:
+    """A copy in host memory: on the CPU, a structure may hand out its own arrays, which the next batch changes."""
+    host = Device.to_host(column)
+    return host.copy() if host is column or host.base is not None else host
 
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
