@@ -15,6 +15,7 @@ from mgraph.errors import (
     InvalidOption,
     MgraphError,
     ReadError,
+    StoreError,
     UnknownVertex,
     WorkerLost,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidOption",
     "MgraphError",
     "ReadError",
+    "StoreError",
     "UnknownVertex",
     "UpdateReport",
     "VertexValues",

@@ -14,6 +14,7 @@ __all__ = [
     "InvalidOption",
     "MgraphError",
     "ReadError",
+    "StoreError",
     "UnknownVertex",
     "WorkerLost",
 ]
@@ -49,6 +50,13 @@ class DeviceError(MgraphError, RuntimeError):
 
 class ReadError(MgraphError, ValueError):
     """A file cannot be read as a graph or as a batch; the message names the file and, for text files, the line."""
+
+
+class StoreError(MgraphError, RuntimeError):
+    """A store cannot be written, read or opened; the message names the file and says what to do.
+
+    A change that raises it was not made, and the graph goes on.
+    """
 
 
 class GraphClosed(MgraphError, RuntimeError):

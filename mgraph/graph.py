@@ -15,14 +15,14 @@ from mgraph import algorithms
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
-from mgraph.client import placement, reads, report
+from mgraph.client import placement, reads, report, storing
 from mgraph.client.numbering import Numbering
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
-from mgraph.exchange.choice import check_exchange
 from mgraph.protocol import PATIENCE_SECONDS
 from mgraph.structures import Csr
 from mgraph.worker import plugin
@@ -72,6 +72,19 @@ class DynamicGraph:
     patience : float
         Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
+    store : path, optional
+        A folder, on a file system that all workers share, in which every change is logged. It must not hold a store
+        yet: `DynamicGraph.open` opens one.
+    sync : "always" | "background"
+        When a change is acknowledged: once it is on the disk of every worker; or once it is written, while another
+        thread brings it to the disk. In the background, a machine that stops may lose the epochs after `durable_epoch`;
+        a killed process loses none.
+    **logging
+        Further options of the store: `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``:
+        changes wait while a worker has more bytes than this that are not on the disk, or older ones. `snapshot_bytes`
+        (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0 for never.
+        `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of them:
+        earlier epochs can no longer be opened. 0 keeps all.
 
     Raises
     ------
@@ -118,19 +131,87 @@ class DynamicGraph:
         device: str = "auto",
         reserve: int = 0,
         patience: float = PATIENCE_SECONDS,
+        store: Any = None,
+        sync: str = "always",
+        **logging: Any,
     ) -> None:
         placement.check_client(client)
         options = placement.Options(
             structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
         )
-        addresses = placement.choose_workers(client, workers)
-        check_exchange(exchange, len(addresses))
+        addresses = placement.choose_workers(client, workers, exchange)
         numbering = Numbering.make(
             check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
         )
+        self._storing = storing.asked(store, sync, logging)
         self._client = _prepared(client)
-        self._directory, self._options = placement.open_graph(client, options, addresses, numbering)
+        self._directory, self._options = placement.open_graph(client, options, addresses, numbering, self._storing)
         self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
+
+    @classmethod
+    def open(
+        cls,
+        client: Client,
+        store: Any,
+        epoch: int | None = None,
+        *,
+        repair: bool = False,
+        sync: str = "always",
+        **options: Any,
+    ) -> DynamicGraph:
+        """The graph that a store holds, as of its last whole epoch or of an earlier one.
+
+        Every acknowledged change is there. A change that was under way when the graph ended is there completely or not
+        at all.
+
+        Parameters
+        ----------
+        client : distributed.Client
+        store : path
+            The folder of the store.
+        epoch : int, optional
+            Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
+        repair : bool
+            If a record is damaged that had been written completely, open the graph as it was before it and warn of
+            what that gives up. Without it, `StoreError` names the file and the offset.
+        sync : "always" | "background"
+        **options
+            Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`; and those of a new
+            graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`, `reserve`, `patience`.
+            `structure` and `reverse` default to those of the stored graph. The number of workers and the order may
+            differ from those that wrote the store.
+
+        Returns
+        -------
+        DynamicGraph
+            `epoch` is the restored epoch; later changes continue from it, and are logged.
+
+        Raises
+        ------
+        StoreError
+            There is no store, it is in use, damaged, or was written by a newer version of mgraph.
+        InvalidOption
+            The store has no such epoch, or an option is unknown.
+        CapacityError, DeviceError, WorkerLost
+            As for a new graph.
+
+        Notes
+        -----
+        O(m log m) for m logged operations, divided over the workers.
+        """
+        stored, options = storing.split(store, sync, options)
+        return cls._opened(client, stored, options, epoch=epoch, repair=repair, logged=True)
+
+    @classmethod
+    def _opened(cls, client: Client, stored: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
+        graph = cls.__new__(cls)
+        graph._client = _prepared(client)
+        graph._storing = stored if how["logged"] else None
+        graph._directory, graph._options, due = open_stored(client, stored, options, **how)
+        graph._updates = Updates(graph._directory, graph._options, order_due=due)
+        if due:
+            graph._updates.order_first()
+        return graph
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -195,6 +276,17 @@ class DynamicGraph:
     def nbytes(self) -> int:
         """Bytes of device memory that all workers together held for this graph after its last call."""
         return sum(state.nbytes for state in self._directory.coordinator.states)
+
+    @property
+    def durable_epoch(self) -> int:
+        """The last epoch that is on the disk on all workers; 0 without a store. One call to the workers with one."""
+        report = self.store
+        return 0 if report is None else report.durable_epoch
+
+    @property
+    def store(self) -> StoreReport | None:
+        """The state of the store: size, segments, snapshots, lag; None without one. One call to the workers."""
+        return report_of(self._directory.coordinator, self._storing)
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -457,6 +549,73 @@ class DynamicGraph:
         8 bytes a vertex in this process.
         """
         return self._updates.reorder()
+
+    # ---- the store ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self, wait: bool = True) -> int:
+        """Write the edges to the store, so that opening it reads them and only later changes from the log.
+
+        Each worker copies its edges to host memory while the graph waits, and writes them while it goes on, as an Arrow
+        IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
+
+        Parameters
+        ----------
+        wait : bool
+            Wait until it is written. Otherwise `store` lists it once it is.
+
+        Returns
+        -------
+        int
+            The epoch of the snapshot.
+
+        Raises
+        ------
+        InvalidOption
+            The graph has no store.
+        StoreError
+            It cannot be written, or pyarrow is missing on a worker. The store is as it was.
+        """
+        return storing.snapshot(self._directory.coordinator, self._storing, wait)
+
+    def at(self, epoch: int, **options: Any) -> DynamicGraph:
+        """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
+
+        Parameters
+        ----------
+        epoch : int
+            At most the last acknowledged one.
+        **options
+            As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
+
+        Raises
+        ------
+        InvalidOption
+            The graph has no store, or the store has no such epoch.
+        """
+        mine = {name: getattr(self, name) for name in ("workers", "structure", "device")}
+        path = storing.place_of(self._storing, epoch, self.epoch)
+        return DynamicGraph.open(self._client, path, epoch, **{**mine, **options})
+
+    def save(self, path: Any) -> None:
+        """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
+
+        Raises
+        ------
+        InvalidOption
+            The folder holds a store or a saved graph.
+        StoreError
+            It cannot be written, or pyarrow is missing on a worker.
+        """
+        self._directory.check()
+        storing.save(self._directory.coordinator, self._options, self.num_vertices, path)
+
+    @classmethod
+    def load(cls, client: Client, path: Any, **options: Any) -> DynamicGraph:
+        """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
+
+        `options` are those of `open`.
+        """
+        return cls._opened(client, Storing(path_of(path)), options, logged=False)
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

@@ -18,17 +18,19 @@ from mgraph.client.coordinator import Coordinator
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.errors import DeviceError, InvalidOption, MgraphError
-from mgraph.exchange.choice import choose_exchange
+from mgraph.exchange.choice import check_exchange, choose_exchange
 from mgraph.structures import parse
 
 __all__ = [
     "DEVICES",
     "Options",
+    "begin_graph",
     "check_client",
     "choose_device",
     "choose_workers",
     "fixed_order",
     "open_graph",
+    "shards",
     "why_apart",
 ]
 
@@ -71,9 +73,13 @@ class Options:
 
 
 def open_graph(
-    client: Client, options: Options, addresses: Sequence[str], numbering: Numbering
+    client: Client,
+    options: Options,
+    addresses: Sequence[str],
+    numbering: Numbering,
+    storing: Any = None,
 ) -> tuple[Directory, Options]:
-    """A new graph: opens a session with every worker, which makes its shard.
+    """A new graph: opens a session with every worker, which makes its shard; with `storing`, a `Storing`, a store too.
 
     Returns
     -------
@@ -91,16 +97,11 @@ def open_graph(
     WorkerLost
         A worker cannot be reached.
     """
-    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-    coordinator = Coordinator(graph, bridge, addresses, client.connection_args, patience=options.patience)
-    coordinator.open()
+    coordinator = begin_graph(client, addresses, options.patience)
     try:
-        found = coordinator.call("inspect")
-        device = choose_device(options.device, addresses, found)
-        apart = why_apart(coordinator, options.exchange, device)
-        exchange = choose_exchange(options.exchange, device, addresses, found, apart)
-        options = replace(options, device=device, exchange=exchange)
-        coordinator.call("create", _shape(options, numbering))
+        options = shards(coordinator, options, numbering)
+        if storing is not None:
+            storing.create(coordinator, options, numbering.n_vertices)
     except BaseException:
         coordinator.close()
         raise
@@ -124,6 +125,25 @@ def why_apart(coordinator: Coordinator, exchange: str, device: str) -> str:
     if why and exchange == "auto":
         logger.info("graph %s: exchange peer cannot be used: %s", coordinator.graph, why)
     return why
+
+
+def begin_graph(client: Client, addresses: Sequence[str], patience: float) -> Coordinator:
+    """The coordinator of a new graph, with a session to every worker and no shards yet."""
+    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+    coordinator = Coordinator(graph, bridge, addresses, client.connection_args, patience=patience)
+    coordinator.open()
+    return coordinator
+
+
+def shards(coordinator: Coordinator, options: Options, numbering: Numbering) -> Options:
+    """Make the shards, empty; `options` with the chosen device and exchange."""
+    found = coordinator.call("inspect")
+    device = choose_device(options.device, coordinator.addresses, found)
+    apart = why_apart(coordinator, options.exchange, device)
+    exchange = choose_exchange(options.exchange, device, coordinator.addresses, found, apart)
+    options = replace(options, device=device, exchange=exchange)
+    coordinator.call("create", _shape(options, numbering))
+    return options
 
 
 def _shape(options: Options, numbering: Numbering) -> dict[str, Any]:
@@ -164,19 +184,21 @@ def check_client(client: Any) -> None:
         ) from None
 
 
-def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:
+def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str = "auto") -> list[str]:
     """The addresses of the workers that hold the graph, in rank order; all workers of the cluster for None.
 
     Raises
     ------
     InvalidOption
-        There are no workers, or `workers` names one twice or one that is not in the cluster.
+        There are no workers, or `workers` names one twice or one that is not in the cluster; or `exchange` cannot
+        connect so many.
     """
     # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
     there = sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
     if workers is None:
         if not there:
             raise InvalidOption("the cluster has 0 workers; a graph needs at least 1")
+        check_exchange(exchange, len(there))
         return there
     if isinstance(workers, str):
         raise InvalidOption(f"workers is the text {workers!r}; it must be a list of addresses")
@@ -188,6 +210,7 @@ def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:
             raise InvalidOption(f"worker {address} is named {chosen.count(address)} times; each holds one part only")
         if address not in there:
             raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
+    check_exchange(exchange, len(chosen))
     return chosen
 
 

@@ -46,7 +46,7 @@ class Updates:
         shares, began = self._shares(batch), time.perf_counter()
         answers = self._coordinator.call("update", shares=shares, connect=True, commits=True)
         done = report.of_batch(answers, time.perf_counter() - began)
-        self._order_first()
+        self.order_first()
         return done
 
     def pipeline(self, max_bytes: int) -> Pipeline:
@@ -67,7 +67,7 @@ class Updates:
         answers = coordinator.call("ingest", shares=shares, connect=True, commits=True)
         _warn_left_out(answers)
         done = report.of_steps(answers)
-        self._order_first()
+        self.order_first()
         return done
 
     def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class Updates:
             self._coordinator.call("reorder", connect=True)
         return self.balance()
 
-    def _order_first(self) -> None:
+    def order_first(self) -> None:
         """After a batch: the order by degree that was asked for, once there are edges."""
         if self._order_due and any(state.edges for state in self._coordinator.states):
             try:

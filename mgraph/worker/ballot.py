@@ -6,8 +6,9 @@ client then learns from the other ranks whether the change was made, and calls `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,7 +16,30 @@ from mgraph.errors import Aborted
 from mgraph.worker.change import Change, Record
 from mgraph.worker.shard import Shard
 
-__all__ = ["Ballot"]
+__all__ = ["Ballot", "ChangeLog"]
+
+
+class ChangeLog(Protocol):
+    """What writes down the changes of content of one rank; `mgraph.log.log.Log` is one. An error refuses the change."""
+
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
+        """Begin to write the record of a change that is to be `epoch`; it need not wait until it is written."""
+
+    def ready(self) -> None:
+        """Wait until the record is as safe as a vote for the change needs."""
+
+    def keep(self) -> None:
+        """The change was committed."""
+
+    def refuse(self) -> None:
+        """The change was refused: write that down, and wait until it is safe."""
+
+    @property
+    def vote(self) -> int:
+        """What this rank says with its vote: 3 for nothing, 2 where it wants a snapshot, 1 where it writes one."""
+
+    def snapshot(self) -> None:
+        """Take a snapshot, which a rank wanted and none is writing. It raises nothing."""
 
 
 class Ballot:
@@ -24,10 +48,8 @@ class Ballot:
     Parameters
     ----------
     shard : Shard
-    log : callable, optional
-        Given the record of each change of content once it is prepared, before this rank votes for it; on every rank,
-        also where its share is empty. What it raises refuses the change. The record of a change that is refused is
-        followed by no epoch: the next one takes its number.
+    log : ChangeLog, optional
+        Is told of each change of content, on every rank, also where its share is empty.
 
     Attributes
     ----------
@@ -37,10 +59,28 @@ class Ballot:
         Why a commit failed on this rank, after which the ranks hold different states.
     """
 
-    def __init__(self, shard: Shard, log: Callable[[Record], None] | None = None) -> None:
+    def __init__(self, shard: Shard, log: ChangeLog | None = None) -> None:
         self.shard, self.log = shard, log
         self.in_doubt: Change | None = None
         self.broken: str | None = None
+        self._snapshot_due = False
+
+    @contextmanager
+    def attempt(self, record: Record | None) -> Iterator[None]:
+        """Log a change of content, which is made ready and decided in this block; nothing without a log.
+
+        If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
+        """
+        if self.log is None or record is None:
+            yield
+            return
+        self.log.begin(record.kind, record.columns, self.shard.epoch + 1)
+        try:
+            yield
+        except BaseException:
+            if self.in_doubt is None and self.broken is None:
+                self.log.refuse()
+            raise
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Make the change on all ranks, or on none.
@@ -73,13 +113,15 @@ class Ballot:
         self._commit(change)
         if settle:
             self.settle()
+        if self.log is not None and self._snapshot_due:
+            self.log.snapshot()
 
     def _prepare(self, change: Change) -> Exception | None:
         """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
         try:
             change.prepare()
-            if self.log is not None and change.record is not None:
-                self.log(change.record)
+            if self.log is not None and change.content:
+                self.log.ready()
         except Exception as error:
             change.discard()
             if change.exchanges:  # other ranks may still wait in a collective, from which the client releases them
@@ -89,11 +131,16 @@ class Ballot:
 
     def _vote(self, ready: bool) -> bool:
         """Whether every rank is ready; the same answer on every rank."""
+        says = ready and (3 if self.log is None else self.log.vote)
         with self.shard.waiting():
-            return bool(self.shard.exchange.allreduce(np.array([ready], np.int8), "min")[0])
+            least = int(self.shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
+        self._snapshot_due = least == 2
+        return least > 0
 
     def _commit(self, change: Change) -> None:
         with self._breaking():
+            if self.log is not None and change.content:
+                self.log.keep()
             change.commit()
             self.shard.changes += 1
             self.shard.epoch += change.content
@@ -114,6 +161,8 @@ class Ballot:
             self.settle()
         else:
             change.discard()
+            if self.log is not None and change.content:
+                self.log.refuse()
 
     def close(self) -> None:
         """Discard the change in doubt, if any."""

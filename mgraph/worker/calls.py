@@ -15,11 +15,12 @@ from mgraph.algorithms import ALGORITHMS, WARM, warm
 from mgraph.batch import COUNTS
 from mgraph.budget import Budget, Reservation
 from mgraph.device import Device, gpu_count, touch_pages
-from mgraph.errors import CapacityError, DeviceError, MgraphError
+from mgraph.errors import CapacityError, DeviceError, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.log.log import ReadOnly
 from mgraph.partition import Partition
 from mgraph.protocol import ShardState, Stale, retold
 from mgraph.structures import Run
@@ -30,9 +31,12 @@ from mgraph.worker.ingest import ingest
 from mgraph.worker.memory import map_pages
 from mgraph.worker.rebalance import Move, by_work
 from mgraph.worker.reorder import by_degree
+from mgraph.worker.restore import restore
 from mgraph.worker.route import incident_runs, least_bytes, route, share_runs
 from mgraph.worker.shard import Result, Shard, ShardSpec, Unconnected
 from mgraph.worker.sources import Reader, open_source
+from mgraph.worker.storage import How, Storage
+from mgraph.worker.together import together
 
 __all__ = ["Calls", "ExchangeMaker", "Host"]
 
@@ -95,6 +99,8 @@ class Calls:
         self._ballot: Ballot | None = None
         self._warm = set(WARM)  # algorithms that are compiled
         self._reservation: Reservation | None = None
+        self._storage: Storage | None = None
+        self._attempt = 0  # the number of the exchange
 
     # ---- called by the shard's thread --------------------------------------------------------------------------------
 
@@ -142,6 +148,9 @@ class Calls:
         if self._ballot is not None:
             self._ballot.close()
         self._ballot = None
+        storage, self._storage = self._storage, None
+        if storage is not None:
+            storage.close()
         if self._device is not None and self._device.kind == "cuda":
             self._device.xp.get_default_memory_pool().free_all_blocks()
 
@@ -271,6 +280,9 @@ class Calls:
         assert self._device is not None
         make = self._host.open_exchange
         self._exchange = make(self._exchange_name, self.rank, self.size, attempt, self._device, self._aborted)
+        self._attempt = attempt
+        if self._storage is not None and self._storage.log is not None:
+            self._storage.log.attempt = attempt
         return {"address": self._exchange.address}
 
     def connect_exchange(self, addresses: list[bytes]) -> None:
@@ -284,11 +296,10 @@ class Calls:
     def update(self, epoch: int, **share: Any) -> Value:
         """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does."""
         shard = self._check_epoch(epoch)
-        record = self._record("batch", share)
-        with shard.working():
+        with self.ballot.attempt(self._record("batch", share)), shard.working():
             runs = share_runs(shard, **share)
             share.clear()
-            return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))], record)
+            return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))])
 
     def ingest(self, epoch: int, source: Value) -> Value:
         """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`."""
@@ -308,13 +319,14 @@ class Calls:
     def delete_vertices(self, epoch: int, ids: np.ndarray) -> Value:
         """Delete every edge to or from these users' ids, as `epoch`."""
         shard = self._check_epoch(epoch)
-        record = self._record("delete_vertices", {"ids": ids})
-        with shard.working():
-            return self._commit_batch(incident_runs(shard, ids), record)
+        with self.ballot.attempt(self._record("delete_vertices", {"ids": ids})), shard.working():
+            return self._commit_batch(incident_runs(shard, ids))
 
     def add_vertices(self, epoch: int, n_vertices: int) -> Value:
         """Grow the graph to `n_vertices` vertices, as `epoch`."""
-        return self._decide(VerticesChange(self._check_epoch(epoch), n_vertices))
+        shard = self._check_epoch(epoch)
+        with self.ballot.attempt(self._record("add_vertices", {"n_vertices": n_vertices})):
+            return self._decide(VerticesChange(shard, n_vertices))
 
     def rebalance(self) -> Value:
         """Move the range boundaries so that the ranks have about equal work."""
@@ -341,15 +353,63 @@ class Calls:
 
     def _record(self, kind: str, columns: Value) -> Record | None:
         """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
-        return None if self.ballot.log is None else Record(kind, dict(columns))
+        return None if self.ballot.log is None else Record.of(kind, columns)
 
-    def _commit_batch(self, runs: list[Run], record: Record | None) -> Value:
-        change = BatchChange(self.shard, runs, record)
+    def _commit_batch(self, runs: list[Run]) -> Value:
+        change = BatchChange(self.shard, runs)
         return {**self._decide(change), **{name: getattr(change.counts, name) for name in COUNTS}}
 
     def _decide(self, change: Change) -> Value:
         self.ballot.decide(change)
         return {"epoch": self.shard.epoch}
+
+    # ---- the store ---------------------------------------------------------------------------------------------------
+
+    def survey(self, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
+        """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0."""
+        self._storage = Storage(path, self.rank)
+        return self._storage.survey(epoch, repair, own)
+
+    def create_store(self, path: str, kind: Value, **how: Any) -> None:
+        """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
+        self._storage = Storage(path, self.rank)
+        with together(self.shard):
+            self._storage.create(kind)
+        self._start_log(**how)
+
+    def restore(self, epoch: int, repair: bool, how: Value | None, read_only: bool) -> Value:
+        """Make the surveyed epoch again in this empty shard; then log what changes, where `how` says how."""
+        assert self._storage is not None, "the client asked for no survey"
+        restore(self.shard, self.ballot, self._storage.store, self._storage.found(epoch, repair))
+        if how is not None:
+            self._start_log(**how)
+        elif read_only:
+            self.ballot.log = ReadOnly(epoch)
+        return {"epoch": self.shard.epoch}
+
+    def _start_log(self, **how: Any) -> None:
+        assert self._storage is not None
+        self.ballot.log = self._storage.start(self.shard, How(**how), self._attempt, self._aborted)
+
+    def snapshot(self) -> None:
+        """Begin a snapshot of this rank's edges."""
+        if self._storage is None or self._storage.log is None:
+            raise InvalidOption(f"graph {self.graph} has no store, so there is no place for a snapshot; see save()")
+        self._storage.snapshot(self.shard)
+
+    def save(self, path: str, kind: Value) -> None:
+        """Begin to write this rank's edges to a folder of their own."""
+        if self._storage is None:
+            self._storage = Storage(path, self.rank)
+        self._storage.save(self.shard, path, kind)
+
+    def writing(self) -> Value:
+        """Whether a snapshot is being written, and why the last one was not."""
+        return {"busy": False, "problem": None} if self._storage is None else self._storage.writing
+
+    def store(self) -> Value:
+        """How far this rank's log is; see `Storage.report`."""
+        return {} if self._storage is None else self._storage.report()
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
@@ -433,6 +493,8 @@ _CALLS: dict[str, Callable[..., Value | None]] = {
         *(Calls.inspect, Calls.offer_memory, Calls.map_memory, Calls.reserve, Calls.create),
         *(Calls.open_exchange, Calls.connect_exchange),
         *(Calls.update, Calls.ingest, Calls.delete_vertices, Calls.add_vertices),
+        *(Calls.survey, Calls.create_store, Calls.restore, Calls.store),
+        *(Calls.snapshot, Calls.save, Calls.writing),
         *(Calls.rebalance, Calls.reorder, Calls.order, Calls.resolve),
         *(Calls.has_edges, Calls.degrees, Calls.neighbors, Calls.fingerprint),
         *(Calls.run, Calls.fetch, Calls.top),

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.device import Array
+from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.worker.shard import Shard
@@ -29,12 +29,19 @@ class Record:
     ----------
     kind : "batch" | "delete_vertices" | "add_vertices"
     columns : mapping of str to array or int
+        In host memory.
         For a batch `src`, `dst` and optionally `weight` and `op`, in stream order; for a deletion `ids`; for an
         addition `n_vertices`, the number of vertices afterwards.
     """
 
     kind: str
     columns: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, kind: str, columns: Mapping[str, Any]) -> Record:
+        """The record of columns wherever they are: those on a GPU are copied to the host."""
+        host = {k: c if c is None or isinstance(c, int) else Device.to_host(c) for k, c in columns.items()}
+        return cls(kind, host)
 
 
 class Change(ABC):
@@ -43,8 +50,6 @@ class Change(ABC):
     Parameters
     ----------
     shard : Shard
-    record : Record, optional
-        What a log needs to repeat the change.
 
     Attributes
     ----------
@@ -57,8 +62,8 @@ class Change(ABC):
     content: ClassVar[bool] = True
     exchanges: ClassVar[bool] = False
 
-    def __init__(self, shard: Shard, record: Record | None = None) -> None:
-        self.shard, self.record = shard, record
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
 
     def __str__(self) -> str:
         return str(self.shard)
@@ -84,11 +89,10 @@ class BatchChange(Change):
     shard : Shard
     runs : sequence of Run
         For each structure of the shard, in local rows.
-    record : Record, optional
     """
 
-    def __init__(self, shard: Shard, runs: Sequence[Run], record: Record | None = None) -> None:
-        super().__init__(shard, record)
+    def __init__(self, shard: Shard, runs: Sequence[Run]) -> None:
+        super().__init__(shard)
         self.counts = Counts()
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
@@ -138,7 +142,7 @@ class VerticesChange(Change):
     """
 
     def __init__(self, shard: Shard, n_vertices: int) -> None:
-        super().__init__(shard, Record("add_vertices", {"n_vertices": n_vertices}))
+        super().__init__(shard)
         self.n_vertices = n_vertices
         self._plans: list[tuple[Structure, Any]] = []
         self._order: Array = None

@@ -91,22 +91,25 @@ class _Steps:
     def apply(self, part: _Part | None, problem: Exception | None) -> bool:
         """Exchange, prepare and vote on a step, and begin its commit. False if no rank has a part any more."""
         with self.shard.working():
-            routed = _routed(self.shard, part and part.runs, problem)
-            self._end_step_before()
-            if routed is None:
+            columns = _agreed(self.shard, part and part.runs, problem)
+            if columns is None:
+                self._end_step_before()
                 return False
-            # both were allocated on other streams than the one on which the commit reads them, so their memory may be
-            # freed only when the commit is done
-            self._held = [part.runs if part else [], routed]
-            change = BatchChange(self.shard, routed, part.record if part else self._no_part())
-            self.ballot.decide(change, settle=False)
+            with self.ballot.attempt(part.record if part else self._no_part()):
+                routed = _routed(self.shard, part and part.runs, *columns)
+                self._end_step_before()
+                # both were allocated on other streams than the one on which the commit reads them, so their memory may
+                # be freed only when the commit is done
+                self._held = [part.runs if part else [], routed]
+                change = BatchChange(self.shard, routed)
+                self.ballot.decide(change, settle=False)
         self._counts.extend(getattr(change.counts, name) for name in COUNTS)
         self.at += 1
         return True
 
     def _no_part(self) -> Record | None:
         """What a log is to keep of a step in which this rank has no part: an epoch is whole if every rank logged it."""
-        none = self.shard.device.empty(0, np.uint32)
+        none = np.empty(0, np.uint32)
         return None if self.ballot.log is None else Record("batch", {"src": none, "dst": none})
 
     def _end_step_before(self) -> None:
@@ -140,8 +143,8 @@ def _sorted(shard: Shard, batch: EdgeBatch | None, logged: bool) -> _Part | None
         return None
     if batch.weight is not None and not shard.spec.weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-    record = Record("batch", {name: getattr(batch, name) for name in COLUMNS}) if logged else None
-    return _Part(share_runs(shard, batch.src, batch.dst, batch.weight, batch.op, check=True), record)
+    runs = share_runs(shard, batch.src, batch.dst, batch.weight, batch.op, check=True)
+    return _Part(runs, Record.of("batch", {name: getattr(batch, name) for name in COLUMNS}) if logged else None)
 
 
 def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
@@ -154,11 +157,8 @@ def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
         return None, plain(error)
 
 
-def _routed(shard: Shard, runs: list[Run] | None, problem: Exception | None) -> list[Run] | None:
-    """The edges of this step that this rank owns, from all ranks; None if no rank has a part any more."""
-    columns = _agreed(shard, runs, problem)
-    if columns is None:
-        return None
+def _routed(shard: Shard, runs: list[Run] | None, *columns: bool) -> list[Run]:
+    """The edges of this step that this rank owns, from all ranks, with the `columns` op and weight."""
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
     if shard.stream_route is None:
         return [route(shard, _completed(shard, run, *columns)) for run in runs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,12 +133,10 @@ def test_a_log_that_fails_refuses_a_change_on_all_ranks_and_leaves_everything_as
     for what in rng.permutation(CONTENT).tolist():
         before, given = graph.held(), graph.draw(what)
 
-        def full(record: Record) -> None:
-            raise OSError(28, "No space left on device")
-
-        graph.ballots()[failing].log = full
+        graph.ballots()[failing].log = full = FullLog()
         answers = graph.change(what, given)
         assert [type(answer) for answer in answers] == [OSError if r == failing else Aborted for r in range(3)], what
+        assert full.said == ["begin", "ready", "refuse"]
         assert graph.held() == before
         assert all(b.in_doubt is None and b.broken is None for b in graph.ballots())
         graph.check()
@@ -153,10 +151,11 @@ def test_moves_are_no_content_and_no_log_is_asked():
     graph = Changed((0, 13, N), fresh_rng(), {})
     graph.change("batch")
     for ballot in graph.ballots():
-        ballot.log = pytest.fail
+        ballot.log = SaidLog()
     for what in MOVES:
         graph.change(what)
         graph.check()
+    assert [ballot.log.said for ballot in graph.ballots()] == [[], []]
     assert [shard.changes for shard in graph.ranks.shards] == [3, 3]
 
 
@@ -207,7 +206,7 @@ class Noted(Change):
     content: ClassVar[bool] = True
 
     def __init__(self, shard: Any, noted: list[str], **fails: Exception) -> None:
-        super().__init__(shard, Record("batch", {}))
+        super().__init__(shard)
         self.noted, self.fails = noted, fails
 
     def _do(self, what: str) -> None:
@@ -231,9 +230,44 @@ class NotedMove(Noted):
     content, exchanges = False, True
 
 
+class SaidLog:
+    """A log that notes what it is told."""
+
+    vote = 3
+
+    def __init__(self, said: list[str] | None = None) -> None:
+        self.said = [] if said is None else said
+
+    def begin(self, kind: str, columns: Any, epoch: int) -> None:
+        self.said.append("begin")
+
+    def ready(self) -> None:
+        self.said.append("ready")
+
+    def keep(self) -> None:
+        self.said.append("keep")
+
+    def refuse(self) -> None:
+        self.said.append("refuse")
+
+
+class FullLog(SaidLog):
+    """A log without room."""
+
+    def ready(self) -> None:
+        super().ready()
+        raise OSError(28, "No space left on device")
+
+
+def decide(ballot: Ballot, change: Change) -> None:
+    """A change as a call makes it."""
+    with ballot.attempt(Record("batch", {}) if change.content else None):
+        ballot.decide(change)
+
+
 def noted_ballot(shard: Any, noted: list[str]) -> Ballot:
     """A ballot of one rank that notes what it waits for."""
-    ballot = Ballot(shard, lambda record: noted.append(f"log {record.kind}"))
+    ballot = Ballot(shard, SaidLog(noted))
     vote = ballot._vote
     ballot._vote = lambda ready: (noted.append(f"vote {ready}"), vote(ready))[1]
     return ballot
@@ -248,12 +282,11 @@ def test_prepared_logged_voted_on_and_committed_in_this_order(shard, monkeypatch
     noted: list[str] = []
     monkeypatch.setattr(Device, "synchronize", lambda device: noted.append("synchronize"))
     ballot = noted_ballot(shard, noted)
-    ballot.decide(Noted(shard, noted))
-    assert noted == ["prepare", "log batch", "vote True", "commit", "synchronize"]
+    decide(ballot, Noted(shard, noted))
+    assert noted == ["begin", "prepare", "ready", "vote True", "keep", "commit", "synchronize"]
     assert (shard.epoch, shard.changes) == (1, 1)
     del noted[:]
     move = NotedMove(shard, noted)
-    move.record = None
     ballot.decide(move, settle=False)  # whoever says so waits for the device later
     assert noted == ["prepare", "vote True", "commit"]
     assert (shard.epoch, shard.changes) == (1, 2)
@@ -265,8 +298,8 @@ def test_a_change_that_cannot_be_prepared_is_voted_against_and_then_raised(shard
     noted: list[str] = []
     ballot = noted_ballot(shard, noted)
     with pytest.raises(CapacityError, match="no room"):
-        ballot.decide(Noted(shard, noted, prepare=CapacityError("no room")))
-    assert noted == ["prepare", "discard", "vote False"]
+        decide(ballot, Noted(shard, noted, prepare=CapacityError("no room")))
+    assert noted == ["begin", "prepare", "discard", "vote False", "refuse"]
     assert (ballot.in_doubt, shard.changes) == (None, 0)
 
 
@@ -289,15 +322,18 @@ def test_a_vote_that_is_not_heard_leaves_the_rank_in_doubt_until_it_is_told(shar
 
     ballot._vote = released
     with pytest.raises(Aborted, match="released"):
-        ballot.decide(change)
+        decide(ballot, change)
     assert ballot.in_doubt is change
+    assert "refuse" not in noted, "whether it was refused is not known yet"
     del noted[:]
     ballot.resolve(changes)
-    assert noted == [outcome]
+    logged = {"commit": ["keep", "commit"], "discard": ["discard", "refuse"]}[outcome]
+    assert noted == (logged if kind.content else [outcome])
     assert ballot.in_doubt is None
     assert (shard.epoch, shard.changes) == (changes * kind.content, changes)
+    del noted[:]
     ballot.resolve(changes + 1)  # not in doubt any more: nothing to do
-    assert noted == [outcome]
+    assert noted == []
 
 
 def test_one_that_was_against_it_is_in_no_doubt(shard):
@@ -346,17 +382,29 @@ def test_a_device_that_fails_after_a_commit_is_remembered_too(shard, monkeypatch
 
 
 class Log:
-    """What one rank is given to log, each record with the epoch that it would be."""
+    """What one rank is given to log, each record with the epoch that it would be, and how it ended."""
+
+    vote = 3
 
     def __init__(self, ballot: Ballot) -> None:
-        self.ballot, self.full = ballot, False
+        self.full = False
         self.entries: list[tuple[int, Record]] = []
-        ballot.log = self.add
+        self.ends: list[str] = []
+        ballot.log = self
 
-    def add(self, record: Record) -> None:
+    def begin(self, kind: str, columns: Any, epoch: int) -> None:
+        self.record = epoch, Record(kind, dict(columns))
+
+    def ready(self) -> None:
         if self.full:
             raise OSError(28, "No space left on device")
-        self.entries.append((self.ballot.shard.epoch + 1, record))
+        self.entries.append(self.record)
+
+    def keep(self) -> None:
+        self.ends.append("kept")
+
+    def refuse(self) -> None:
+        self.ends.append("refused")
 
     def kept(self, epochs: int) -> list[Record]:
         """The record of each epoch: the last of its number, since a change that is refused leaves the number free."""
@@ -451,6 +499,7 @@ def test_the_record_of_a_refused_change_is_followed_by_no_epoch():
         graph.ranks.reconnect()
     assert [epoch for epoch, _ in logs[0].entries] == [1, 2, 2, 2, 2]
     assert [epoch for epoch, _ in logs[1].entries] == [1]
+    assert [log.ends for log in logs] == [["kept"] + ["refused"] * 4] * 2
     assert [shard.epoch for shard in graph.ranks.shards] == [1, 1]
     assert [len(log.kept(1)) for log in logs] == [1, 1]
     graph.check()
@@ -474,9 +523,9 @@ def test_ranks_log_at_the_same_time():
     """A log is synced by every rank while the others sync theirs: no rank waits for another's before its own."""
     graph = Changed((0, 13, 20, N), fresh_rng(), {})
     together = threading.Barrier(3)
-    waits: Callable[[Record], Any] = lambda record: together.wait(10)  # noqa: E731
     for ballot in graph.ballots():
-        ballot.log = waits
+        ballot.log = log = SaidLog()
+        log.ready = lambda: together.wait(10)  # type: ignore[method-assign,assignment,return-value]
     for what in CONTENT:
         assert not any(isinstance(answer, BaseException) for answer in graph.change(what)), what
     graph.check()

@@ -1,0 +1,160 @@
+"""The few operations on a file system that a store makes. Tests put another one in its place, which crashes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import StoreError
+
+__all__ = ["DISK", "File", "Files"]
+
+VECTORS = 512  #: buffers for one call of writev; the system takes 1024
+
+
+class File:
+    """A file that is written. Its methods may be called by several threads, for parts that do not overlap.
+
+    Parameters
+    ----------
+    path : str
+        Created if it does not exist.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def allocate(self, end: int) -> None:
+        """Have the file system keep room up to the offset `end`; `OSError` if there is none."""
+        os.posix_fallocate(self._fd, 0, end)
+
+    def write(self, at: int, parts: Sequence[Any]) -> None:
+        """Write buffers one after another from the offset `at`."""
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        while views:
+            done = os.pwritev(self._fd, views[:VECTORS], at)
+            at += done
+            while views and done >= len(views[0]):
+                done -= len(views.pop(0))
+            if views and done:
+                views[0] = views[0][done:]
+
+    def sync(self) -> None:
+        """Return once what was written is on the disk."""
+        os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        """Close the file; twice too."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Files:
+    """The file system of this machine."""
+
+    def open(self, path: str) -> File:
+        """A file to write, created if it does not exist. Its name is durable after `sync_folder`."""
+        return File(path)
+
+    def folder(self, path: str) -> None:
+        """Make a folder and those above it, durably."""
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            os.makedirs(folder, exist_ok=True)
+            self.sync_folder(os.path.dirname(folder))
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, sorted; none if it does not exist."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def map(self, path: str) -> np.ndarray:
+        """The bytes of a file that does not get shorter, uint8[n], read when they are used."""
+        return np.memmap(path, np.uint8, "r") if os.path.getsize(path) else np.empty(0, np.uint8)
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return Path(path).read_bytes()
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return os.path.exists(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `data` the content of a file, durably: after a crash it has the old content or the new one."""
+        draft = f"{path}.tmp"
+        file = self.open(draft)
+        try:
+            file.truncate(0)
+            file.write(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        self.rename(draft, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def rename(self, path: str, new: str) -> None:
+        """Give a file another name, in place of what has it."""
+        os.replace(path, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all in it; nothing if it does not exist."""
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            Path(path).unlink(missing_ok=True)
+
+    def sync_folder(self, path: str) -> None:
+        """Return once the names in a folder are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str, shared: bool = False) -> Any:
+        """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
+        file = open(path, "a+b")  # noqa: SIM115  # closed by the holder
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(*error.args) from None
+            raise
+        return file
+
+
+DISK = Files()
+
+
+def failed(error: OSError, path: str, what: str) -> StoreError:
+    """An error of the file system as a user needs it: which file, and what to do."""
+    advice = {
+        errno.ENOSPC: "the disk is full: make room and repeat the call",
+        errno.EDQUOT: "the quota is used up: make room and repeat the call",
+        errno.EACCES: "give the workers' user the right to write there",
+        errno.EPERM: "give the workers' user the right to write there",
+        errno.EEXIST: "a file is where a folder is needed",
+        errno.ENOTDIR: "a file is where a folder is needed",
+        errno.EROFS: "the file system is read-only: choose another folder",
+    }.get(error.errno or 0, "look at the disk")
+    return StoreError(f"{what} {path}: {error.strerror or error}; {advice}")

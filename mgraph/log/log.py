@@ -1,0 +1,298 @@
+"""The log of one rank: it writes each change of content while the change is made ready, and says how far it is durable.
+
+A change goes `begin`, `ready`, and then `keep` or `refuse`. The rules, by which what was acknowledged is there after a
+crash and what was refused is not:
+
+1. With ``sync="always"``, `ready` returns when the record is on the disk, and only then does the rank vote.
+2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
+3. See `mgraph.log.survey` for what is read after a crash.
+
+With ``sync="background"``, `ready` returns when the record is written, and another thread syncs all the time. A process
+that is killed loses nothing by that; a machine that stops loses the changes after `durable`. `ready` also waits while
+more than `Lag.nbytes` are not synced, or the oldest of them for longer than `Lag.seconds`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mgraph.errors import Aborted, InvalidOption, StoreError
+from mgraph.log.files import failed
+from mgraph.log.records import draft
+from mgraph.log.segments import Segments
+
+__all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
+
+SYNCS = ("always", "background")
+POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the disk may be behind with ``sync="background"``: bytes, and seconds."""
+
+    nbytes: int = 256 << 20
+    seconds: float = 1.0
+
+
+@dataclass
+class _Open:
+    """The change under way."""
+
+    epoch: int
+    attempt: int
+    place: int
+    end: int
+    written: Future[None]
+
+
+class Log:
+    """Writes one rank's records in a thread of its own. The shard's thread makes all calls.
+
+    Parameters
+    ----------
+    segments : Segments
+    sync : "always" | "background"
+    epoch : int
+        The epoch of the graph when the log begins, which is durable.
+    name : str
+        Of its threads.
+    aborted : callable
+        Polled while `ready` waits.
+    lag : Lag
+    snapshot_bytes : int
+        Bytes since the last snapshot after which another one is wanted; 0 for never.
+    executor : callable
+        ``executor(name)`` makes what runs the writes, and what runs the syncs.
+
+    Attributes
+    ----------
+    attempt : int
+        The number of the exchange of the ranks, which tells the attempts at one epoch apart; the same on all ranks.
+    broken : str or None
+        Why nothing can be logged any more.
+    since : int
+        The place at which the log since the last snapshot begins.
+    snapshot : callable
+        Takes a snapshot; see `mgraph.worker.ballot.ChangeLog`.
+    busy : callable
+        Whether one is being written.
+    """
+
+    def __init__(
+        self,
+        segments: Segments,
+        sync: str,
+        epoch: int,
+        *,
+        name: str = "mgraph-log",
+        aborted: Callable[[], bool] = lambda: False,
+        lag: Lag | None = None,
+        snapshot_bytes: int = 0,
+        executor: Callable[[str], Executor] | None = None,
+    ) -> None:
+        make = executor or (lambda name: ThreadPoolExecutor(1, thread_name_prefix=name))
+        self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
+        self._writer = make(f"{name}-write")
+        self._syncer = make(f"{name}-sync") if sync == "background" else self._writer
+        self.attempt, self._last, self._again = 0, (-1, -1), 0
+        self.broken: str | None = None
+        self.since, self._snapshot_bytes = 0, snapshot_bytes
+        self.snapshot: Callable[[], None] = lambda: None
+        self.busy: Callable[[], bool] = lambda: False
+        self._open: _Open | None = None
+        self._durable = epoch
+        self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
+        self._syncing: Future[None] | None = None
+
+    # ---- a change ----------------------------------------------------------------------------------------------------
+
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
+        """Begin to write the record of a change that is to be `epoch`. Do not change the columns until `ready`.
+
+        Raises
+        ------
+        StoreError
+            There is no room, or the log is broken. Nothing was written.
+        """
+        if self.broken is not None:
+            raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
+        assert self._open is None, "the change before this one was neither kept nor refused"
+        if self._segments.full:
+            self._turn()
+        record = draft(kind, columns, epoch, self._number(epoch))
+        try:
+            place = self._segments.claim(record.size)
+        except OSError as error:
+            raise failed(error, self._segments.path, "no room in the log") from error
+        written = self._writer.submit(self._write, record, place)
+        self._open = _Open(epoch, record.attempt, place, place + record.size, written)
+
+    def _number(self, epoch: int) -> int:
+        """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
+        self._again = self._again + 1 if self._last == (self.attempt, epoch) else 0
+        self._last = self.attempt, epoch
+        return self.attempt << 32 | self._again
+
+    def _write(self, record: Any, place: int) -> None:
+        try:
+            self._segments.put(record, place)
+        except OSError as error:
+            raise failed(error, self._segments.path, "the log cannot be written:") from error
+        if self._sync == "always":
+            self._sync_upto(place + record.size)
+
+    def _sync_upto(self, place: int) -> None:
+        """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
+        disk has, so that the log ends.
+        """
+        try:
+            if self._segments.synced < place:
+                self._segments.sync()
+        except OSError as error:
+            told = failed(error, self._segments.path, "the log cannot be synced:")
+            self.broken = self.broken or str(told)
+            raise told from error
+
+    def ready(self) -> None:
+        """Wait until what was begun is as safe as a vote for it needs.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written.
+        Aborted
+            The call was aborted meanwhile.
+        """
+        assert self._open is not None, "nothing was begun"
+        self._wait(self._open.written)
+        if self._sync == "background":
+            self._syncing = self._syncer.submit(self._sync_upto, self._open.end)
+            while self._behind():
+                self._wait(self._syncing)
+
+    def _wait(self, future: Future[None]) -> None:
+        while not wait_for([future], POLL_SECONDS).done:
+            if self._aborted():
+                raise Aborted("the call was aborted while the log was written")
+        future.result()
+
+    def _behind(self) -> bool:
+        segments = self._segments
+        late = bool(self._kept) and self._kept[0][0] > segments.synced
+        return segments.last - segments.synced > self._lag.nbytes or (
+            late and time.monotonic() - self._kept[0][2] > self._lag.seconds
+        )
+
+    def keep(self) -> None:
+        """What was begun was committed."""
+        change, self._open = self._open, None
+        assert change is not None
+        self._kept.append((change.end, change.epoch, time.monotonic()))
+
+    def refuse(self) -> None:
+        """What was begun, if anything, was refused: write that down, durably.
+
+        Raises
+        ------
+        StoreError
+            That was not possible; nothing can be logged any more.
+        """
+        change, self._open = self._open, None
+        if change is None:
+            return
+        wait_for([change.written])
+        try:
+            if self.broken is not None:
+                raise OSError(None, self.broken)
+            if change.written.exception() is not None:
+                self._segments.spoil(change.place, change.end - change.place, change.epoch, change.attempt)
+            else:
+                self._segments.note(draft("refused", {}, change.epoch, change.attempt))
+            self._segments.sync()
+        except OSError as error:
+            self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
+            raise StoreError(
+                f"{self.broken}; epoch {change.epoch} was not made; whether the store has it is known when it is "
+                "opened again"
+            ) from error
+
+    @property
+    def vote(self) -> int:
+        """3, or 2 where a snapshot is due, or 1 where one is being written."""
+        if not self._snapshot_bytes:
+            return 3
+        due = self._segments.last - self.since > self._snapshot_bytes
+        return 1 if self.busy() else 2 if due else 3
+
+    # ---- how far -----------------------------------------------------------------------------------------------------
+
+    @property
+    def durable(self) -> int:
+        """The newest epoch that is committed, and on the disk together with all before it."""
+        while self._kept and self._kept[0][0] <= self._segments.synced:
+            self._durable = self._kept.popleft()[1]
+        return self._durable
+
+    @property
+    def lag(self) -> int:
+        """Bytes that are written and not on the disk."""
+        return max(0, self._segments.last - self._segments.synced)
+
+    @property
+    def place(self) -> int:
+        """The place behind the last record: bytes logged since the log was begun."""
+        return self._segments.end
+
+    def turn(self) -> int:
+        """Begin a new segment; its place."""
+        self._turn()
+        return self._segments.end
+
+    def _turn(self) -> None:
+        self._drain()
+        try:
+            self._segments.turn()
+        except OSError as error:
+            raise failed(error, self._segments.path, "no room for a log after") from error
+
+    def _drain(self) -> None:
+        if self._syncing is not None:
+            wait_for([self._syncing])
+
+    def close(self) -> None:
+        """Write and sync what there is, and end the threads. A change under way stays undecided."""
+        if self._open is not None:
+            wait_for([self._open.written])
+        self._drain()
+        with suppress(OSError):  # what is not durable was not said to be
+            self._segments.close()
+        for executor in {self._writer, self._syncer}:
+            executor.shutdown()
+
+
+class ReadOnly:
+    """Stands for the log of a graph that was opened at an earlier epoch: it refuses every change."""
+
+    broken: str | None = None
+    attempt = lag = place = 0
+    vote = 3
+
+    def __init__(self, epoch: int) -> None:
+        self.durable = epoch
+
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
+        """Refuse."""
+        raise InvalidOption(f"this graph was opened as of epoch {self.durable} and is read-only")
+
+    def ready(self) -> None:
+        """Nothing was begun."""
+
+    keep = refuse = close = snapshot = ready

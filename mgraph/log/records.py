@@ -1,0 +1,183 @@
+"""The format of a log: records of 8-byte words, little-endian, each with its place and two checksums.
+
+=======  ====  ===========================================================================================
+offset   size  what
+=======  ====  ===========================================================================================
+0        4     ``MGR1``
+4        1     the kind, one of `KINDS`
+5        1     the columns, by the bits `WEIGHT`, `OP` and `DELETES`
+6        2     reserved, 0
+8        8     the epoch that the change is to be
+16       8     the attempt: which try at that epoch; ascending in stream order
+24       8     n: edges, ids, or the number of vertices; of a mark the place up to which the log is synced
+32       8     bytes of the columns, padded to 8
+40       8     up to which place this log was synced when the record was written
+48       8     XXH3 of the columns
+56       8     the record's own place in this log, in bytes from the log's beginning
+64       8     which log it belongs to: store, term and rank, hashed
+72       8     XXH3 of the bytes before
+80       -     the columns: src, dst, weight, op; or ids
+=======  ====  ===========================================================================================
+
+A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xxhash
+
+__all__ = ["HEADER", "Draft", "Entry", "body_of", "checksum", "columns_of", "draft", "foreign", "header_at", "log_id"]
+
+MAGIC = b"MGR1"
+HEADER = 80
+WEIGHT, OP, DELETES = 1, 2, 4
+KINDS = {"batch": 1, "delete_vertices": 2, "add_vertices": 3, "refused": 16, "mark": 17}
+NAMES = {number: name for name, number in KINDS.items()}
+
+_FIELDS = struct.Struct("<4sBBHQQQQQQQQ")
+_WORD = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A record that is to be written: the columns' buffers, and what its header needs."""
+
+    kind: str
+    mask: int
+    epoch: int
+    attempt: int
+    n: int
+    parts: Sequence[Any]
+    nbytes: int
+
+    def packed(self, synced: int, place: int, log: int) -> bytes:
+        """The header, for a place in a log; hashes the columns."""
+        body = xxhash.xxh3_64()
+        for part in self.parts:
+            body.update(part)
+        fields = (self.epoch, self.attempt, self.n, self.nbytes, synced, body.intdigest(), place, log)
+        head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, 0, *fields)
+        return head + _WORD.pack(checksum(head))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return HEADER + self.nbytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record in a log: what its header says, and in which file it is.
+
+    Attributes
+    ----------
+    kind : str
+    mask : int
+    epoch, attempt, n, nbytes, synced, body, place : int
+        As in the module's table.
+    path : str
+    at : int
+        The offset of the header in the file.
+    """
+
+    kind: str
+    mask: int
+    epoch: int
+    attempt: int
+    n: int
+    nbytes: int
+    synced: int
+    body: int
+    place: int
+    path: str
+    at: int
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.place + HEADER + self.nbytes
+
+
+def checksum(data: Any) -> int:
+    """XXH3, 64 bits."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def log_id(store: str, term: int, rank: int) -> int:
+    """The number of one rank's log in one term of a store."""
+    return checksum(f"{store}/{term}/{rank}".encode())
+
+
+def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Draft:
+    """A record of a change: the columns, in host memory, are not copied."""
+    mask, n, parts = 0, 0, []
+    if kind == "batch":
+        op, weight = columns.get("op"), columns.get("weight")
+        parts, n = [_plain(columns["src"], np.uint32), _plain(columns["dst"], np.uint32)], len(columns["src"])
+        if weight is not None:
+            mask |= WEIGHT
+            parts.append(_plain(weight, np.float32))
+        if isinstance(op, int):
+            mask |= DELETES
+        elif op is not None:
+            mask |= OP
+            parts.append(_plain(op, np.int8))
+    elif kind == "delete_vertices":
+        parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
+    elif kind in ("add_vertices", "mark"):
+        n = int(columns["n_vertices"])
+    nbytes = sum(part.nbytes for part in parts)
+    if nbytes % 8:
+        parts.append(np.zeros(8 - nbytes % 8, np.uint8))
+    return Draft(kind, mask, epoch, attempt, n, parts, -(-nbytes // 8) * 8)
+
+
+def _plain(column: Any, dtype: Any) -> np.ndarray:
+    return np.ascontiguousarray(column, dtype)
+
+
+def header_at(data: np.ndarray, at: int, place: int, log: int, path: str) -> Entry | None:
+    """The record at an offset of a file's bytes, if there is one that belongs there and is not cut; else None."""
+    head = bytes(data[at : at + HEADER])
+    if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
+        return None
+    _, kind, mask, _, epoch, attempt, n, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
+    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > len(data):
+        return None
+    return Entry(NAMES[kind], mask, epoch, attempt, n, nbytes, synced, body, place, path, at)
+
+
+def foreign(data: np.ndarray, log: int) -> bool:
+    """Whether a segment begins with a whole record of another log."""
+    head = bytes(data[:HEADER])
+    if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
+        return False
+    return bool(_FIELDS.unpack(head[:-8])[-1] != log)
+
+
+def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
+    """The bytes of a record's columns, uint8[nbytes]; None if they are not what was written."""
+    body = data[entry.at + HEADER : entry.at + HEADER + entry.nbytes]
+    return body if len(body) == entry.nbytes and checksum(body) == entry.body else None
+
+
+def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
+    """The columns of a record, as views of its bytes."""
+    if entry.kind == "add_vertices":
+        return {"n_vertices": entry.n}
+    if entry.kind == "delete_vertices":
+        return {"ids": body[: 4 * entry.n].view(np.uint32)}
+    n = entry.n
+    columns: dict[str, Any] = {"src": body[: 4 * n].view(np.uint32), "dst": body[4 * n : 8 * n].view(np.uint32)}
+    at = 8 * n
+    columns["weight"] = body[at : at + 4 * n].view(np.float32) if entry.mask & WEIGHT else None
+    at += 4 * n if entry.mask & WEIGHT else 0
+    op = body[at : at + n].view(np.int8) if entry.mask & OP else None
+    columns["op"] = -1 if entry.mask & DELETES else op
+    return columns

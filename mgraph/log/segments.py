@@ -1,0 +1,170 @@
+"""One rank's log as files: each is a segment, named by the place at which it begins.
+
+A segment is synced before the next one is made, so that only the last one can have a torn end. Room is allocated
+before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
+for what must be written even then: that the record is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from mgraph.log.files import File, Files, failed
+from mgraph.log.records import HEADER, Draft, draft
+
+__all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
+
+SEGMENT = 256 << 20  #: bytes after which a new segment is begun
+CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
+RESERVE = 4096  #: bytes kept for a refusal and for marks
+
+
+def segment_name(place: int) -> str:
+    """The name of the segment that begins at a place."""
+    return f"{place:016x}.log"
+
+
+def segment_start(name: str) -> int | None:
+    """The place at which a segment begins, by its name; None for another file."""
+    stem, _, kind = name.partition(".")
+    try:
+        return int(stem, 16) if kind == "log" and len(stem) == 16 else None
+    except ValueError:
+        return None
+
+
+class Segments:
+    """Appends records. `claim` is called by one thread; `put`, `sync` and `mark` by others too.
+
+    Parameters
+    ----------
+    files : Files
+    folder : str
+        Made if it does not exist.
+    log : int
+        See `mgraph.log.records.log_id`.
+    segment : int
+        Bytes after which a new segment is begun.
+
+    Attributes
+    ----------
+    end : int
+        The place behind the last record.
+    last : int
+        The place behind the last change.
+    synced : int
+        The place up to which all records are on the disk.
+    """
+
+    def __init__(self, files: Files, folder: str, log: int, segment: int = SEGMENT) -> None:
+        self._files, self.folder, self._log, self._limit = files, folder, log, segment
+        self.end = self.synced = self.last = 0
+        self._lock = threading.Lock()
+        self._start, self._allocated = 0, 0
+        self._unwritten: set[int] = set()  # the places of records that are claimed and not written
+        try:
+            files.folder(folder)
+            self._file = self._made(0)
+        except OSError as error:
+            raise failed(error, folder, "a log cannot be made in") from error
+
+    def _made(self, start: int) -> File:
+        file = self._files.open(f"{self.folder}/{segment_name(start)}")
+        try:
+            self._allocate(file, RESERVE)
+            file.sync()
+            self._files.sync_folder(self.folder)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    @property
+    def path(self) -> str:
+        """The segment that is written."""
+        return f"{self.folder}/{segment_name(self._start)}"
+
+    # ---- places ------------------------------------------------------------------------------------------------------
+
+    def claim(self, size: int) -> int:
+        """The place of a record of `size` bytes. There is room for it, and for its refusal, or `OSError`."""
+        with self._lock:
+            self._room(self.end - self._start + size + RESERVE)
+            place, self.end = self.end, self.end + size
+            self.last = self.end
+            self._unwritten.add(place)
+            return place
+
+    @property
+    def full(self) -> bool:
+        """Whether the next record should begin a segment."""
+        return self.end - self._start >= self._limit
+
+    def _room(self, end: int) -> None:
+        if end > self._allocated:
+            self._allocate(self._file, end)
+
+    def _allocate(self, file: File, end: int) -> None:
+        try:
+            chunks = -(-end // CHUNK) * CHUNK
+            file.allocate(chunks)
+            self._allocated = chunks
+        except OSError:  # not so much: then what is needed
+            file.allocate(end)
+            self._allocated = end
+
+    # ---- bytes -------------------------------------------------------------------------------------------------------
+
+    def put(self, record: Draft, place: int) -> None:
+        """Write a record at its place."""
+        head = record.packed(self.synced, place, self._log)
+        self._file.write(place - self._start, [head, *record.parts])
+        with self._lock:
+            self._unwritten.discard(place)
+
+    def spoil(self, place: int, size: int, epoch: int, attempt: int) -> None:
+        """Write a refusal over a record that could not be written whole."""
+        empty = Draft("refused", 0, epoch, attempt, 0, [], size - HEADER)
+        self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
+        with self._lock:
+            self._unwritten.discard(place)
+
+    def sync(self) -> None:
+        """Sync what was written so far, and leave a mark of it: by that a torn end is told from a broken middle."""
+        with self._lock:
+            upto = min(self._unwritten, default=self.end)
+        self._file.sync()
+        self.synced = max(self.synced, upto)
+        self.note(draft("mark", {"n_vertices": upto}, 0, 0))
+
+    def note(self, record: Draft) -> None:
+        """Append a record without columns, in the room that is reserved."""
+        with self._lock:
+            place, self.end = self.end, self.end + record.size
+            self._unwritten.add(place)
+        self.put(record, place)
+
+    def turn(self) -> None:
+        """Begin a new segment; nothing is being written meanwhile."""
+        self._file.sync()
+        self.synced = start = self.end
+        file, allocated = self._file, self._allocated
+        self._allocated = 0
+        try:
+            made = self._made(start)
+        except BaseException:
+            self._allocated = allocated
+            raise
+        file.truncate(start - self._start)
+        file.close()
+        self._file, self._start = made, start
+
+    def close(self) -> None:
+        """Sync, give back what was allocated and not used, and close."""
+        try:
+            if self.synced < self.last:
+                self.sync()
+            self._file.truncate(self.end - self._start)
+            self._file.sync()
+        finally:
+            self._file.close()

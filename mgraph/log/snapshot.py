@@ -1,0 +1,191 @@
+"""Snapshots: the edges of one epoch as Arrow IPC files, one a rank, which pyarrow, Polars and DuckDB read.
+
+A file has the columns src, dst, and in a weighted graph weight, by users' ids; an undirected edge is in one file, once,
+with ``src <= dst``. A rank that has written its file says so beside it; when all have, rank 0 describes the snapshot,
+and the rename of that description makes it valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from mgraph.errors import StoreError
+from mgraph.log.files import File, failed
+from mgraph.log.records import checksum
+from mgraph.log.store import Store
+
+__all__ = [
+    "arrow",
+    "check_file",
+    "drop_old",
+    "folder_of",
+    "give_up",
+    "make_valid",
+    "read_rows",
+    "rows_of",
+    "write_part",
+    "written",
+]
+
+ROWS = 1 << 20  #: rows of a record batch
+
+Columns = Mapping[str, np.ndarray]
+
+
+def arrow() -> Any:
+    """The module pyarrow; `StoreError` where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise StoreError('snapshots need pyarrow on every worker: pip install "dask-mgraph[snapshots]"') from None
+    return pyarrow
+
+
+def folder_of(epoch: int, term: int) -> str:
+    """The name of the folder of a snapshot."""
+    return f"snapshot-{epoch:012d}-{term:06d}"
+
+
+class _Sink:
+    """A file that Arrow writes, and its checksum."""
+
+    closed = False
+
+    def __init__(self, file: File) -> None:
+        self.file, self.at, self.hash = file, 0, xxhash.xxh3_64()
+
+    def write(self, data: Any) -> int:
+        """Append."""
+        self.file.write(self.at, [data])
+        self.hash.update(data)
+        self.at += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Written is written."""
+
+    close = flush
+
+
+def write_part(store: Store, folder: str, rank: int, columns: Columns, place: int) -> None:
+    """Write a rank's edges, durably, and then that they are there.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+    place : int
+        The place in the rank's log at which later epochs begin.
+    """
+    name = f"{folder}/rank-{rank:04d}.arrow"
+    path, files = store.at(name), store.files
+    about = f"{folder}/rank-{rank:04d}.json"
+    if files.exists(store.at(about)) and "problem" not in store.read(about):
+        return  # of a snapshot of the same epoch: it has the same edges, and may be valid, so that it stays untouched
+    pa = arrow()
+    try:
+        files.folder(store.at(folder))
+        file = files.open(path)
+        try:
+            file.truncate(0)
+            sink = _Sink(file)
+            schema = pa.schema([(key, pa.from_numpy_dtype(column.dtype)) for key, column in columns.items()])
+            with pa.PythonFile(sink, "w") as out, pa.ipc.new_file(out, schema) as writer:
+                n = len(columns["src"])
+                for at in range(0, n, ROWS):
+                    part = [pa.array(column[at : at + ROWS]) for column in columns.values()]
+                    writer.write_batch(pa.record_batch(part, schema=schema))
+            file.sync()
+        finally:
+            file.close()
+        files.sync_folder(store.at(folder))
+    except OSError as error:
+        raise failed(error, path, "the snapshot cannot be written:") from error
+    what = {"name": name, "rows": len(columns["src"]), "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
+    store.describe(about, {**what, "place": place})
+
+
+def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
+    """Tell rank 0 that a part cannot be written, if that can be written; no part of a valid snapshot is touched."""
+    with suppress(StoreError, OSError):
+        store.files.folder(store.at(folder))
+        if not store.files.exists(store.at(f"{folder}.json")):
+            store.describe(f"{folder}/rank-{rank:04d}.json", {"problem": problem})
+
+
+def written(store: Store, folder: str, size: int) -> bool:
+    """Whether all ranks have written their parts."""
+    return all(store.files.exists(store.at(f"{folder}/rank-{rank:04d}.json")) for rank in range(size))
+
+
+def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any]) -> None:
+    """Describe a snapshot of which all parts are written: from now on it is there."""
+    parts = [store.read(f"{folder}/rank-{rank:04d}.json") for rank in range(size)]
+    if problem := next((part["problem"] for part in parts if "problem" in part), None):
+        raise StoreError(problem)
+    places = [part.pop("place") for part in parts]
+    store.describe(f"{folder}.json", {**content, "places": places, "files": parts})
+
+
+def drop_old(store: Store, retain: int) -> None:
+    """Drop all snapshots but the newest `retain`, and the log before the oldest of these.
+
+    A description goes before what it describes.
+    """
+    snapshots = store.snapshots()
+    if retain < 1 or not snapshots:
+        return
+    old, kept = snapshots[:-retain], snapshots[-retain:]
+    files, first = store.files, kept[0]
+    for one in old:
+        folder = folder_of(one["epoch"], one["term"])
+        files.remove(store.at(f"{folder}.json"))
+        files.sync_folder(store.path)
+        files.remove(store.at(folder))
+    for term in store.terms():
+        if term.number < first["term"]:
+            files.remove(store.at(f"term-{term.number:06d}.json"))
+            files.sync_folder(store.path)
+            files.remove(store.at(f"term-{term.number:06d}"))
+        elif term.number == first["term"]:
+            for rank, place in enumerate(first["places"]):
+                store.drop_segments(term.number, rank, place)
+
+
+def check_file(store: Store, about: Mapping[str, Any]) -> None:
+    """Raise `StoreError` unless a file of a snapshot is what was written. Reads all of it."""
+    if f"{checksum(_mapped(store, about)):016x}" != about["checksum"]:
+        path = store.at(about["name"])
+        raise StoreError(f"{path} is damaged: its checksum is another; restore it, or the whole store, from a backup")
+
+
+def _mapped(store: Store, about: Mapping[str, Any]) -> np.ndarray:
+    path = store.at(about["name"])
+    try:
+        return store.files.map(path)
+    except OSError as error:
+        raise failed(error, path, "the snapshot cannot be read:") from error
+
+
+def rows_of(snapshot: Mapping[str, Any]) -> int:
+    """The number of edges of a snapshot."""
+    return sum(about["rows"] for about in snapshot["files"])
+
+
+def read_rows(store: Store, snapshot: Mapping[str, Any], first: int, end: int, step: int) -> Iterator[dict[str, Any]]:
+    """The rows `first` to `end` - 1 of a snapshot's files in a row, `step` at a time; views, where that is possible."""
+    pa, at = arrow(), 0
+    for about in snapshot["files"]:
+        lo, hi = max(first - at, 0), min(end - at, about["rows"])
+        at += about["rows"]
+        if lo < hi:
+            data = pa.py_buffer(_mapped(store, about))
+            table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+            for row in range(lo, hi, step):
+                part = table.slice(row, min(step, hi - row))
+                yield {name: part[name].to_numpy() for name in part.column_names}

@@ -1,0 +1,373 @@
+"""A store: a folder with the description of a graph, its terms, the logs of each term's ranks, and snapshots.
+
+==================================  ====================================================================================
+name                                what
+==================================  ====================================================================================
+``store.json``                      format, id, the kind of graph
+``term-000001.json``                the number of ranks, and the epoch at which the term begins
+``term-000001/rank-0000/*.log``     the segments of one rank's log
+``snapshot-000000000042.json``      epoch, the places of the logs, the files with their checksums
+``snapshot-000000000042/*.arrow``   the edges of one rank
+``lock``, ``ranks.lock``            locked by rank 0, and by every rank that has a log open
+==================================  ====================================================================================
+
+A graph that is opened begins a term, whatever the number of its ranks. The description of a term ends the term before
+it at its own epoch. Descriptions carry a checksum, and a rename makes them valid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgraph.errors import InvalidOption, StoreError
+from mgraph.log.files import DISK, Files, failed
+from mgraph.log.records import Entry, checksum, log_id
+from mgraph.log.scan import Scan, scan
+from mgraph.log.segments import segment_name, segment_start
+from mgraph.log.survey import kept
+
+__all__ = ["FORMAT", "Store", "Survey", "Term"]
+
+FORMAT = 1  #: of the files of a store
+LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
+
+
+@dataclass(frozen=True)
+class Term:
+    """One opening of a graph.
+
+    Parameters
+    ----------
+    number, size : int
+        `size` is the number of ranks.
+    epoch : int
+        The epoch at which it begins.
+    sync : str
+        See `mgraph.log.log`.
+    """
+
+    number: int
+    size: int
+    epoch: int
+    sync: str
+
+
+@dataclass
+class Survey:
+    """What a store holds, up to an epoch or to its end.
+
+    Attributes
+    ----------
+    about : dict
+        The content of ``store.json``.
+    epoch, n_vertices : int
+    snapshot : dict or None
+        The description of the snapshot to begin with.
+    shares : list of tuple of Entry
+        For each epoch after the snapshot the records of the ranks that wrote it.
+    term : int
+        The last term.
+    tails : list of str
+        The segments that may not be on the disk yet as they were read.
+    notes : list of str
+        What a repair gives up.
+    """
+
+    about: dict[str, Any]
+    epoch: int
+    n_vertices: int
+    snapshot: dict[str, Any] | None = None
+    shares: list[tuple[Entry, ...]] = field(default_factory=list)
+    term: int = 0
+    tails: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the records."""
+        return sum(entry.end - entry.place for shares in self.shares for entry in shares)
+
+
+class Store:
+    """The files of a store. It makes no decision that ranks would have to make together.
+
+    Parameters
+    ----------
+    path : str
+    files : Files, optional
+    """
+
+    def __init__(self, path: str, files: Files = DISK) -> None:
+        self.path, self.files = os.path.abspath(path), files
+
+    def at(self, *names: str) -> str:
+        """The path of something in the store."""
+        return "/".join((self.path, *names))
+
+    # ---- descriptions ------------------------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a store."""
+        return self.files.exists(self.at("store.json"))
+
+    def create(self, kind: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a store for a graph of this kind; its description.
+
+        Raises
+        ------
+        InvalidOption
+            There is one.
+        StoreError
+            It cannot be written.
+        """
+        self.check_new()
+        about = {"format": FORMAT, "id": uuid.uuid4().hex, **kind}
+        self.describe("store.json", about)
+        return about
+
+    def check_new(self) -> None:
+        """Raise `InvalidOption` if there is a store."""
+        if self.exists:
+            raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
+
+    def make_folder(self) -> None:
+        """Make the folder; `StoreError` if that is not possible."""
+        try:
+            self.files.folder(self.path)
+        except OSError as error:
+            raise failed(error, self.path, "the folder of the store cannot be made:") from error
+
+    def describe(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a description, durably and at once."""
+        text = json.dumps(content, sort_keys=True)
+        sealed = json.dumps({"content": content, "checksum": f"{checksum(text.encode()):016x}"}, sort_keys=True)
+        try:
+            self.files.replace(self.at(name), sealed.encode())
+        except OSError as error:
+            raise failed(error, self.at(name), "the store cannot be written:") from error
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A description; `StoreError` if it is not what was written."""
+        path = self.at(name)
+        try:
+            sealed = json.loads(self.files.read(path))
+            content: dict[str, Any] = sealed["content"]
+            whole = sealed["checksum"] == f"{checksum(json.dumps(content, sort_keys=True).encode()):016x}"
+        except OSError as error:
+            raise failed(error, path, "the store cannot be read:") from error
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise StoreError(f"{path} is damaged: its checksum is another; restore it from a backup")
+        return content
+
+    def about(self) -> dict[str, Any]:
+        """The description of the graph.
+
+        Raises
+        ------
+        StoreError
+            There is none here, or it is damaged, or of a version to come.
+        """
+        if not self.exists:
+            raise StoreError(
+                f"{self.path} holds no store that this worker can see; a store is a folder that all workers share"
+            )
+        about = self.read("store.json")
+        if about["format"] > FORMAT:
+            raise StoreError(
+                f"{self.at('store.json')} has format {about['format']} and this mgraph reads up to {FORMAT}: install "
+                "the version that wrote it, or a newer one"
+            )
+        return about
+
+    def terms(self) -> list[Term]:
+        """All terms, in their order."""
+        found = [self.read(name) for name in self._descriptions("term-")]
+        return [Term(**content) for content in found]
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The descriptions of the whole snapshots, by epoch."""
+        return [self.read(name) for name in self._descriptions("snapshot-")]
+
+    def _descriptions(self, begins: str) -> list[str]:
+        names = self.files.names(self.path)
+        return [name for name in names if name.startswith(begins) and name.endswith(".json")]
+
+    def begin(self, survey: Survey | None, size: int, sync: str) -> Term:
+        """Begin a term after what was surveyed, which is made durable first, and cut what is behind it."""
+        for path in survey.tails if survey else []:
+            self.sync(path)
+        number, epoch = (survey.term + 1, survey.epoch) if survey else (1, 0)
+        term = Term(number, size, epoch, sync)
+        self.files.remove(self.at(f"term-{number:06d}"))  # of an opening that ended before it began
+        self.describe(f"term-{number:06d}.json", vars(term))
+        return term
+
+    def sync(self, path: str) -> None:
+        """Make durable what is in a file."""
+        try:
+            file = self.files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        except OSError as error:
+            raise failed(error, path, "the log cannot be synced:") from error
+
+    def usage(self) -> tuple[int, int]:
+        """The number of segments, and the bytes of all files."""
+        segments = nbytes = 0
+        for folder, _, names in os.walk(self.path):
+            segments += sum(name.endswith(".log") for name in names)
+            for name in names:
+                with suppress(OSError):
+                    nbytes += os.stat(os.path.join(folder, name)).st_blocks * 512
+        return segments, nbytes
+
+    def log_folder(self, term: int, rank: int) -> str:
+        """The folder of one rank's log."""
+        return self.at(f"term-{term:06d}", f"rank-{rank:04d}")
+
+    def drop_segments(self, term: int, rank: int, place: int) -> None:
+        """Remove the segments of a log that end at a place or before it, where a segment begins."""
+        folder = self.log_folder(term, rank)
+        for name in self.files.names(folder):
+            start = segment_start(name)
+            if start is not None and start < place:
+                self.files.remove(f"{folder}/{name}")
+
+    # ---- locks -------------------------------------------------------------------------------------------------------
+
+    def lock(self, name: str = "lock", shared: bool = False, seconds: float = LOCK_SECONDS) -> Any:
+        """Lock the store until what is returned is closed, or this process ends, however it ends.
+
+        Raises
+        ------
+        StoreError
+            Another process has it, or it cannot be locked.
+        """
+        path, end = self.at(name), time.monotonic() + seconds
+        while True:
+            try:
+                held = self.files.lock(path, shared)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise StoreError(f"{self.path} is in use by {self._holder()}: close that graph first") from None
+                time.sleep(0.05)
+            except OSError as error:
+                raise failed(error, path, "the store cannot be locked:") from error
+        if name == "lock" and not shared:
+            with suppress(OSError):
+                held.truncate(0)
+                held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+                held.flush()
+        return held
+
+    def _holder(self) -> str:
+        try:
+            return self.files.read(self.at("lock")).decode(errors="replace") or "another graph"
+        except OSError:
+            return "another graph"
+
+    # ---- what there is -----------------------------------------------------------------------------------------------
+
+    def survey(self, epoch: int | None = None, repair: bool = False) -> Survey:
+        """What the store holds, up to `epoch` or to its end.
+
+        Parameters
+        ----------
+        epoch : int, optional
+        repair : bool
+            Where a record is damaged that had been synced, take what is before it, and say what that gives up.
+
+        Raises
+        ------
+        StoreError
+            It is damaged, or of a version to come.
+        InvalidOption
+            It has no such epoch.
+        """
+        about, terms = self.about(), self.terms()
+        snapshots = self.snapshots()
+        snapshot = next((one for one in reversed(snapshots) if epoch is None or one["epoch"] <= epoch), None)
+        if snapshot is None and snapshots and not self._from_the_beginning(terms):
+            oldest = snapshots[0]["epoch"]
+            raise InvalidOption(f"{self.path} has epochs from {oldest} on, and {epoch} was asked for")
+        begin = snapshot["epoch"] if snapshot else 0
+        found = Survey(about, begin, (snapshot or about)["n_vertices"], snapshot, term=terms[-1].number if terms else 0)
+        for at, term in enumerate(terms):
+            if snapshot is not None and term.number < snapshot["term"]:
+                continue
+            end = min((later.epoch for later in terms[at + 1 :]), default=None)
+            if end is None or end > found.epoch:
+                places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
+                bounds = [bound for bound in (end, epoch) if bound is not None]
+                whole = self._read_term(term, places, min(bounds, default=None), found, repair, last=end is None)
+                if not whole and end is not None:
+                    break
+        if epoch is not None and found.epoch < epoch:
+            raise InvalidOption(f"{self.path} has epochs up to {found.epoch}, and {epoch} was asked for")
+        for shares in found.shares:
+            if shares[0].kind == "add_vertices":
+                found.n_vertices = max(found.n_vertices, shares[0].n)
+        return found
+
+    def _from_the_beginning(self, terms: list[Term]) -> bool:
+        """Whether the log has all epochs, and none was dropped after a snapshot."""
+        begun = terms and terms[0].number == 1
+        first = segment_name(0)
+        return bool(begun) and all(first in self.files.names(self.log_folder(1, r)) for r in range(terms[0].size))
+
+    def _read_term(
+        self, term: Term, places: list[int], bound: int | None, found: Survey, repair: bool, last: bool
+    ) -> bool:
+        """Add what a term has after `found.epoch`; whether it reaches `bound`."""
+        about = found.about["id"]
+        try:
+            scans = [
+                scan(self.files, folder, log_id(about, term.number, rank), places[rank], repair)
+                for rank, folder in enumerate(self.log_folder(term.number, rank) for rank in range(term.size))
+            ]
+        except OSError as error:
+            where = self.at(f"term-{term.number:06d}")
+            raise failed(error, error.filename or where, "the log cannot be read:") from error
+        has = kept(scans, found.epoch, bound)
+        problem = self._problem(term, scans, has.epoch, bound, last)
+        if problem is not None and not repair:
+            raise StoreError(
+                f"{problem}; the store is whole up to epoch {has.epoch}; repair=True opens it there and gives up the "
+                "rest"
+            )
+        if problem is not None:
+            found.notes.append(f"{problem}: epochs after {has.epoch} are given up, {has.given_up} records or more")
+        found.shares.extend(has.shares)
+        found.epoch = has.epoch
+        if last:
+            found.tails.extend(one.last for one in scans if one.last is not None)
+        return bound is None or has.epoch >= bound
+
+    def _problem(self, term: Term, scans: list[Scan], epoch: int, bound: int | None, last: bool) -> str | None:
+        """Why the logs of a term have less than was synced, if they do; else None."""
+        if bound is not None and epoch >= bound:
+            return None
+        broken = next((one.broken for one in scans if one.broken is not None), None)
+        missing = next((rank for rank, one in enumerate(scans) if not one.there), None)
+        written = any(one.entries for one in scans)
+        if broken is None and missing is not None and (written or not last):
+            broken = f"{self.log_folder(term.number, missing)} is missing"
+        newest = max((entry.epoch for one in scans for entry in one.entries), default=0)
+        if broken is None and (not last or (term.sync == "always" and newest > epoch + 1)):
+            short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
+            broken = f"{scans[short].last}: epoch {epoch + 1} was synced and is not there"
+        return broken

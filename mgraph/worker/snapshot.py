@@ -1,0 +1,162 @@
+"""A rank's part of a snapshot: copied to host memory while the graph waits, and written while it goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.errors import MgraphError
+from mgraph.log.snapshot import (
+    arrow,
+    check_file,
+    drop_old,
+    folder_of,
+    give_up,
+    make_valid,
+    read_rows,
+    rows_of,
+    write_part,
+    written,
+)
+from mgraph.log.store import Store
+from mgraph.worker.shard import Shard
+from mgraph.worker.together import together
+
+__all__ = ["Snapshots", "edges_of", "parts_of"]
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
+WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
+
+Columns = dict[str, np.ndarray]
+
+
+def edges_of(shard: Shard) -> Columns:
+    """The edges that this rank counts, in host memory, by users' ids; O(n_rows + m).
+
+    `CapacityError` if the host has no memory for them.
+    """
+    device, arcs = shard.device, shard.out_edges.num_edges
+    with device.budget.reserve(36 * arcs + 8 * shard.n_vertices, f"a copy of {arcs} arcs for a snapshot"):
+        csr = shard.out_edges.to_csr()
+        src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(Device.to_host(csr.offsets)))
+        columns = {"src": src, "dst": _copied(csr.dst)}
+        if csr.weight is not None:
+            columns["weight"] = _copied(csr.weight)
+        if shard.order is not None:
+            names = np.empty(shard.n_vertices, np.uint32)
+            names[Device.to_host(shard.order)] = np.arange(shard.n_vertices, dtype=np.uint32)
+            columns["src"], columns["dst"] = names[columns["src"]], names[columns["dst"]]
+        if not shard.directed:
+            once = columns["src"] <= columns["dst"]
+            columns = {name: column[once] for name, column in columns.items()}
+    return columns
+
+
+def _copied(column: Array) -> np.ndarray:
+    """A copy in host memory: on the CPU, a structure may hand out its own arrays, which the next batch changes."""
+    host = Device.to_host(column)
+    return host.copy() if host is column or host.base is not None else host
+
+
+def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
+    """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank."""
+    with together(shard):
+        for number, about in enumerate(snapshot["files"]):
+            if number % shard.size == shard.rank:
+                check_file(store, about)
+    total = rows_of(snapshot)
+    for at in range(0, total, step * shard.size):
+        n = min(step * shard.size, total - at)
+        first, end = at + n * shard.rank // shard.size, at + n * (shard.rank + 1) // shard.size
+        pieces = list(read_rows(store, snapshot, first, end, step))
+        names = ("src", "dst", "weight") if shard.spec.weighted else ("src", "dst")
+        empty = {"src": np.empty(0, np.uint32), "dst": np.empty(0, np.uint32), "weight": np.empty(0, np.float32)}
+        yield {name: np.concatenate([empty[name], *(piece[name] for piece in pieces)]) for name in names}
+
+
+class Snapshots:
+    """Writes the snapshots of one rank in a thread, one at a time.
+
+    Parameters
+    ----------
+    rank, size : int
+
+    Attributes
+    ----------
+    problem : str or None
+        Why the last one was not written.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank, self._size = rank, size
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.problem: str | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(
+        self, shard: Shard, store: Store, place: int, term: int, retain: int, about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Copy this rank's edges, and write them in the background.
+
+        Parameters
+        ----------
+        place, term : int
+            Where the log goes on after them.
+        retain : int
+            How many snapshots are kept; all for 0.
+        about : dict, optional
+            The description of a store that has nothing but this snapshot.
+        """
+        if self.busy:
+            raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
+        arrow()
+        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices}
+        columns, self.problem = edges_of(shard), None
+        name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
+        args = (store, columns, place, content, retain, about)
+        self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
+        self._thread.start()
+
+    def _write(
+        self, store: Store, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
+    ) -> None:
+        folder = folder_of(content["epoch"], content["term"])
+        try:
+            write_part(store, folder, self._rank, columns, place)
+            columns.clear()
+            if self._rank == 0:
+                self._finish(store, folder, content, about)
+                drop_old(store, retain)
+        except Exception as error:  # told by `problem`
+            self.problem = str(error)
+            if self._rank != 0:
+                give_up(store, folder, self._rank, self.problem)
+            logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], error)
+
+    def _finish(self, store: Store, folder: str, content: dict[str, Any], about: Any) -> None:
+        end = time.monotonic() + WAIT_SECONDS
+        while not written(store, folder, self._size):
+            if self._closing.wait(POLL_SECONDS) or time.monotonic() >= end:
+                raise MgraphError("not all ranks have written their parts")
+        if about is not None:
+            store.create(about)
+        make_valid(store, folder, self._size, content)
+
+    def close(self) -> None:
+        """Wait for the snapshot that is being written, unless it waits for other ranks."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,176 @@
+"""A rank's part of its graph's store: creating it, finding out what it holds, beginning its log, and closing it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mgraph.errors import InvalidOption
+from mgraph.log.files import DISK, Files
+from mgraph.log.log import Lag, Log, ReadOnly
+from mgraph.log.records import log_id
+from mgraph.log.segments import Segments
+from mgraph.log.store import Store, Survey
+from mgraph.worker.shard import Shard
+from mgraph.worker.snapshot import Snapshots
+from mgraph.worker.together import together
+
+__all__ = ["How", "Storage"]
+
+logger = logging.getLogger(__name__)
+
+Value = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class How:
+    """How changes are logged; `DynamicGraph` documents each option."""
+
+    sync: str
+    lag_bytes: int
+    lag_seconds: float
+    snapshot_bytes: int = 0
+    retain: int = 2
+
+
+class Storage:
+    """What one rank has open of a store. Rank 0 owns the descriptions and the lock; every rank has a log.
+
+    Parameters
+    ----------
+    path : str
+    rank : int
+    files : Files, optional
+
+    Attributes
+    ----------
+    log : Log or ReadOnly or None
+        None until `start`.
+    """
+
+    def __init__(self, path: str, rank: int, files: Files = DISK) -> None:
+        self.store, self.rank = Store(path, files), rank
+        self.log: Log | ReadOnly | None = None
+        self._survey: Survey | None = None
+        self._locks: list[Any] = []
+        self._snapshots: Snapshots | None = None
+        self._term = self._retain = 0
+
+    # ---- before there is a shard -------------------------------------------------------------------------------------
+
+    def create(self, kind: Value) -> None:
+        """Make the store, if this is rank 0."""
+        if self.rank == 0:
+            self.store.check_new()
+            self.store.make_folder()
+            self._own()
+            self.store.create(kind)
+
+    def _own(self) -> None:
+        """Make this graph the only one that writes the store: rank 0's lock, and none of an earlier graph's ranks."""
+        self._locks.append(self.store.lock())
+        self.store.lock("ranks.lock").close()
+
+    def survey(self, epoch: int | None, repair: bool, own: bool) -> Value:
+        """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
+        if self.rank != 0:
+            return {}
+        self.store.about()  # names what is wrong before a lock is made in a folder that is no store
+        if own:
+            self._own()
+        self._survey = found = self.store.survey(epoch, repair)
+        return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
+
+    def found(self, epoch: int, repair: bool) -> Survey:
+        """What rank 0 found up to `epoch`, as this rank finds it."""
+        if self._survey is None:
+            self._survey = self.store.survey(epoch, repair)
+        return self._survey
+
+    # ---- the log -----------------------------------------------------------------------------------------------------
+
+    def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
+        """Begin a term, on all ranks together, and this rank's log in it.
+
+        The first allreduce tells the ranks that the term is described, the second one that all logs are there: nothing
+        is logged before.
+        """
+        with together(shard):
+            if self.rank == 0:
+                self.store.begin(self._survey, shard.size, how.sync)
+        with together(shard):
+            term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
+            about = self.store.about()
+            self._locks.append(self.store.lock("ranks.lock", shared=True))
+            number = log_id(about["id"], term.number, self.rank)
+            segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
+            log = self.log = Log(
+                segments, how.sync, shard.epoch, name=name, aborted=aborted, lag=Lag(how.lag_bytes, how.lag_seconds),
+                snapshot_bytes=-(-how.snapshot_bytes // shard.size),
+            )  # fmt: skip
+            log.attempt, self._term, self._retain = attempt, term.number, how.retain
+            log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
+            log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
+        self._survey = None
+        return log
+
+    def report(self) -> Value:
+        """How far the log is durable here, the bytes that are not, and what the store has; the latter from rank 0."""
+        log = self.log
+        mine = {"durable": log.durable if log else 0, "lag": log.lag if log else 0, "logged": log.place if log else 0}
+        if self.rank != 0:
+            return mine
+        segments, nbytes = self.store.usage()
+        snapshots = [one["epoch"] for one in self.store.snapshots()]
+        return {**mine, "segments": segments, "nbytes": nbytes, "snapshots": snapshots}
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self, shard: Shard) -> None:
+        """Begin a snapshot; the log goes on in a new segment."""
+        assert isinstance(self.log, Log)
+        place = self.log.turn()
+        self._of(shard).begin(shard, self.store, place, self._term, self._retain)
+        self.log.since = place
+
+    def _automatic(self, shard: Shard) -> None:
+        try:
+            self.snapshot(shard)
+        except Exception as error:  # the change that it follows is made
+            logger.warning("%s: no snapshot was taken: %s", shard, error)
+            assert isinstance(self.log, Log)
+            self.log.since = self.log.place  # tried again after as many bytes
+
+    def save(self, shard: Shard, path: str, kind: Value) -> None:
+        """Begin a snapshot that is a store of its own."""
+        store = Store(path, self.store.files)
+        if store.exists:
+            raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
+        store.make_folder()
+        self._of(shard).begin(shard, store, 0, 0, 0, kind)
+
+    def _of(self, shard: Shard) -> Snapshots:
+        if self._snapshots is None:
+            self._snapshots = Snapshots(self.rank, shard.size)
+        return self._snapshots
+
+    @property
+    def writing(self) -> Value:
+        """Whether a snapshot is being written, and why the last one was not."""
+        snapshots = self._snapshots
+        return {"busy": snapshots is not None and snapshots.busy, "problem": snapshots and snapshots.problem}
+
+    def close(self) -> None:
+        """Close the log, and then release the locks."""
+        if self._snapshots is not None:
+            self._snapshots.close()
+        if self.log is not None:
+            self.log.close()
+        locks, self._locks = self._locks, []
+        for lock in locks:
+            with suppress(OSError):
+                lock.close()

@@ -1,0 +1,31 @@
+"""A block of code that all ranks leave together: an error on one of them ends it on all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from mgraph.errors import Aborted
+from mgraph.worker.shard import Shard
+
+__all__ = ["together"]
+
+
+@contextmanager
+def together(shard: Shard) -> Iterator[None]:
+    """Run the block, and then learn whether it failed on another rank; one small allreduce.
+
+    Raises
+    ------
+    Aborted
+        It failed on another rank, and not on this one.
+    """
+    try:
+        yield
+    except Exception:
+        shard.exchange.allreduce(np.array([1], np.int8), "max")
+        raise
+    if shard.exchange.allreduce(np.array([0], np.int8), "max")[0]:
+        raise Aborted(f"{shard}: another rank could not use the store")

@@ -1,0 +1,58 @@
+"""A bit that flips anywhere in a store is found, or does no harm."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from crashing import CrashingFiles, Inode
+from stream_of_logs import content, stored
+
+from mgraph.errors import StoreError
+
+
+def flipped(files: CrashingFiles, path: str, bit: int) -> CrashingFiles:
+    """The same files but for one bit."""
+    after = CrashingFiles()
+    after.now = {name: inode and Inode(bytes(inode.data)) for name, inode in files.now.items()}
+    inode = after.now[path]
+    assert inode is not None
+    inode.data[bit // 8] ^= 1 << bit % 8
+    return after
+
+
+def flip(seed: int, stores: int, flips: int) -> Counter[str]:
+    """Flip bits, one at a time, in random stores; what became of them."""
+    rng, outcomes = random.Random(seed), Counter[str]()
+    for number in range(stores):
+        files, told = stored(rng.randrange(1 << 30), 12, closed=rng.random() < 0.5, snapshots=rng.random() < 0.5)
+        assert content(files) == told.made
+        paths = [name for name, inode in files.now.items() if inode is not None and inode.data]
+        for _ in range(flips):
+            path = rng.choice(paths)  # small files too
+            inode = files.now[path]
+            assert inode is not None
+            bit = rng.randrange(8 * len(inode.data))
+            try:
+                there = content(flipped(files, path, bit))
+            except StoreError as error:
+                outcomes["found" if "/data/store" in str(error) else f"no file is named in {error}"] += 1
+            else:
+                assert there == told.made, f"seed {seed}, store {number}: bit {bit} of {path} did harm"
+                outcomes["harmless"] += 1
+    return outcomes
+
+
+def test_a_sample_of_flips():
+    outcomes = flip(1, stores=5, flips=30)
+    print(outcomes)
+    assert outcomes["found"] > 50
+    assert outcomes["found"] + outcomes["harmless"] == 150
+
+
+@pytest.mark.slow
+def test_a_thousand_flips():
+    outcomes = flip(2, stores=20, flips=100)
+    print(outcomes)
+    assert outcomes["found"] + outcomes["harmless"] == 2000

@@ -1,0 +1,259 @@
+"""Random streams of changes that several logs write, as ballots would: what was told, and what must be there.
+
+The driver makes the ranks' calls of real logs and stores in a random order, on files that crash. It knows what the
+caller was told, and so what a store must hold after a crash at any time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from crashing import Crash, CrashingFiles, Later
+
+from mgraph.errors import StoreError
+from mgraph.log.log import Lag, Log
+from mgraph.log.records import body_of, columns_of, log_id
+from mgraph.log.segments import Segments
+from mgraph.log.snapshot import (
+    check_file,
+    drop_old,
+    folder_of,
+    make_valid,
+    read_rows,
+    rows_of,
+    write_part,
+)
+from mgraph.log.store import Store
+
+PATH = "/data/store"
+SEGMENT = 3000
+least = min  #: of what the ranks say is durable
+
+
+class Told:
+    """What the caller knows.
+
+    Attributes
+    ----------
+    made : list of int
+        The changes that the ranks made, one an epoch, by their numbers.
+    safe : int
+        How many of them must be there.
+    doubtful : int or None
+        A change that is on its way, and may become the next one.
+    refused : set of int
+        The changes of which an error was given.
+    open : bool
+        Whether there is a store that was acknowledged.
+    """
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.safe, self.doubtful, self.open = 0, None, False
+        self.refused: set[int] = set()
+
+    def check(self, there: list[int] | None) -> None:
+        """Assert that what a store holds is what it has to hold; None for no store."""
+        if there is None:
+            assert not self.open, "the store is lost"
+            return
+        expected = [*self.made, *([] if self.doubtful is None else [self.doubtful])]
+        assert there == expected[: len(there)], f"{there} is no beginning of {expected}"
+        assert len(there) >= self.safe, f"{self.made[len(there) : self.safe]} were acknowledged and are lost"
+        assert not self.refused & set(there), f"refused and back: {self.refused & set(there)}"
+
+
+def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
+    """The changes in a store, by their numbers, checked byte by byte; None if there is no store."""
+    store = Store(PATH, files)
+    if not store.exists:
+        return None
+    found = store.survey(repair=repair)
+    there: list[int] = []
+    if found.snapshot is not None:
+        for about in found.snapshot["files"]:
+            check_file(store, about)
+        rows = list(read_rows(store, found.snapshot, 0, rows_of(found.snapshot), 100))
+        numbers = np.concatenate([np.empty(0, np.uint32), *(part["src"] for part in rows)])
+        there = np.unique(numbers).tolist()
+        assert len(there) == found.snapshot["epoch"]
+    for shares in found.shares:
+        numbers_of = set()
+        for entry in shares:
+            body = body_of(files.map(entry.path), entry)
+            if body is None:
+                raise StoreError(f"{entry.path}, offset {entry.at}: damaged")
+            columns = columns_of(entry, body)
+            numbers_of |= set(columns["src"].tolist())
+            assert len(columns["src"]) == entry.n >= 1
+            assert (columns["dst"] == np.arange(entry.n)).all()
+        assert len(numbers_of) == 1, "shares of several changes in one epoch"
+        there.extend(numbers_of)
+    assert len(there) == found.epoch
+    return there
+
+
+class Graph:
+    """The ranks' logs, from one opening to the next crash."""
+
+    def __init__(self, files: CrashingFiles, told: Told, rng: random.Random, numbers: Any, snapshots: bool) -> None:
+        self.files, self.told, self.rng, self.numbers, self.snapshots = files, told, rng, numbers, snapshots
+        self.store, self.size = Store(PATH, files), rng.randint(1, 4)
+        self.sync = rng.choice(["always", "background"])
+        self.exchange = 0
+        found = None
+        if self.store.exists:
+            found = self.store.survey()
+        else:
+            self.store.make_folder()
+            self.store.create({"n_vertices": 10})
+        self.term = self.store.begin(found, self.size, self.sync)
+        self.epoch = self.term.epoch
+        self.logs: list[Log] = []
+        self.syncers: list[Later] = []
+        for rank in range(self.size):
+            number = log_id(self.store.about()["id"], self.term.number, rank)
+            segments = Segments(files, self.store.log_folder(self.term.number, rank), number, SEGMENT)
+            made = [Later(), Later(lazy=True)]
+            self.logs.append(
+                Log(
+                    segments, self.sync, self.epoch, lag=Lag(1 << 30, 1e9), executor=lambda name, made=made: made.pop(0)
+                )
+            )
+            self.syncers.append(self.logs[-1]._syncer)
+        there = content(files)
+        assert there is not None
+        assert len(there) == self.epoch
+        told.made, told.doubtful, told.open, told.safe = there, None, True, len(there)  # the caller sees the epoch
+
+    def change(self) -> None:
+        """One change: made, or refused because some ranks never begin it or vote against it."""
+        rng, told = self.rng, self.told
+        number, epoch = next(self.numbers), self.epoch + 1
+        absent = {rank for rank in range(self.size) if rng.random() < 0.06}
+        against = {rank for rank in range(self.size) if rng.random() < 0.06}
+        begun = []
+        told.doubtful = number
+        for rank in rng.sample(range(self.size), self.size):
+            if rank in absent:
+                continue
+            log, n = self.logs[rank], rng.choice([1, 3, 40, 300])
+            if log._segments.full or rng.random() < 0.3:
+                self.syncers[rank].run()
+            log.attempt = self.exchange
+            log.begin("batch", {"src": np.full(n, number, np.uint32), "dst": np.arange(n, dtype=np.uint32)}, epoch)
+            begun.append(rank)
+            if rng.random() < 0.5 and rank not in against:
+                log.ready()
+        made = not absent and not against
+        if made:
+            for rank in begun:
+                self.logs[rank].ready()
+        for rank in rng.sample(begun, len(begun)):
+            self.logs[rank].keep() if made else self.logs[rank].refuse()
+        if not made:
+            self.exchange += 1
+            told.refused.add(number)
+            told.doubtful = None
+            return
+        self.epoch = epoch
+        told.made, told.doubtful = [*told.made, number], None
+        if self.sync == "always":
+            told.safe = len(told.made)
+        else:
+            self.report()
+
+    def report(self) -> None:
+        """In the background: some syncs end, and the caller asks how far."""
+        for syncer in self.syncers:
+            if self.rng.random() < 0.4:
+                syncer.run()
+        if self.rng.random() < 0.5:
+            self.told.safe = max(self.told.safe, least(log.durable for log in self.logs))
+
+    def snapshot(self) -> None:
+        """A snapshot by all ranks, each of which writes some of the numbers."""
+        for syncer in self.syncers:
+            syncer.run()
+        folder = folder_of(self.epoch, self.term.number)
+        places = [log.turn() for log in self.logs]
+        for rank in self.rng.sample(range(self.size), self.size):
+            mine = np.array(self.told.made[rank :: self.size], np.uint32)
+            write_part(self.store, folder, rank, {"src": mine, "dst": mine}, places[rank])
+        make_valid(self.store, folder, self.size, {"epoch": self.epoch, "term": self.term.number, "n_vertices": 10})
+        drop_old(self.store, self.rng.choice([0, 1, 2]))
+
+    def run(self, changes: int) -> None:
+        """Changes, and now and then a snapshot."""
+        for _ in range(changes):
+            self.change()
+            if self.snapshots and self.rng.random() < 0.12:
+                self.snapshot()
+
+    def close(self) -> None:
+        """End in order."""
+        for syncer in self.syncers:
+            syncer.run()
+        for log in self.logs:
+            log.close()
+        self.told.safe = len(self.told.made)
+
+
+def stream(seed: int, openings: int, changes: int, every: float, snapshots: bool) -> tuple[int, int]:
+    """A random stream with crashes. Before each operation on a file, with the probability `every`, what a disk may have
+    is opened and compared with what was told. Returns how many such states there were, and how many changes refused."""
+    rng, told, points = random.Random(seed), Told(), 0
+    numbers = iter(range(1, 1 << 30))
+    files = CrashingFiles()
+    files.folder("/data")
+    left = 0
+
+    def tick(what: str, path: str) -> None:
+        nonlocal points, left
+        if rng.random() < every:
+            points += 1
+            try:
+                told.check(content(files.crashed(rng)))
+            except BaseException as error:
+                error.add_note(f"seed {seed}, state {points}, before {what} of {path}")
+                raise
+        left -= 1
+        if left == 0:
+            raise Crash
+
+    graph: Graph | None = None
+    for _ in range(openings):
+        left = rng.choice([rng.randint(1, 40), rng.randint(40, 60 * changes), 1 << 30])
+        files.tick = tick
+        try:
+            graph = Graph(files, told, rng, numbers, snapshots)
+            graph.run(rng.randint(0, changes))
+            if rng.random() < 0.5:
+                graph.close()
+        except Crash:
+            pass
+        if rng.random() < 0.5:  # the machine stops; else the process is killed, and what it wrote is there
+            files = files.crashed(rng)
+        files.tick = lambda what, path: None
+        told.check(content(files))
+    return points, len(told.refused)
+
+
+def stored(seed: int, changes: int, closed: bool, snapshots: bool) -> tuple[CrashingFiles, Told]:
+    """A store as a graph leaves it that is closed, or killed."""
+    rng, told, files = random.Random(seed), Told(), CrashingFiles()
+    files.folder("/data")
+    graph = Graph(files, told, rng, iter(range(1, 1 << 30)), snapshots)
+    graph.run(changes)
+    for syncer in graph.syncers:
+        syncer.run()
+    told.safe = len(told.made)
+    if closed:
+        graph.close()
+    return files, told
+
+
+Check = Callable[[list[int] | None], None]
