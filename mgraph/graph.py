@@ -386,6 +386,7 @@ class DynamicGraph:
     bfs = algorithms.bfs.method
     connected_components = algorithms.components.method
     pagerank = algorithms.pagerank.method
+    sssp = algorithms.sssp.method
 
     def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
         """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""

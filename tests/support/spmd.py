@@ -128,19 +128,32 @@ class Graph:
     dst: np.ndarray
     directed: bool = True
     name: str = field(default="graph")
+    weight: np.ndarray | None = None  #: float32, of each edge
 
     @property
     def arcs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sources and destinations as stored: both ways where the graph is undirected."""
+        """Sources and destinations as stored: both ways where the graph is undirected, an edge's arcs together."""
         if self.directed:
             return self.src, self.dst
-        return np.concatenate([self.src, self.dst]), np.concatenate([self.dst, self.src])
+        return np.column_stack([self.src, self.dst]).ravel(), np.column_stack([self.dst, self.src]).ravel()
+
+    @property
+    def arc_weights(self) -> np.ndarray | None:
+        """The weight of each arc."""
+        return self.weight if self.directed or self.weight is None else np.repeat(self.weight, 2)
 
     def matrix(self) -> Any:
-        """The adjacency matrix as SciPy's CSR, 1 an arc."""
+        """The adjacency matrix as SciPy's CSR, 1 an arc without weights; of repeats the last weight counts."""
         import scipy.sparse as sp
 
         src, dst = self.arcs
+        if self.weight is not None:
+            keys = src.astype(np.int64) * self.n + dst
+            _, first = np.unique(keys[::-1], return_index=True)
+            last = len(keys) - 1 - first
+            return sp.csr_array(
+                (self.arc_weights[last].astype(np.float64), (src[last], dst[last])), shape=(self.n, self.n)
+            )
         matrix = sp.coo_array((np.ones(len(src)), (src, dst)), shape=(self.n, self.n)).tocsr()
         matrix.data[:] = 1  # repeats were summed
         return matrix
@@ -149,10 +162,13 @@ class Graph:
         return self.name
 
 
-def _rows(structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray) -> Structure:
-    held = create(structure, n, device=device, n_rows=hi - lo)
+def _rows(
+    structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray,
+    weight: np.ndarray | None,
+) -> Structure:  # fmt: skip
+    held = create(structure, n, device=device, n_rows=hi - lo, weighted=weight is not None)
     mine = (row >= lo) & (row < hi)
-    held.build(EdgeBatch(row[mine] - lo, dst[mine]))
+    held.build(EdgeBatch(row[mine] - lo, dst[mine], None if weight is None else weight[mine]))
     return held
 
 
@@ -169,14 +185,16 @@ def shards(
     aborted: Callable[[], bool] = lambda: False,
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for."""
-    src, dst = graph.arcs
+    (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []
     for rank in range(size):
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
         exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
-        out = _rows(structure, here, lo, hi, graph.n, src, dst)
-        back = out if not graph.directed else _rows(structure, here, lo, hi, graph.n, dst, src) if reverse else None
+        out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
+        back = out if not graph.directed else None
+        if graph.directed and reverse:
+            back = _rows(structure, here, lo, hi, graph.n, dst, src, weight)
         made.append(FakeShard(rank, partition, here, exchange, out, back, graph.directed))
     return made
 
