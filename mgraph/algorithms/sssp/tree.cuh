@@ -124,9 +124,9 @@ DEVICE void note_edges(const View& graph, Tile tile, i64 row, i64 unit, const Tr
     });
 }
 
+// Above level 0, rows without a note wait.
 template <class View>
-struct
-    NoteEdges {  // a tile 32 rows, all or those of a list; hubs become tasks. Above level 0, rows without a note wait
+struct NoteEdges {  // a tile 32 rows, all or those of a list; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     Tree tree;
