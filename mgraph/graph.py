@@ -19,7 +19,7 @@ from mgraph.client import placement, reads, report
 from mgraph.client.numbering import Numbering
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.report import Balance, UpdateReport, balance_of
-from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.results import run_algorithm
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange.choice import check_exchange
@@ -386,9 +386,10 @@ class DynamicGraph:
     bfs = algorithms.bfs.method
     connected_components = algorithms.components.method
     pagerank = algorithms.pagerank.method
+    shortest_path = algorithms.shortest_path.method
     sssp = algorithms.sssp.method
 
-    def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
+    def run(self, algorithm: str, /, **arguments: Any) -> Any:
         """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
         if algorithm not in ALGORITHMS:
             raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")

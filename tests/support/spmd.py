@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Vertex, VertexData
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Vertex, VertexData, Vertices
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted
@@ -216,7 +216,9 @@ def run(made: Sequence[FakeShard], algorithm: Algorithm, *args: Any, **options: 
     def given(value: Any, shard: FakeShard) -> Any:
         if isinstance(value, Vertex):
             return value.id
-        return np.asarray(value.values)[shard.lo : shard.hi] if isinstance(value, VertexData) else value
+        if isinstance(value, Vertices):
+            return value.ids
+        return np.asarray(value.values)[..., shard.lo : shard.hi] if isinstance(value, VertexData) else value
 
     return run_program(
         made, lambda shard: algorithm.run(shard, **{name: given(value, shard) for name, value in checked.items()}),
@@ -236,9 +238,10 @@ def run_program(
         except BaseException:
             shard.exchange.close()
             raise
-        assert list(arrays) == list(algorithm.columns)[: len(arrays)]
+        assert list(arrays) == [name for name in algorithm.columns if name in arrays]
         assert set(info) == set(algorithm.scalars)
-        assert all(len(one) == shard.hi - shard.lo for one in arrays.values())
+        if algorithm.result is None:
+            assert all(one.shape[-1] == shard.hi - shard.lo for one in arrays.values())
         return {name: Device.to_host(one) for name, one in arrays.items()}, info
 
     with ThreadPoolExecutor(len(made)) as pool:
@@ -248,5 +251,8 @@ def run_program(
             raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
         results = [future.result() for future in futures]
     assert all(info == results[0][1] for _, info in results), [info for _, info in results]
-    whole = {name: np.concatenate([arrays[name] for arrays, _ in results]) for name in results[0][0]}
+    if algorithm.result is not None:
+        parts = {name: [arrays[name] for arrays, _ in results] for name in results[0][0]}
+        return algorithm.result(parts, results[0][1]), results[0][1]
+    whole = {name: np.concatenate([arrays[name] for arrays, _ in results], axis=-1) for name in results[0][0]}
     return next(iter(whole.values())) if len(whole) == 1 else whole, results[0][1]
