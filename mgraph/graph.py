@@ -385,6 +385,9 @@ class DynamicGraph:
 
     bfs = algorithms.bfs.method
     connected_components = algorithms.components.method
+    distances = algorithms.distances.method
+    k_hop = algorithms.k_hop.method
+    multi_source_bfs = algorithms.multi_source_bfs.method
     pagerank = algorithms.pagerank.method
     shortest_path = algorithms.shortest_path.method
     sssp = algorithms.sssp.method
