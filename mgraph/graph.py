@@ -383,6 +383,7 @@ class DynamicGraph:
 
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
+    betweenness_centrality = algorithms.betweenness.method
     bfs = algorithms.bfs.method
     connected_components = algorithms.components.method
     distances = algorithms.distances.method

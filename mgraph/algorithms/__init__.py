@@ -4,6 +4,7 @@ To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind
 """
 
 from mgraph.algorithms import (
+    betweenness,
     bfs,
     components,
     distances,
@@ -22,7 +23,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     folder.ALGORITHM.name: folder.ALGORITHM
     for folder in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
-        *(components, pagerank),
+        *(betweenness, components, pagerank),
     )
 }
 
