@@ -263,7 +263,8 @@ def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Num
     Raises
     ------
     InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices.
+        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows of float64, as long
+        as the number of vertices, are what an algorithm's check made of several arrays.
     GraphClosed
         The result was closed.
     """
@@ -278,6 +279,10 @@ def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Num
         array = Device.to_host(as_array(values))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
+    if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:
+        inside = np.empty_like(array)
+        inside[:, numbering.inside(np.arange(array.shape[1]))] = array
+        return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
     if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mgraph.algorithms.pagerank.program import SHARES
 from mgraph.kernels import launch, source
 from mgraph.kernels.cuda import _entries
 from mgraph.structures import create, names, sample_sort
@@ -20,7 +19,11 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
 #: the macros that an algorithm's file is compiled with besides, where there are several kinds
 KINDS = {
-    "algorithms/pagerank/pull.cuh": [(("SHARE_BITS", bits),) for bits in SHARES],
+    "algorithms/pagerank/pull.cuh": [
+        (("SHARE_BITS", bits), ("WEIGHTED", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
+    ],
+    "algorithms/pagerank/push.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
+    "algorithms/pagerank/ranks.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
     "algorithms/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
 }

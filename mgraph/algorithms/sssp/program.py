@@ -38,14 +38,13 @@ References
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.near_far.search import Lengths, Search, library
+from mgraph.algorithms.weights import check
+from mgraph.algorithms.weights.check import check_weights
 from mgraph.device import Array, Device
-from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, constants
 
 __all__ = ["Paths", "run", "warm"]
@@ -65,6 +64,7 @@ def warm(shard: Shard) -> None:
     """Compile what a search in float32 runs on this shard."""
     for make in (library, tree_kernels):
         make(shard, Lengths.of("float32"))
+    check.library(shard)
 
 
 class Paths:
@@ -75,44 +75,11 @@ class Paths:
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
         self.n_tasks = self.device.zeros(1, np.int64)
-        self._check_weights()
+        check_weights(shard, "shortest paths")
         self.search = Search(shard, self.lengths, self._step())
         self.search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
 
-    # ---- weights ----------------------------------------------------------------------------------------------------
-
-    def _check_weights(self) -> None:
-        """`InvalidOption` on every rank if any edge has a negative weight or NaN."""
-        shard, edges = self.shard, self.shard.out_edges
-        if not edges.weighted:
-            return
-        found = self.device.full(1, NO_NOTE, np.uint64)
-        self._rows("Check", self.n, bad={"edge": found, "first": shard.lo}, rows=self.n)
-        edge = int(shard.exchange.allreduce(Device.to_host(found), "min")[0])
-        if edge == NO_NOTE:
-            return
-        src, dst = edge >> 32, edge & 0xFFFFFFFF
-        weight = np.zeros(1)
-        if shard.lo <= src < shard.hi:
-            row = edges.neighbors(self.device.asarray(np.array([src - shard.lo], np.uint32)))
-            here = Device.to_host(row.dst) == dst
-            weight[0] = Device.to_host(row.weight)[here][0]
-        weight = shard.exchange.allreduce(weight)
-        raise InvalidOption(
-            f"the edge from {_name(shard, src)} to {_name(shard, dst)} has weight {weight[0]:g}; shortest paths need "
-            "weights of 0 or more"
-        )
-
-    def _rows(self, kernel: str, items: int, **fields: Any) -> None:
-        """Launch a kernel over rows, and its counterpart for hubs."""
-        room = task_room(self.shard.out_edges)
-        tasks = self.device.empty(room, np.uint64)
-        self.device.fill(self.n_tasks, 0)
-        names = {"Check": ("CheckWeights", "CheckHubs"), "Note": ("NoteEdges", "NoteHubs")}[kernel]
-        common = {"graph": self.graph, "tasks": tasks, "n_tasks": self.n_tasks}
-        getattr(self.kernels, names[0])(-(-items // LANES), **common, **fields)
-        hubs = {name: value for name, value in fields.items() if name in ("bad", "tree")}
-        getattr(self.kernels, names[1])(room, **common, **hubs)
+    # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
         """The step of the limit, from the mean weight of some edges and the mean degree; the same on every rank."""
@@ -148,7 +115,7 @@ class Paths:
         shard, search = self.shard, self.search
         search.share()
         self.notes = self.device.full(shard.n_vertices, NO_NOTE, np.uint64)
-        self._rows("Note", self.n, tree=self._tree(0), listed=None, rows=self.n)
+        self._note(self.n, None, self._tree(0))
         own = self.notes[shard.lo : shard.hi]
         if shard.size > 1:
             ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
@@ -172,6 +139,15 @@ class Paths:
             count=state[:1], sent=state[1:], **search.outbox.fields,
         )  # fmt: skip
 
+    def _note(self, items: int, listed: Array, tree: Struct) -> None:
+        """Take notes along the edges of some rows, or of all. Up to two launches."""
+        room = task_room(self.shard.out_edges)
+        tasks = self.device.empty(room, np.uint64)
+        self.device.fill(self.n_tasks, 0)
+        common = {"graph": self.graph, "tree": tree, "tasks": tasks, "n_tasks": self.n_tasks}
+        self.kernels.NoteEdges(-(-items // LANES), listed=listed, rows=items, **common)
+        self.kernels.NoteHubs(room, **common)
+
     def _rounds(self) -> None:
         """Give predecessors to the vertices that are as far as all their predecessors, level by level."""
         search, shard = self.search, self.shard
@@ -180,7 +156,7 @@ class Paths:
             level += 1
             tree = self._tree(level)
             self.device.fill(search.state, 0)
-            self._rows("Note", rows, tree=tree, listed=listed, rows=rows)
+            self._note(rows, listed, tree)
             counts = Device.to_host(search.state).copy()
             found = shard.exchange.allreduce(np.array([counts[0] + counts[1 : 1 + shard.size].sum()], np.int64))
             if int(found[0]) == 0:
@@ -199,11 +175,6 @@ class Paths:
             if r != shard.rank:
                 self.kernels.TakeNotes(len(words) // 2, tree=tree, words=words, n=len(words) // 2)
         return Device.to_host(self.search.state).copy()
-
-
-def _name(shard: Shard, vertex: int) -> int:
-    """The user's id of an internal id."""
-    return vertex if shard.order is None else int(shard.device.xp.flatnonzero(shard.order == vertex)[0])
 
 
 def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> Columns:
