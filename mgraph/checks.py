@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import MAX_VERTICES
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.batch import MAX_VERTICES, as_ids, check_ids
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 
-__all__ = ["check_count", "check_direction", "check_float", "check_number", "check_vertex", "check_whole"]
+__all__ = [
+    "check_count",
+    "check_direction",
+    "check_float",
+    "check_number",
+    "check_vertex",
+    "check_vertices",
+    "check_whole",
+]
 
 
 def check_whole(value: Any, name: str) -> int:
@@ -70,6 +79,26 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
     if not 0 <= value < n_vertices:
         raise UnknownVertex(f"{name} is {value}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
     return value
+
+
+def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
+    """`vertices` as ids in host memory, uint32[k], at least one.
+
+    Raises
+    ------
+    InvalidOption
+        It is no one-dimensional array of whole numbers, or is empty.
+    UnknownVertex
+        An id is outside ``0 .. n_vertices - 1``.
+    """
+    try:
+        ids = as_ids(vertices, name)
+    except InvalidBatch as error:
+        raise InvalidOption(str(error)) from None
+    check_ids(ids, n_vertices, name)
+    if len(ids) == 0:
+        raise InvalidOption(f"{name} is empty; at least one vertex is needed")
+    return np.ascontiguousarray(Device.to_host(ids), np.uint32)
 
 
 def check_direction(direction: Any, reverse: bool) -> str:

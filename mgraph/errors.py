@@ -13,6 +13,7 @@ __all__ = [
     "InvalidBatch",
     "InvalidOption",
     "MgraphError",
+    "NoPath",
     "ReadError",
     "StoreError",
     "UnknownVertex",
@@ -46,6 +47,10 @@ class CapacityError(MgraphError, RuntimeError):
 
 class DeviceError(MgraphError, RuntimeError):
     """A device, driver, compiler or writable folder for compiled kernels is missing; the message says what to do."""
+
+
+class NoPath(MgraphError, LookupError):
+    """No path leads from the one vertex to the other."""
 
 
 class ReadError(MgraphError, ValueError):

@@ -19,7 +19,7 @@ from mgraph.client import placement, reads, report, storing
 from mgraph.client.numbering import Numbering
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.report import Balance, UpdateReport, balance_of
-from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.results import run_algorithm
 from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
@@ -479,11 +479,17 @@ class DynamicGraph:
 
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
+    betweenness_centrality = algorithms.betweenness.method
     bfs = algorithms.bfs.method
     connected_components = algorithms.components.method
+    distances = algorithms.distances.method
+    k_hop = algorithms.k_hop.method
+    multi_source_bfs = algorithms.multi_source_bfs.method
     pagerank = algorithms.pagerank.method
+    shortest_path = algorithms.shortest_path.method
+    sssp = algorithms.sssp.method
 
-    def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
+    def run(self, algorithm: str, /, **arguments: Any) -> Any:
         """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
         if algorithm not in ALGORITHMS:
             raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")

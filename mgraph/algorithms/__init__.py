@@ -3,13 +3,29 @@
 To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
-from mgraph.algorithms import bfs, components, pagerank
+from mgraph.algorithms import (
+    betweenness,
+    bfs,
+    components,
+    distances,
+    k_hop,
+    multi_source_bfs,
+    pagerank,
+    shortest_path,
+    sssp,
+)
 from mgraph.algorithms.algorithm import Algorithm, Shard
 
 __all__ = ["ALGORITHMS", "WARM", "Algorithm", "Shard", "warm"]
 
 #: every algorithm, by the name that users call it by
-ALGORITHMS: dict[str, Algorithm] = {folder.ALGORITHM.name: folder.ALGORITHM for folder in (bfs, components, pagerank)}
+ALGORITHMS: dict[str, Algorithm] = {
+    folder.ALGORITHM.name: folder.ALGORITHM
+    for folder in (
+        *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
+        *(betweenness, components, pagerank),
+    )
+}
 
 #: compiled when a graph is created, because most users call these first; the others are compiled before their first run
 WARM = ("bfs", "pagerank")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.exchange import Exchange
@@ -28,6 +30,7 @@ __all__ = [
     "Shard",
     "Vertex",
     "VertexData",
+    "Vertices",
     "incoming",
     "kernels",
     "task_room",
@@ -81,8 +84,17 @@ class Vertex:
 
 
 @dataclass(frozen=True)
+class Vertices:
+    """An argument that is an array of vertices. `ids` are users' ids, uint32[k]; the program gets internal ids."""
+
+    ids: np.ndarray
+
+
+@dataclass(frozen=True)
 class VertexData:
     """An argument that has a number for each vertex: an array by users' ids, or an earlier result.
+
+    An array may have several rows, float64[k, n_vertices].
 
     The program gets the part of the own vertices, on the shard's device or in host memory.
     """
@@ -105,11 +117,14 @@ class Algorithm:
         The program: ``run(shard, **arguments)``, called on each rank.
     columns : mapping of str to str
         The columns that a result may have, the main one first, and their kinds: "value" for numbers; "vertex" for
-        internal vertex ids, which users get as their own ids.
+        internal vertex ids, which users get as their own ids; "rows" for several rows of numbers, a number a vertex.
     scalars : tuple of str
         The names of the scalars that a result has.
     warm : callable
         ``warm(shard)`` compiles the kernels that `run` launches on a shard.
+    result : callable, optional
+        ``result(columns, info)`` makes what the method returns, in the user's process, from the columns, which are then
+        arrays of any length: a list of one a rank for each name. None if the columns stay on the workers.
     maintain : callable, optional
         Updates a result after changes of the graph; None if it has to be computed again.
     """
@@ -120,6 +135,7 @@ class Algorithm:
     columns: Mapping[str, str]
     scalars: tuple[str, ...]
     warm: Callable[[Shard], None]
+    result: Callable[[dict[str, list[np.ndarray]], dict[str, Any]], Any] | None = None
     maintain: Callable[..., Columns] | None = None
 
 

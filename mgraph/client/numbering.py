@@ -86,8 +86,8 @@ class Numbering:
         return ids if self.order is None else self._inverse[ids]
 
     def by_user(self, values: np.ndarray) -> np.ndarray:
-        """`values`, one for each vertex by internal id, in the order of users' ids."""
-        return values if self.order is None else values[self.order]
+        """`values`, one for each vertex by internal id, or rows of such, in the order of users' ids."""
+        return values if self.order is None else values[..., self.order]
 
     def route(self, ids: np.ndarray) -> Routed:
         """Users' ids grouped by the ranks that own them. O(n log n); O(n) for one rank."""

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.algorithm import Vertex, VertexData
+from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
 from mgraph.batch import as_array
 from mgraph.client.coordinator import Coordinator
 from mgraph.client.numbering import Numbering
@@ -20,7 +20,7 @@ from mgraph.device import Device
 from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
 from mgraph.partition import Partition
 
-__all__ = ["VertexIds", "VertexValues", "run_algorithm"]
+__all__ = ["VertexIds", "VertexRows", "VertexValues", "run_algorithm"]
 
 
 class _Held:
@@ -70,6 +70,10 @@ class _Held:
         if self.closed:
             raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
 
+    def parts(self, column: str) -> list[np.ndarray]:
+        """A column as it lies on the ranks, in rank order."""
+        return [answer["values"] for answer in self.call("fetch", column=column)]
+
     def call(self, method: str, **args: Any) -> list[dict[str, Any]]:
         self.check()
         return self.coordinator.call(method, {"result": self.key, **args})
@@ -109,8 +113,7 @@ class VertexValues:
         WorkerLost, GraphLost
             The graph cannot be used.
         """
-        answers = self._held.call("fetch", column=self._column)
-        values = np.concatenate([answer["values"] for answer in answers])
+        values = np.concatenate(self._held.parts(self._column), axis=-1)
         return self._held.numbering.by_user(self._as_users_see(values))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
@@ -188,7 +191,19 @@ class VertexIds(VertexValues):
         return values
 
 
-_CLASSES: dict[str, type[VertexValues]] = {"value": VertexValues, "vertex": VertexIds}  #: by the kind of a column
+class VertexRows(VertexValues):
+    """A result of several rows, each with a value for each vertex: `to_numpy` gives dtype[k, n]."""
+
+    def top(self, k: int = 10) -> list[tuple[int, Any]]:
+        """Not for several rows: take those of `to_numpy`."""
+        raise InvalidOption(f"this result of {self.name} has several rows; top({k}) is of one value a vertex")
+
+
+_CLASSES: dict[str, type[VertexValues]] = {
+    "value": VertexValues,
+    "vertex": VertexIds,
+    "rows": VertexRows,
+}  #: by the kind of a column
 
 
 def _column(held: _Held, name: str) -> VertexValues:
@@ -198,9 +213,7 @@ def _column(held: _Held, name: str) -> VertexValues:
 # ---- running an algorithm --------------------------------------------------------------------------------------------
 
 
-def run_algorithm(
-    coordinator: Coordinator, name: str, arguments: Mapping[str, Any], numbering: Numbering
-) -> VertexValues:
+def run_algorithm(coordinator: Coordinator, name: str, arguments: Mapping[str, Any], numbering: Numbering) -> Any:
     """The result of an algorithm, run on all ranks with arguments that its `check` has returned."""
     data = {
         k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
@@ -217,11 +230,27 @@ def run_algorithm(
     ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
     first, then = answers[0], numbering.moved(ranges)  # the ranges when it ran; they may have moved since
     held = _Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"])
-    return _column(held, next(iter(held.dtypes)))
+    return _column(held, next(iter(held.dtypes))) if ALGORITHMS[name].result is None else _gathered(held)
+
+
+def _gathered(held: _Held) -> Any:
+    """What an algorithm makes of its columns in this process; they are freed on the workers."""
+    algorithm = ALGORITHMS[held.name]
+    assert algorithm.result is not None
+    try:
+        parts = {column: held.parts(column) for column in held.dtypes}
+    finally:
+        held.close()
+    for column in parts:
+        if algorithm.columns[column] == "vertex":
+            parts[column] = [held.numbering.outside(part) for part in parts[column]]
+    return algorithm.result(parts, dict(held.info))
 
 
 def _inside(value: Any, numbering: Numbering) -> Any:
-    """An argument as the program takes it: a vertex by its internal id, anything else unchanged."""
+    """An argument as the program takes it: vertices by their internal ids, anything else unchanged."""
+    if isinstance(value, Vertices):
+        return numbering.inside(value.ids)
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
@@ -234,12 +263,13 @@ def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Num
     Raises
     ------
     InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices.
+        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows of float64, as long
+        as the number of vertices, are what an algorithm's check made of several arrays.
     GraphClosed
         The result was closed.
     """
     starts = list(numbering.partition.starts)
-    if isinstance(values, VertexValues):
+    if isinstance(values, VertexValues) and not isinstance(values, VertexRows):
         held = values._held
         held.check()
         if held.coordinator is coordinator and held.numbering.generation == numbering.generation:
@@ -249,6 +279,10 @@ def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Num
         array = Device.to_host(as_array(values))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
+    if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:
+        inside = np.empty_like(array)
+        inside[:, numbering.inside(np.arange(array.shape[1]))] = array
+        return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
     if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "

@@ -33,11 +33,15 @@ KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure k
 
 @dataclass(frozen=True)
 class Csr:
-    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None; on the structure's device."""
+    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None; on the structure's device.
+
+    What `k_hop` returns has `hop`, int32[m], besides.
+    """
 
     offsets: Array
     dst: Array
     weight: Array = None
+    hop: Array = None
 
 
 class Structure(ABC):

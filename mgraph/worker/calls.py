@@ -478,7 +478,8 @@ class Calls:
 
     def fetch(self, result: str, column: str | None) -> Value:
         """The values of a result on this rank: of a column by its name, or of the first column for None."""
-        return {"values": self.shard.device.fetch(self.shard.result(result).column(column))}
+        found = self.shard.result(result).column(column)
+        return {"values": self.shard.device.fetch(found.reshape(-1)).reshape(found.shape)}
 
     def top(self, result: str, k: int) -> Value:
         """The `k` largest of this rank's values of a result, and their internal ids."""

@@ -33,6 +33,12 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return request.param
 
 
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of more than 16 edges are cut into tasks, as only long ones would be."""
+    monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
+
+
 @pytest.fixture(params=["kept", "made", "pushed"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where in-edges of a directed graph come from: the graph, a sort for the call; or it pushes for want of memory."""

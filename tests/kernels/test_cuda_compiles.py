@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mgraph.algorithms.pagerank.program import SHARES
 from mgraph.kernels import launch, source
 from mgraph.kernels.cuda import _entries
 from mgraph.structures import create, names, sample_sort
@@ -18,6 +17,16 @@ NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
+#: the macros that an algorithm's file is compiled with besides, where there are several kinds
+KINDS = {
+    "algorithms/pagerank/pull.cuh": [
+        (("SHARE_BITS", bits), ("WEIGHTED", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
+    ],
+    "algorithms/pagerank/push.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
+    "algorithms/pagerank/ranks.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
+    "algorithms/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
+    "algorithms/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
+}
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
 FOLDERS = [str(f.parent.relative_to(source.ROOT)) for f in source.ROOT.glob("structures/*/view.cuh")]
 FILES = sorted(
@@ -49,8 +58,7 @@ def programs(variant: str) -> list[source.Program]:
         if "template <class View>" in (source.ROOT / file).read_text():
             if "leaf" in options:  # which changes the structure's own files; the algorithms see the same text
                 continue
-            pull = file == "algorithms/pagerank/pull.cuh"
-            kinds = [(*defines, ("SHARE_BITS", bits)) for bits in SHARES] if pull else [defines]
+            kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
             over = (view.source, view.type)
             found += [source.read_program(file, "kernels/platform/cuda.cuh", kind, over) for kind in kinds]
         elif name == "csr" and owner(file) is None:
@@ -62,6 +70,7 @@ def programs(variant: str) -> list[source.Program]:
     return [program for program in found if program.kernels]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_file_compiles(variant, tmp_path):
     compiled = programs(variant)

@@ -27,7 +27,7 @@ def below(folder: PurePosixPath) -> set[str]:
         case ("structures", name):
             return {"structures", "kernels", *(["structures/pma"] if name in PMAS else [])}
         case ("algorithms", *_):
-            return {"algorithms/frontier", "structures", "kernels"}
+            return {"algorithms/frontier", "algorithms/near_far", "structures", "kernels"}
         case _:
             return {"kernels"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Vertex, VertexData
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Vertex, VertexData, Vertices
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted
@@ -128,19 +128,32 @@ class Graph:
     dst: np.ndarray
     directed: bool = True
     name: str = field(default="graph")
+    weight: np.ndarray | None = None  #: float32, of each edge
 
     @property
     def arcs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sources and destinations as stored: both ways where the graph is undirected."""
+        """Sources and destinations as stored: both ways where the graph is undirected, an edge's arcs together."""
         if self.directed:
             return self.src, self.dst
-        return np.concatenate([self.src, self.dst]), np.concatenate([self.dst, self.src])
+        return np.column_stack([self.src, self.dst]).ravel(), np.column_stack([self.dst, self.src]).ravel()
+
+    @property
+    def arc_weights(self) -> np.ndarray | None:
+        """The weight of each arc."""
+        return self.weight if self.directed or self.weight is None else np.repeat(self.weight, 2)
 
     def matrix(self) -> Any:
-        """The adjacency matrix as SciPy's CSR, 1 an arc."""
+        """The adjacency matrix as SciPy's CSR, 1 an arc without weights; of repeats the last weight counts."""
         import scipy.sparse as sp
 
         src, dst = self.arcs
+        if self.weight is not None:
+            keys = src.astype(np.int64) * self.n + dst
+            _, first = np.unique(keys[::-1], return_index=True)
+            last = len(keys) - 1 - first
+            return sp.csr_array(
+                (self.arc_weights[last].astype(np.float64), (src[last], dst[last])), shape=(self.n, self.n)
+            )
         matrix = sp.coo_array((np.ones(len(src)), (src, dst)), shape=(self.n, self.n)).tocsr()
         matrix.data[:] = 1  # repeats were summed
         return matrix
@@ -149,10 +162,13 @@ class Graph:
         return self.name
 
 
-def _rows(structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray) -> Structure:
-    held = create(structure, n, device=device, n_rows=hi - lo)
+def _rows(
+    structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray,
+    weight: np.ndarray | None,
+) -> Structure:  # fmt: skip
+    held = create(structure, n, device=device, n_rows=hi - lo, weighted=weight is not None)
     mine = (row >= lo) & (row < hi)
-    held.build(EdgeBatch(row[mine] - lo, dst[mine]))
+    held.build(EdgeBatch(row[mine] - lo, dst[mine], None if weight is None else weight[mine]))
     return held
 
 
@@ -169,14 +185,16 @@ def shards(
     aborted: Callable[[], bool] = lambda: False,
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for."""
-    src, dst = graph.arcs
+    (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []
     for rank in range(size):
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
         exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
-        out = _rows(structure, here, lo, hi, graph.n, src, dst)
-        back = out if not graph.directed else _rows(structure, here, lo, hi, graph.n, dst, src) if reverse else None
+        out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
+        back = out if not graph.directed else None
+        if graph.directed and reverse:
+            back = _rows(structure, here, lo, hi, graph.n, dst, src, weight)
         made.append(FakeShard(rank, partition, here, exchange, out, back, graph.directed))
     return made
 
@@ -198,7 +216,9 @@ def run(made: Sequence[FakeShard], algorithm: Algorithm, *args: Any, **options: 
     def given(value: Any, shard: FakeShard) -> Any:
         if isinstance(value, Vertex):
             return value.id
-        return np.asarray(value.values)[shard.lo : shard.hi] if isinstance(value, VertexData) else value
+        if isinstance(value, Vertices):
+            return value.ids
+        return np.asarray(value.values)[..., shard.lo : shard.hi] if isinstance(value, VertexData) else value
 
     return run_program(
         made, lambda shard: algorithm.run(shard, **{name: given(value, shard) for name, value in checked.items()}),
@@ -218,9 +238,10 @@ def run_program(
         except BaseException:
             shard.exchange.close()
             raise
-        assert list(arrays) == list(algorithm.columns)[: len(arrays)]
+        assert list(arrays) == [name for name in algorithm.columns if name in arrays]
         assert set(info) == set(algorithm.scalars)
-        assert all(len(one) == shard.hi - shard.lo for one in arrays.values())
+        if algorithm.result is None:
+            assert all(one.shape[-1] == shard.hi - shard.lo for one in arrays.values())
         return {name: Device.to_host(one) for name, one in arrays.items()}, info
 
     with ThreadPoolExecutor(len(made)) as pool:
@@ -230,5 +251,8 @@ def run_program(
             raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
         results = [future.result() for future in futures]
     assert all(info == results[0][1] for _, info in results), [info for _, info in results]
-    whole = {name: np.concatenate([arrays[name] for arrays, _ in results]) for name in results[0][0]}
+    if algorithm.result is not None:
+        parts = {name: [arrays[name] for arrays, _ in results] for name in results[0][0]}
+        return algorithm.result(parts, results[0][1]), results[0][1]
+    whole = {name: np.concatenate([arrays[name] for arrays, _ in results], axis=-1) for name in results[0][0]}
     return next(iter(whole.values())) if len(whole) == 1 else whole, results[0][1]

@@ -102,7 +102,9 @@ class Edges:
             yield self.between(start + k * size, start + (k + 1) * size)
 
 
-def filled(structure: Structure, src: Array, dst: Array, parts: int = 1, mirrored: bool = False) -> Structure:
+def filled(
+    structure: Structure, src: Array, dst: Array, parts: int = 1, mirrored: bool = False, weight: Array = None
+) -> Structure:
     """`structure`, built from the first of `parts` equal parts of the edges, the others inserted as batches.
 
     Where `mirrored`, each edge goes both ways.
@@ -111,9 +113,11 @@ def filled(structure: Structure, src: Array, dst: Array, parts: int = 1, mirrore
     ends = [len(src) * k // parts for k in range(parts + 1)]
     for first, end in pairwise(ends):
         there, back = src[first:end], dst[first:end]
+        weights = None if weight is None else weight[first:end]
         if mirrored:
             there, back = concatenate([there, back]), concatenate([back, there])
-        (structure.apply if first else structure.build)(EdgeBatch(there, back))
+            weights = None if weights is None else concatenate([weights, weights])
+        (structure.apply if first else structure.build)(EdgeBatch(there, back, weights))
     return structure
 
 

@@ -36,14 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class Graph:
     """The edges of a run, and a shard of them for each structure in turn.
 
+    Parameters
+    ----------
+    bench : Bench
+    weighted : bool
+        Whether edges have weights: whole numbers from 1 to 255, the same both ways.
+
     Attributes
     ----------
     src, dst : uint32[n_edges]
         As drawn: each edge once, repeats among them.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench, options, xp = bench, bench.options, bench.xp
+    def __init__(self, bench: Bench, weighted: bool = False) -> None:
+        self.bench, self.weighted, options, xp = bench, weighted, bench.options, bench.xp
         if options.parts < 1:
             raise InvalidOption(f"--parts is {options.parts}; at least 1 is needed")
         self.edges = edges = Edges(options, bench.device)
@@ -65,16 +71,24 @@ class Graph:
     def _shard(self, name: str) -> Shard:
         options = self.bench.options
         partition = Partition.equal(self.n_vertices, 1)
-        spec = ShardSpec("bench", 0, partition, name, directed=options.directed, reverse=options.reverse)
+        spec = ShardSpec("bench", 0, partition, name, options.directed, self.weighted, options.reverse)
         shard = Shard(spec, Loopback(), self.bench.device)
-        filled(shard.out_edges, self.src, self.dst, options.parts, mirrored=not options.directed)
+        weight = self.weights() if self.weighted else None
+        filled(shard.out_edges, self.src, self.dst, options.parts, mirrored=not options.directed, weight=weight)
         if options.directed and shard.in_edges is not None:
-            filled(shard.in_edges, self.dst, self.src, options.parts)
+            filled(shard.in_edges, self.dst, self.src, options.parts, weight=weight)
         shard.num_edges = shard.out_edges.num_edges
         warm(shard)
         self.bench.free()
         self.bench.say(f"{name}: {shard.num_edges:,} arcs, {shard.nbytes / max(shard.num_edges, 1):.2f} bytes each")
         return shard
+
+    def weights(self) -> Array:
+        """The weight of each edge: float32[n_edges], by a hash of its ends."""
+        xp = self.bench.xp
+        low, high = xp.minimum(self.src, self.dst), xp.maximum(self.src, self.dst)
+        mixed = (low * np.uint32(0x9E3779B1) ^ high) * np.uint32(0x85EBCA77)
+        return (mixed >> np.uint32(16)).astype(np.float32) % np.float32(255) + np.float32(1)
 
     def insert_more(self, shard: Shard, size: int) -> None:
         """Insert the `size` edges that are drawn next as a batch."""

@@ -5,6 +5,7 @@
 // the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
 #pragma once
 #include "algorithms/frontier/frontier.cuh"
+#include "algorithms/frontier/notes.cuh"
 #include "kernels/rows.cuh"
 
 #ifndef NOTES
@@ -166,24 +167,5 @@ struct PullHubs {  // bottom-up: a tile a task of a hub's row; without NOTES ski
                 }
                 return !least;
             });
-    }
-};
-
-struct MergeNotes {  // one lane an own vertex: takes the minimum of the own and another rank's note
-    static constexpr int lanes = 1;
-    const u64* part;
-    i64 n;
-    u64* notes;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) notes[i] = lesser(notes[i], part[i]);
-    }
-};
-
-struct Predecessors {  // one lane an own vertex: replaces its note by its predecessor, or -1
-    static constexpr int lanes = 1;
-    u64* notes;
-    i64 n;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) notes[i] = notes[i] == ~(u64)0 ? notes[i] : notes[i] & no_vertex;
     }
 };

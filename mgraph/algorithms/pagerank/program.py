@@ -1,4 +1,4 @@
-"""PageRank by power iteration, as NetworkX defines it: uniform teleport, dangling mass spread evenly, unweighted.
+"""PageRank by power iteration, as NetworkX defines it, with and without personalization and weights.
 
 A vertex's share is what it sends along each out-edge: rank / out-degree. By default each rank pulls: every row sums the
 shares of its in-neighbours. With float32, they send only the change of their shares since the previous iteration, cut
@@ -6,6 +6,9 @@ to 16 bits, of which 64 fit into a cache line. The part that was cut off is adde
 the same, and is reached in as many iterations. If the graph is directed and does not store in-edges, they are made for
 the call by a sort (see `transpose`). If there is too little memory for that, or for a few iterations only, ranks push:
 whole shares are added to a sum for every vertex of the graph, and the sums of other ranges are sent to their owners.
+
+With weights, a vertex sends rank / the sum of its out-edges' weights, times the edge's weight. Then whole float64
+shares are gathered, and graphs without in-edges push.
 
 ============================ =============================== ===================================================
 `dtype` and `tol`            what pull gathers               the k-th iterate differs from the definition's by
@@ -17,8 +20,9 @@ float64                      whole float64 shares            float64's rounding
 
 The sums of what a vertex has received and sent are float64 in all three cases: changes are added over thousands of
 iterations, and float32's rounding errors would add up. The mass that a step does not send (dangling vertices and what
-was cut off) is spread evenly over all vertices, so that ranks always sum to 1. Sums to which many tiles add are in
-fixed point, so the result does not depend on timing.
+was cut off) is spread over all vertices, evenly or as asked for, so that ranks always sum to 1. Only with dangling
+"drop" it is not spread: what was cut off is sent later, and what dangling vertices have is lost. Sums to which many
+tiles add are in fixed point, so the result does not depend on timing.
 
 The error bound: let H be the mass that the vertices have sent, where the mass not sent counts as one more vertex that
 sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the factor alpha. So the L1 distance of the
@@ -38,11 +42,13 @@ push              2, 3 where there are hubs; p more where p > 1                 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.transpose import Rows, some_rows, transposed
+from mgraph.algorithms.weights.check import check_weights
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, constants
@@ -58,6 +64,38 @@ CELLS, LOW_BITS = _RANKS["tally_cells"], _RANKS["low_bits"]  #: the words of a t
 TALLY_ONE = 1 << _RANKS["tally_bits"] + LOW_BITS  # the number 1 in a tally's fixed point of two words
 
 
+class _Base:
+    """What each vertex gets in a step besides shares: by the teleport, and of the mass that was not sent.
+
+    Parameters
+    ----------
+    n : int
+        The number of vertices of the graph.
+    alpha : float
+    teleport : float64[hi - lo] or None
+        The part of each own vertex, of 1 over the graph; None for equal parts.
+    dangling : "uniform" | "personalization" | "drop" or float64[hi - lo]
+        Who gets the mass that was not sent.
+    """
+
+    def __init__(self, n: int, alpha: float, teleport: Array, dangling: str | Array) -> None:
+        self.n, self.alpha, self.teleport, self.dangling = n, alpha, teleport, dangling
+
+    def at(self, handed: float) -> dict[str, Any]:
+        """The fields of `Base` in a step before which the mass `handed` was sent."""
+        fresh, loose, teleport, dangling = 1 - self.alpha, self.alpha * (1 - handed), self.teleport, self.dangling
+        named = isinstance(dangling, str)
+        if teleport is None and named and dangling != "drop":
+            return {**NO_BASE, "even": (1 - self.alpha * handed) / self.n}
+        even = fresh * (teleport is None) + loose * (named and dangling == "uniform")
+        teleporting = fresh + loose * (named and dangling == "personalization")
+        parts = {"teleport": teleport, "teleporting": teleporting if teleport is not None else 0.0}
+        return {"even": even / self.n, **parts, "dangling": None if named else dangling, "loose": loose}
+
+
+NO_BASE: dict[str, Any] = {"even": 0.0, "teleport": None, "teleporting": 0.0, "dangling": None, "loose": 0.0}
+
+
 class _Iteration:
     """The state of the power iteration on one rank; its subclasses pull or push.
 
@@ -65,8 +103,8 @@ class _Iteration:
     ----------
     sums : float64[hi - lo]
         The ranks are ``base + alpha * sums``. At first the sums are the first ranks; later see the subclasses.
-    degrees : uint32[hi - lo]
-        Out-degrees.
+    degrees : uint32[hi - lo], or float64[hi - lo] with weights
+        Out-degrees, or the sums of the weights of out-edges.
     tally : list of two uint64[CELLS]
         Sums over the own vertices in fixed point, for even and odd iterations: the difference between the ranks and
         the mass sent before, the mass sent, and the mass that was cut off.
@@ -74,18 +112,28 @@ class _Iteration:
 
     file = ""
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int) -> None:
+    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
         self.shard, self.device, self.n, self.bits = shard, shard.device, shard.hi - shard.lo, bits
+        self.weight = int(weight)
         self.edges, self.view = edges, edges.view()
         self.kernels = self._library(bits)
-        self.degrees = self.device.empty(self.n, np.uint32)
-        self.sums, self.base, self.alpha = self.device.empty(self.n, np.float64), 0.0, 1.0
+        self.degrees = self._out_weights() if weight else self.device.empty(self.n, np.uint32)
+        self.sums, self.base, self.alpha = self.device.empty(self.n, np.float64), NO_BASE, 1.0
         cells = self.device.zeros(2 * CELLS, np.uint64)
         self.tally = [cells[:CELLS], cells[CELLS:]]
         self.tasks, self.n_tasks, self.hub_rows = self._list_hubs()
 
     def _library(self, bits: int) -> Library:
-        return kernels(self.shard, self.file, self.view)
+        return kernels(self.shard, self.file, self.view, WEIGHTED=self.weight)
+
+    def _out_weights(self) -> Array:
+        """The sums of the weights of each own vertex's out-edges; one launch, a read-back and an allreduce."""
+        sums = self.device.empty(self.n, np.float64)
+        self._common().OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
+        bad = np.array([not bool(self.device.xp.isfinite(sums).all())], np.int64)
+        if int(self.shard.exchange.allreduce(bad, "max")[0]):
+            raise InvalidOption("an edge has an infinite weight; PageRank by weights needs finite ones")
+        return sums
 
     def _list_hubs(self) -> tuple[Array, int, int]:
         room = task_room(self.edges)
@@ -105,7 +153,7 @@ class _Iteration:
         )  # fmt: skip
 
     def _common(self) -> Library:
-        return kernels(self.shard, "algorithms/pagerank/ranks.cuh", self.shard.out_edges.view())
+        return _common(self.shard, self.weight)
 
     def read(self, step: int) -> tuple[float, float, float]:
         """The tally of iteration `step`, summed over all ranks: change, mass sent, mass cut off.
@@ -117,13 +165,13 @@ class _Iteration:
         change, handed, kept = self.shard.exchange.allreduce(np.array(mine)).tolist()
         return change, handed, kept
 
-    def step(self, step: int, base: float, alpha: float) -> None:
+    def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
         """Compute the ranks of iteration `step`: `base` plus `alpha` times the shares received."""
         raise NotImplementedError
 
-    def result(self) -> Array:
-        """The ranks: float64[hi - lo] if shares have 64 bits, else float32[hi - lo]. One launch."""
-        wide = self.bits == 64
+    def result(self, dtype: str) -> Array:
+        """The ranks: dtype[hi - lo]. One launch."""
+        wide = dtype == "float64"
         given = self.sums if wide else self.device.empty(self.n, np.float32)
         self._common().GiveRanks(
             self.n, sums=self.sums, n=self.n, base=self.base, alpha=self.alpha,
@@ -147,15 +195,15 @@ class _Pull(_Iteration):
 
     file = "algorithms/pagerank/pull.cuh"
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int) -> None:
-        super().__init__(shard, edges, bits)
+    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
+        super().__init__(shard, edges, bits, weight)
         self.handed = self.device.empty(self.n, np.float64)
         self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after that of the last hub have none
         if edges.sorted_rows and self.n_tasks:
             self._sort_tasks()
 
     def _library(self, bits: int) -> Library:
-        return kernels(self.shard, self.file, self.view, SHARE_BITS=bits)
+        return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, WEIGHTED=self.weight)
 
     def _sort_tasks(self) -> None:
         """Sort the tasks by their first sources, so that tiles that run at the same time read the same cache lines.
@@ -199,7 +247,7 @@ class _Pull(_Iteration):
             self.everyones[first:end] = theirs
         return self.everyones
 
-    def step(self, step: int, base: float, alpha: float) -> None:
+    def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
         if step == 1:
             self.device.fill(self.sums, 0)
         news, sums = self._gathered(), self.sums
@@ -227,8 +275,8 @@ class _Push(_Iteration):
 
     file = "algorithms/pagerank/push.cuh"
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int) -> None:
-        super().__init__(shard, edges, bits)
+    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
+        super().__init__(shard, edges, bits, weight)
         self.words = [self.device.zeros(shard.n_vertices, np.uint64) for _ in range(2 if bits == 64 else 1)]
         self.leaving = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)
 
@@ -245,7 +293,7 @@ class _Push(_Iteration):
             if r != shard.rank:
                 self.kernels.AddSums(self.n, part=part, n=self.n, sums=self._pushed(shard.lo, shard.hi))
 
-    def step(self, step: int, base: float, alpha: float) -> None:
+    def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
         common = {"graph": self.view, "degrees": self.degrees, "ranks": self.sums}
         common["sums"] = self._pushed(0, self.shard.n_vertices)
         self.kernels.PushHubs(self.n_tasks, tasks=self.tasks, n=self.n_tasks, **common)
@@ -258,8 +306,15 @@ class _Push(_Iteration):
         )  # fmt: skip
 
 
-def _scale(shard: Shard, start: Array, even: float) -> float:
-    """The factor by which the first ranks are multiplied so that they sum to 1; up to two read-backs, one allreduce."""
+def _common(shard: Shard, weight: int = 0) -> Library:
+    return kernels(shard, "algorithms/pagerank/ranks.cuh", shard.out_edges.view(), WEIGHTED=weight)
+
+
+def _scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
+    """The factor by which numbers are multiplied so that they sum to 1; up to two read-backs, one allreduce.
+
+    `InvalidOption`, naming `name`, on every rank if it is not possible.
+    """
     total, bad = even * (shard.hi - shard.lo), 0.0
     if start is not None and len(start):
         start = start[: shard.hi - shard.lo]
@@ -268,7 +323,7 @@ def _scale(shard: Shard, start: Array, even: float) -> float:
     total, bad = shard.exchange.allreduce(np.array([total, bad])).tolist()
     if bad or not 0 < total < math.inf:
         raise InvalidOption(
-            f"start sums to {total}, and has negative values or NaN on {int(bad)} workers; it must be finite, 0 or "
+            f"{name} sums to {total}, and has negative values or NaN on {int(bad)} workers; it must be finite, 0 or "
             "more, and not all 0"
         )
     return 1 / total
@@ -277,9 +332,9 @@ def _scale(shard: Shard, start: Array, even: float) -> float:
 def warm(shard: Shard) -> None:
     """Compile what PageRank runs on this shard, except for float64 and push, which few calls need."""
     rows = shard.in_edges or some_rows(shard.device)
-    kernels(shard, "algorithms/pagerank/ranks.cuh", shard.out_edges.view())
+    _common(shard)
     for bits in (16, 32):  # shares by default, and those of a given start
-        kernels(shard, "algorithms/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits)
+        kernels(shard, "algorithms/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, WEIGHTED=0)
     ranks = shard.device.zeros(1, np.float32)  # CuPy compiles kernels for its own operations on a start, too
     ranks = shard.device.asarray(ranks, np.float64)
     ranks.sum(dtype=np.float64)
@@ -288,9 +343,12 @@ def warm(shard: Shard) -> None:
 
 def run(
     shard: Shard, alpha: float = 0.85, tol: float = 1e-6, max_iter: int = 100, start: Array = None,
-    dtype: str = "float32",
+    dtype: str = "float32", weight: bool = False, dangling: str = "personalization", dense: Array = None,
+    chosen: np.ndarray | None = None, chosen_rows: np.ndarray | None = None, chosen_values: np.ndarray | None = None,
+    several: int = 0, loose_dense: Array = None, loose: np.ndarray | None = None,
+    loose_values: np.ndarray | None = None,
 ) -> Columns:  # fmt: skip
-    """The PageRank of the own vertices, as ``networkx.pagerank`` without weights.
+    """The PageRank of the own vertices, as ``networkx.pagerank``.
 
     Parameters
     ----------
@@ -310,20 +368,36 @@ def run(
         Vertices past its end, which were added later, begin at ``1 / n_vertices``, as all do if it is None.
     dtype : "float32" | "float64"
         The dtype of the ranks. With float64, whole float64 shares are gathered, which takes up to four times as long.
+    weight : bool
+        Whether vertices send in proportion to the weights of their edges. Whole float64 shares are gathered then.
+    dangling : "uniform" | "personalization" | "drop"
+        Who gets the mass of vertices without out-edges: all alike; as the teleport goes; nobody.
+    dense : float64[hi - lo] or float64[several, hi - lo], optional
+        To which of the own vertices a walk is teleported, and in which proportion; equally if nothing is given.
+    chosen, chosen_rows, chosen_values : uint32[k], int64[k], float64[k], optional
+        The same for few vertices: internal ids over the whole graph, the rows that they belong to, and the numbers.
+    several : int
+        The number of rows of `dense` or `chosen`; 0 for one, and one row of ranks.
+    loose_dense : float64[hi - lo], optional
+        Who gets the mass of vertices without out-edges, and in which proportion, instead of `dangling`.
+    loose, loose_values : uint32[k], float64[k], optional
+        The same for few vertices.
 
     Returns
     -------
     columns : dict
-        "rank", dtype[hi - lo] on the shard's device. The ranks of all vertices of the graph sum to 1.
+        "rank", dtype[hi - lo] on the shard's device. The ranks of all vertices of the graph sum to 1, unless dangling
+        mass is dropped. With `several`, "ranks", dtype[several, hi - lo], instead.
     scalars : dict
         ``iterations``; ``error``, the last L1 change plus twice what was cut off of the shares before it;
-        ``converged``, whether that is below `tol`. Ranks that have not converged after `max_iter` iterations are
-        returned as well; NetworkX raises then.
+        ``converged``, whether that is below `tol`. With `several`, the most, the largest, and whether all are. Ranks
+        that have not converged after `max_iter` iterations are returned as well; NetworkX raises then.
 
     Raises
     ------
     InvalidOption
-        `start` has negative or infinite values or NaN, or sums to 0; raised on every rank.
+        `start` or a distribution has negative or infinite values or NaN, or sums to 0; an edge has a negative weight.
+        Raised on every rank.
     CapacityError
         There is too little memory. Pull needs 22 bytes an owned vertex (24 with a tol below 1e-7, 20 with float64), 8
         bytes a row up to that of the last hub and, on several ranks, 2 bytes (4, 8) a vertex of the whole graph. Push
@@ -337,24 +411,64 @@ def run(
     O(n + m) an iteration; the module docstring lists launches and exchanges. The result does not depend on timing, bit
     for bit. Its last digits depend on the device and the number of ranks.
     """
-    n = shard.n_vertices
+    n, own = shard.n_vertices, shard.hi - shard.lo
     if n == 0:
-        return {"rank": shard.device.empty(0, dtype)}, {"iterations": 0, "error": 0.0, "converged": True}
+        empty = {"ranks": shard.device.empty(0, dtype).reshape(several, 0)} if several else {}
+        return empty or {"rank": shard.device.empty(0, dtype)}, {"iterations": 0, "error": 0.0, "converged": True}
     start = None if start is None else shard.device.asarray(start, np.float64)
     scale = _scale(shard, start, 1 / n)
+    if weight:
+        check_weights(shard, "PageRank by weights")
+    spread: str | Array = dangling
+    if loose is not None or loose_dense is not None:
+        spread = _distribution(shard, _whole(shard, loose_dense, loose, loose_values), "dangling")
     incoming: Structure | Rows | None = shard.in_edges
-    if incoming is None and max_iter > FEW:
+    if incoming is None and max_iter > FEW and not weight:
         incoming = transposed(shard)
-    bits = 64 if dtype == "float64" else 16 if tol >= NARROW_TOL else 32
-    iteration = _Push(shard, shard.out_edges, bits) if incoming is None else _Pull(shard, incoming, bits)
-    iteration.begin(start, scale, 1 / n)
-    del start
+    bits = 64 if weight or dtype == "float64" else 16 if tol >= NARROW_TOL else 32
+    results, infos = [], []
+    for row in range(max(several, 1)):
+        teleport = None
+        if dense is not None or chosen is not None:
+            here = None if chosen is None else chosen_rows == row
+            picked = (None, None) if here is None else (chosen[here], chosen_values[here])  # type: ignore[index]
+            whole = _whole(shard, dense[row] if several and dense is not None else dense, *picked)
+            teleport = _distribution(shard, whole, f"personalization[{row}]" if several else "personalization")
+        way = _Push if incoming is None else _Pull
+        iteration = way(shard, shard.out_edges if incoming is None else incoming, bits, weight)
+        iteration.begin(start, scale, 1 / n)
+        infos.append(_iterate(iteration, _Base(n, alpha, teleport, spread), tol, max_iter))
+        results.append(iteration.result(dtype))
+    if not several:
+        return {"rank": results[0]}, infos[0]
+    ranks = shard.device.concatenate(results).reshape(several, own)
+    most = {name: max(info[name] for info in infos) for name in ("iterations", "error")}
+    return {"ranks": ranks}, {**most, "converged": all(info["converged"] for info in infos)}
+
+
+def _whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
+    """A number for each own vertex: float64[hi - lo], given densely, or for few vertices of the graph."""
+    if chosen is None or values is None:
+        return shard.device.asarray(dense, np.float64)
+    own = (chosen >= shard.lo) & (chosen < shard.hi)
+    whole = shard.device.zeros(shard.hi - shard.lo, np.float64)
+    whole[shard.device.asarray(chosen[own].astype(np.int64) - shard.lo)] = shard.device.asarray(values[own])
+    return whole
+
+
+def _distribution(shard: Shard, whole: Array, name: str) -> Array:
+    """`whole`, scaled so that it sums to 1 over the graph."""
+    return whole * _scale(shard, whole, 0.0, name)
+
+
+def _iterate(iteration: _Iteration, base: _Base, tol: float, max_iter: int) -> dict[str, Any]:
+    """Iterate until the error is below `tol`, or `max_iter` times; what the result says of it."""
     _, handed, kept = iteration.read(0)
     error, steps = math.inf, 0
     while steps < max_iter and not error < tol:
         steps += 1
-        iteration.step(steps, (1 - alpha * handed) / n, alpha)
+        iteration.step(steps, base.at(handed), base.alpha)
         before = kept
         change, handed, kept = iteration.read(steps)
         error = change + before
-    return {"rank": iteration.result()}, {"iterations": steps, "error": error, "converged": error < tol}
+    return {"iterations": steps, "error": error, "converged": error < tol}

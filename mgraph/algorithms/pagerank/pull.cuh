@@ -33,11 +33,11 @@ DEVICE f64 uncut(f64 share) { return share; }
 // The share of each own vertex: what it has sent in total to each of its out-neighbours, and what it sends in this
 // iteration. A vertex without out-neighbours is treated as if it had one, so that lanes do not diverge.
 struct Shares {
-    const u32* degrees;
+    const Receivers* degrees;
     f64* handed;
     Share* news;  // the same array as `handed` if shares are whole
-    DEVICE void hand_on(i64 row, u32 degree, f64 rank, f64 before, Tally<whole>& all) const {
-        f64 receivers = greater(degree, 1u), share = rank / receivers;
+    DEVICE void hand_on(i64 row, Receivers degree, f64 rank, f64 before, Tally<whole>& all) const {
+        f64 receivers = divisor(degree), share = rank / receivers;
         Share more;
         cut(whole ? share : share - before, more);
         f64 after = whole ? share : before + uncut(more);
@@ -64,6 +64,11 @@ struct FirstShares {  // one lane an own vertex: its whole share is sent
     }
 };
 
+// What a neighbour hands on along an edge.
+template <class View> DEVICE f64 handed_on(const View& graph, const Share* news, u32 id, i64 slot) {
+    return WEIGHTED ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]);
+}
+
 template <class View>
 struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to the hub's sum, in fixed point
     static constexpr int lanes = 32;
@@ -77,8 +82,8 @@ struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to th
         for (i64 i : grid.items(tile, n)) {
             f64 sum = 0;
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    if (live) sum += uncut(news[id]);
+                graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
+                    if (live) sum += handed_on(graph, news, id, slot);
                     return false;
                 });
                 return false;
@@ -124,8 +129,8 @@ struct PullRows {  // a tile sums the shares of 32 rows of in-edges; hubs are le
         f64 sum = 0;
         i64 units = graph.units(row);
         for (i64 unit = 0; unit < units; ++unit)
-            graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                if (live) sum += uncut(news[id]);
+            graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
+                if (live) sum += handed_on(graph, news, id, slot);
                 return false;
             });
         return sum;
@@ -138,7 +143,7 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
     u64* hub_sums;
     i64 hub_rows;
     i64 n;
-    f64 base;  // the rank that every vertex gets without shares
+    Base base;
     f64 alpha;
     Shares shares;
     u64* tally;
@@ -148,12 +153,12 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
         Tally<whole> all;
         for (i64 row : grid.items(n)) {
             f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
-            u32 degree = shares.degrees[row];
+            Receivers degree = shares.degrees[row];
             if (row < hub_rows && hub_sums[row]) {
                 sums[row] = sum = from_fixed(hub_sums[row]);
                 if (whole) hub_sums[row] = 0;
             }
-            f64 rank = greater(base + alpha * sum, 0.0);
+            f64 rank = greater(base.at(row) + alpha * sum, 0.0);
             shares.hand_on(row, degree, rank, before, all);
         }
         all.add_to(tally);

@@ -20,11 +20,13 @@ struct Sums {  // fixed-point sums of one word, or of two if `low` is not null
     }
 };
 
+DEVICE f64 share_of(f64 rank, Receivers receivers) { return receivers > 0 ? rank / receivers : 0; }  // weights may be 0
+
 template <class View, class Group>
 DEVICE void push_share(const View& graph, Group group, i64 row, i64 unit, f64 share, Sums sums) {
     Wide parts = sums.parts(share);
-    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-        if (live) sums.add(id, parts);
+    graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live) sums.add(id, WEIGHTED ? sums.parts(share * graph.weight(slot)) : parts);
         return false;
     });
 }
@@ -34,7 +36,7 @@ struct PushRanks {  // a tile pushes the shares of 32 rows of out-edges; hubs ar
     static constexpr int lanes = 32;
     View graph;
     i64 n;
-    const u32* degrees;
+    const Receivers* degrees;
     const f64* ranks;
     Sums sums;  // of all vertices of the graph
     DEVICE void operator()(Grid grid) const {
@@ -43,7 +45,7 @@ struct PushRanks {  // a tile pushes the shares of 32 rows of out-edges; hubs ar
             i64 row = i * tile.size() + tile.rank();
             visit_rows(graph, tile, row < n ? row : -1, (u64*)nullptr, (i64*)nullptr,
                        [&](auto group, i64 next, i64 unit) {
-                           push_share(graph, group, next, unit, ranks[next] / degrees[next], sums);
+                           push_share(graph, group, next, unit, share_of(ranks[next], degrees[next]), sums);
                        });
         }
     }
@@ -55,14 +57,14 @@ struct PushHubs {  // a tile a task of a hub's out-edges
     View graph;
     const u64* tasks;
     i64 n;
-    const u32* degrees;
+    const Receivers* degrees;
     const f64* ranks;
     Sums sums;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                push_share(graph, tile, row, unit, ranks[row] / degrees[row], sums);
+                push_share(graph, tile, row, unit, share_of(ranks[row], degrees[row]), sums);
                 return false;
             });
     }
@@ -97,8 +99,8 @@ struct FinishRanks {  // one lane an own vertex: computes its rank from its sum,
     static constexpr int lanes = 1;
     Sums sums;
     i64 n;
-    const u32* degrees;
-    f64 base;
+    const Receivers* degrees;
+    Base base;
     f64 alpha;
     f64* ranks;
     u64* tally;
@@ -107,7 +109,7 @@ struct FinishRanks {  // one lane an own vertex: computes its rank from its sum,
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
         Tally<true> all;
         for (i64 row : grid.items(n)) {
-            f64 rank = greater(base + alpha * sums.take(row), 0.0);
+            f64 rank = greater(base.at(row) + alpha * sums.take(row), 0.0);
             all.count(all.change, magnitude(rank - ranks[row]));
             if (degrees[row]) all.count(all.handed, rank);
             ranks[row] = rank;

@@ -4,6 +4,14 @@
 // holds 31 more bits.
 #pragma once
 
+// By what a vertex's rank is divided: its out-degree, or the sum of its out-edges' weights.
+#if WEIGHTED == 0
+using Receivers = u32;
+#elif WEIGHTED == 1
+using Receivers = f64;
+#endif
+DEVICE f64 divisor(Receivers receivers) { return receivers > 0 ? (f64)receivers : 1.0; }
+
 constexpr i64 fixed_bits = 62, tally_bits = 60, low_bits = 31;  // fractional bits; a tally must hold sums up to 2
 constexpr f64 fixed_one = (f64)((u64)1 << fixed_bits);
 constexpr f64 tally_one = (f64)((u64)1 << tally_bits);
@@ -46,8 +54,45 @@ constexpr i64 tally_cells = 6;
 
 DEVICE f64 magnitude(f64 v) { return greater(v, -v); }
 
+// The rank that a vertex gets without shares: the same for all, and by its part of two distributions, if there are any.
+struct Base {
+    f64 even;
+    const f64* teleport;
+    f64 teleporting;
+    const f64* dangling;
+    f64 loose;
+    DEVICE f64 at(i64 row) const {
+        f64 base = even;
+        if (teleport) base += teleporting * teleport[row];
+        if (dangling) base += loose * dangling[row];
+        return base;
+    }
+};
+
 template <class View>
-struct StartRanks {  // one lane a row: its degree and first rank, from `start`, or `even` past the end of `start`
+struct OutWeights {  // a tile 32 rows, one after another: the sums of their weights
+    static constexpr int lanes = 32;
+    View graph;
+    i64 n;
+    f64* sums;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n)) {
+            i64 units = graph.units(i);
+            f64 sum = 0;
+            for (i64 unit = 0; unit < units; ++unit)
+                graph.visit(tile, i, unit, [&](u32, i64 slot, bool live) {
+                    if (live) sum += graph.weight(slot);
+                    return false;
+                });
+            sum = tile.sum(sum);
+            if (tile.rank() == 0) sums[i] = sum;
+        }
+    }
+};
+
+template <class View>
+struct StartRanks {  // one lane a row: its degree and first rank, from `start`, or `even` past its end
     static constexpr int lanes = 1;
     View graph;
     i64 n;
@@ -55,14 +100,14 @@ struct StartRanks {  // one lane a row: its degree and first rank, from `start`,
     i64 given;
     f64 scale;
     f64 even;
-    u32* degrees;
+    Receivers* degrees;  // sums of weights are there already
     f64* ranks;
     u64* tally;
     DEVICE void operator()(Grid grid) const {
         Tally<true> all;
         for (i64 row : grid.items(n)) {
             f64 rank = (row < given ? start[row] : even) * scale;
-            degrees[row] = (u32)graph.degree(row);
+            if (!WEIGHTED) degrees[row] = (Receivers)graph.degree(row);
             ranks[row] = rank;
             if (degrees[row]) all.count(all.handed, rank);
         }
@@ -74,13 +119,13 @@ struct GiveRanks {  // one lane a row: its rank, base + alpha * sum, to the outp
     static constexpr int lanes = 1;
     const f64* sums;
     i64 n;
-    f64 base;
+    Base base;
     f64 alpha;
     f32* single_ranks;
     f64* double_ranks;
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(n)) {
-            f64 rank = greater(base + alpha * sums[row], 0.0);
+            f64 rank = greater(base.at(row) + alpha * sums[row], 0.0);
             if (single_ranks) single_ranks[row] = (f32)rank;
             if (double_ranks) double_ranks[row] = rank;
         }

@@ -23,6 +23,7 @@ template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns w
     return old;
 }
 template <class T> DEVICE T atomic_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE i64 take_place(i64* counter) { return atomic_add(counter, (i64)1); }
 // the last sees what all wrote
 template <class T> DEVICE T arrive(T* p, T v = 1) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 DEVICE f32 atomic_add(f32* p, f32 v) {
@@ -32,6 +33,7 @@ DEVICE f64 atomic_add(f64* p, f64 v) {
     return atomic_update(p, [=](f64 old) { return old + v; });
 }
 template <class T> DEVICE T atomic_or(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+template <class T> DEVICE T atomic_and(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T atomic_min(T* p, T v) {
     return atomic_update(p, [=](T old) { return lesser(old, v); });
 }
@@ -49,6 +51,16 @@ DEVICE u32 bits_of(f32 v) {
 }
 DEVICE f32 float_of(u32 bits) {
     f32 v;
+    __builtin_memcpy(&v, &bits, sizeof v);
+    return v;
+}
+DEVICE u64 bits_of(f64 v) {
+    u64 bits;
+    __builtin_memcpy(&bits, &v, sizeof v);
+    return bits;
+}
+DEVICE f64 float_of(u64 bits) {
+    f64 v;
     __builtin_memcpy(&v, &bits, sizeof v);
     return v;
 }

@@ -15,6 +15,12 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+DEVICE i64 take_place(i64* counter) {  // atomic_add of 1; lanes that are here together share an atomic
+    u32 same = __match_any_sync(__activemask(), (u64)counter), lane = threadIdx.x & 31;
+    int leader = __ffs((int)same) - 1;
+    i64 first = (int)lane == leader ? atomic_add(counter, (i64)__popc(same)) : 0;
+    return __shfl_sync(same, first, leader) + __popc(same & ((1u << lane) - 1));
+}
 DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the others wrote before
     __threadfence();
     u64 before = atomicAdd(p, v);
@@ -22,6 +28,7 @@ DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the othe
     return before;
 }
 template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
+template <class T> DEVICE T atomic_and(T* p, T v) { return atomicAnd(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
@@ -42,6 +49,8 @@ DEVICE void prefetch(const void*) {}  // while a warp waits for memory, a GPU ru
 DEVICE void prefetch_to_write(const void*) {}
 DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
 DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
+DEVICE u64 bits_of(f64 v) { return (u64)__double_as_longlong(v); }
+DEVICE f64 float_of(u64 bits) { return __longlong_as_double((i64)bits); }
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }

@@ -1,0 +1,28 @@
+// What is in the words of a search by hops << 32 | source; all ones for what is not reached.
+#pragma once
+
+struct SplitHops {  // one lane an own vertex; found: how many are reached, and the largest number of hops plus one
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    i32* distance;
+    i64* nearest;
+    i64* found;
+    DEVICE void operator()(Grid grid) const {
+        u64 levels = 0;
+        i64 reached = 0;
+        for (i64 row : grid.items(n)) {
+            u64 word = words[row];
+            bool here = word != ~(u64)0;
+            distance[row] = here ? (i32)(word >> 32) : -1;
+            nearest[row] = here ? (i64)(word & 0xffffffffu) : -1;
+            reached += here;
+            if (here) levels = greater(levels, (word >> 32) + 1);
+        }
+        Tile<32> tile;
+        reached = tile.sum(reached), levels = tile.most(levels);
+        if (tile.rank() > 0 || reached == 0) return;
+        atomic_add(found, reached);
+        atomic_max((u64*)found + 1, levels);
+    }
+};

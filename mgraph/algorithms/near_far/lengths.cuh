@@ -1,0 +1,20 @@
+// Lengths of paths: words whose order as integers is that of the paths, so that an atomic minimum keeps the shortest.
+// LENGTHS: 32 and 64 are the bits of floats of 0 or more, and 0 is hops << 32 | source.
+#pragma once
+
+#if LENGTHS == 32
+using Word = u32;
+#elif LENGTHS == 64
+using Word = u64;
+#elif LENGTHS == 0
+using Word = u64;
+#endif
+
+constexpr bool hops = LENGTHS == 0;
+
+DEVICE Word longer(Word length, f64 more) {  // a path with one more edge; more than every length if it overflows
+    if (hops) return (Word)(length + ((u64)1 << 32));
+    if (LENGTHS == 32) return (Word)bits_of(float_of((u32)length) + (f32)more);
+    return (Word)bits_of(float_of((u64)length) + more);
+}
+DEVICE u64 next_limit(Word least, f64 delta) { return greater((u64)longer(least, delta), (u64)least + 1); }

@@ -1,0 +1,283 @@
+// Shortest paths by a near and a far list. Lengths only fall, by atomics. A vertex whose length fell is listed again:
+// near if it is below the limit, else far; a vertex of another rank, in the list for its owner. Rows of near vertices
+// are read until there are none. Then the limit rises, and far vertices below it become near. This rank owns the n
+// vertices from `first` on.
+#pragma once
+#include "algorithms/near_far/lengths.cuh"
+#include "kernels/bits.cuh"
+#include "kernels/rows.cuh"
+#include "kernels/search.cuh"
+
+// The words of `state`. Near lists, their marks and the hubs' tasks are those of even and odd turns; far lists alike.
+enum State {
+    s_turn,
+    s_far_turn,
+    s_limit,
+    s_least,
+    s_near,
+    s_far = s_near + 2,
+    s_tasks = s_far + 2,
+    s_out = s_tasks + 2
+};
+
+DEVICE bool mark(u32* bits, i64 v) {
+    return !get_bit(bits, v) && !(atomic_or(bits + v / word_bits, bit_of(v)) & bit_of(v));
+}
+DEVICE void unmark(u32* bits, i64 v) { atomic_and(bits + v / word_bits, ~bit_of(v)); }
+
+struct Search {
+    Word* length;  // of the shortest path that is known here to each vertex of the graph
+    i64 first;
+    i64 n;
+    u32* lists;  // own rows: two near lists, two far lists, of n each
+    u32* marks;  // bitmaps of own rows: who is in which near list
+    u32* held;   // a bitmap of all vertices: own ones in the far list, others in the list for their owner
+    const i64* starts;  // the first vertex of each owner's range
+    const i64* places;  // the first place of each owner in `out`
+    i64 owners;
+    u32* out;
+    i64* state;
+    DEVICE u32* near(i64 turn) const { return lists + (turn & 1) * n; }
+    DEVICE u32* far(i64 turn) const { return lists + (2 + (turn & 1)) * n; }
+    DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(n) + 1); }
+    DEVICE i64* count(int which, i64 turn) const { return state + which + (turn & 1); }
+    DEVICE void to_near(u32 row, i64 turn) const {
+        if (mark(marked(turn), row)) store(near(turn) + take_place(count(s_near, turn)), row);
+    }
+    // A path to `id`; it is near in turn `turn`.
+    DEVICE void found(u32 id, Word word, i64 turn, i64 far_turn, u64 limit) const {
+        if (!(word < glance(length + id)) || !(word < atomic_min(length + id, word))) return;
+        i64 row = (i64)id - first;
+        if (row < 0 || row >= n) to_owner(id);
+        else if (word < limit) to_near((u32)row, turn);
+        else if (mark(held, id)) store(far(far_turn) + take_place(count(s_far, far_turn)), (u32)row);
+    }
+    DEVICE void to_owner(u32 id) const {
+        if (!mark(held, id)) return;
+        i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
+        store(out + places[owner] + take_place(state + s_out + owner), id);
+    }
+    // The row at a place of the near list, which is no longer marked: every row of a word of marks is in this list.
+    DEVICE i64 take(i64 at, i64 turn) const {
+        u32 row = load(near(turn) + at);
+        store(marked(turn) + row / word_bits, 0u);
+        return row;
+    }
+};
+
+template <class View, class Tile>
+DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 turn, i64 far_turn,
+                   u64 limit) {
+    Word length = load(s.length + s.first + row);
+    graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live) s.found(id, longer(length, graph.weight(slot)), turn + 1, far_turn, limit);
+        return false;
+    });
+}
+
+// A tile follows the edges of a near vertex each lane; hubs become tasks.
+template <class View, class Tile32>
+DEVICE void follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
+                        u64 limit, u64* tasks) {
+    i64 at = base + tile.rank();
+    visit_rows(graph, tile, at < count ? s.take(at, turn) : -1, tasks, s.count(s_tasks, turn),
+               [&](auto group, i64 row, i64 unit) { follow(graph, s, group, row, unit, turn, far_turn, limit); });
+}
+template <class View, class Tile32>
+DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, i64 turn, i64 far_turn, u64 limit) {
+    visit_task(graph, task, [&](i64 row, i64 unit) {
+        follow(graph, s, tile, row, unit, turn, far_turn, limit);
+        return false;
+    });
+}
+DEVICE void begin_turn(const Search& s, i64 turn) {  // by one lane, when all know how many are near
+    store(s.count(s_near, turn), (i64)0);
+    store(s.count(s_tasks, turn + 1), (i64)0);
+    store(s.state + s_turn, turn + 1);
+}
+
+template <class View>
+struct Follow {  // a tile 32 near vertices
+    static constexpr int lanes = 32;
+    View graph;
+    Search search;
+    i64 turn;
+    i64 far_turn;
+    i64 count;
+    u64 limit;
+    u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
+            if (i == 0 && tile.rank() == 0) begin_turn(search, turn);
+            follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks);
+        }
+    }
+};
+
+template <class View>
+struct FollowHubs {  // a tile a task
+    static constexpr int lanes = 32;
+    View graph;
+    Search search;
+    i64 turn;
+    i64 far_turn;
+    u64 limit;
+    const u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 n_tasks = load(search.count(s_tasks, turn));
+        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], turn, far_turn, limit);
+    }
+};
+
+// One block takes turn after turn, while few vertices are near: a launch and a read-back would take longer than each.
+// If it is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns` turns.
+template <class View>
+struct Settle {
+    static constexpr int lanes = 512;
+    View graph;
+    Search search;
+    i64 alone;
+    i64 most;
+    i64 turns;
+    f64 delta;
+    u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 one : grid.items(Block{}, 1)) settle(one);
+    }
+    DEVICE void settle(i64) const {
+        Block block;
+        const Search& s = search;
+        i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns;
+        u64 limit = (u64)load(s.state + s_limit);
+        while (turn < last) {
+            i64 count = load(s.count(s_near, turn)), far = load(s.count(s_far, far_turn));
+            block.sync();
+            if (count > most || (count == 0 && (!alone || far == 0 || far > most))) break;
+            if (count) take_turn(block, count, turn++, far_turn, limit);
+            else rise(block, far, turn, far_turn++, limit);
+        }
+        if (block.rank() > 0) return;
+        store(s.state + s_turn, turn);
+        end_rise(s, far_turn, limit);
+    }
+    DEVICE void take_turn(Block block, i64 count, i64 turn, i64 far_turn, u64 limit) const {
+        Tile<32> tile;
+        i64 tiles = block.size() / tile.size(), own = block.rank() / tile.size();
+        if (block.rank() == 0) begin_turn(search, turn);
+        for (i64 i = own * tile.size(); i < count; i += block.size())
+            follow_near(graph, search, tile, i, count, turn, far_turn, limit, tasks);
+        block.sync();
+        i64 n_tasks = load(search.count(s_tasks, turn));
+        for (i64 i = own; i < n_tasks; i += tiles)
+            follow_task(graph, search, tile, load(tasks + i), turn, far_turn, limit);
+        block.sync();
+    }
+    DEVICE void rise(Block block, i64 far, i64 turn, i64 far_turn, u64& limit) const {
+        const Search& s = search;
+        for (i64 i = block.rank(); i < far; i += block.size()) note_least(s, i, far_turn, limit);
+        block.sync();
+        u64 least = (u64)load(s.state + s_least), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
+        for (i64 i = block.rank(); i < far; i += block.size()) divide(s, i, turn, far_turn, limit, next);
+        if (block.rank() == 0) store(s.count(s_far, far_turn), (i64)0);
+        if (block.rank() == 0) store(s.state + s_least, ~(i64)0);
+        block.sync();
+        limit = next;
+    }
+    DEVICE static void end_rise(const Search& s, i64 far_turn, u64 limit) {
+        store(s.state + s_far_turn, far_turn), store(s.state + s_limit, (i64)limit), store(s.state + s_least, ~(i64)0);
+    }
+    DEVICE static void note_least(const Search& s, i64 at, i64 far_turn, u64 limit) {
+        u64 word = load(s.length + s.first + load(s.far(far_turn) + at));
+        if (word >= limit && word < (u64)load(s.state + s_least)) atomic_min((u64*)s.state + s_least, word);
+    }
+    // A far vertex below the old limit was near in the meantime; one below the new limit is near now.
+    DEVICE static void divide(const Search& s, i64 at, i64 turn, i64 far_turn, u64 old, u64 limit) {
+        u32 row = load(s.far(far_turn) + at);
+        u64 word = load(s.length + s.first + row);
+        if (word >= limit) return store(s.far(far_turn + 1) + take_place(s.count(s_far, far_turn + 1)), row);
+        unmark(s.held, s.first + row);
+        if (word >= old) s.to_near(row, turn);
+    }
+};
+
+template <class View>
+struct FarLeast {  // one lane a far vertex: the least length from the limit on
+    static constexpr int lanes = 1;
+    View graph;
+    Search search;
+    i64 far_turn;
+    i64 count;
+    u64 limit;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) Settle<View>::note_least(search, i, far_turn, limit);
+    }
+};
+
+template <class View>
+struct Divide {  // one lane a far vertex: which are near from now on
+    static constexpr int lanes = 1;
+    View graph;
+    Search search;
+    i64 turn;
+    i64 far_turn;
+    i64 count;
+    u64 old;
+    u64 limit;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 one : grid.items(1)) {
+            store(search.count(s_far, far_turn), one);
+            Settle<View>::end_rise(search, far_turn + 1, limit);
+        }
+        for (i64 i : grid.items(count)) Settle<View>::divide(search, i, turn, far_turn, old, limit);
+    }
+};
+
+struct Begin {  // one lane a source: its length, on every rank, and its owner's near list
+    static constexpr int lanes = 1;
+    Search search;
+    const u32* sources;
+    const u64* words;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i64 row = (i64)sources[i] - search.first;
+            atomic_min(search.length + sources[i], (Word)words[i]);
+            if (row >= 0 && row < search.n) search.to_near((u32)row, 0);
+        }
+    }
+};
+
+struct PackOut {  // one lane a vertex of the list for an owner: its id and length in one word, or in two
+    static constexpr int lanes = 1;
+    Search search;
+    const u32* list;
+    i64 n;
+    u64* words;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            u64 id = list[i], length = search.length[id];
+            unmark(search.held, (i64)id);
+            if (LENGTHS == 32) words[i] = id << 32 | length;
+            else words[2 * i] = id, words[2 * i + 1] = length;
+        }
+    }
+};
+
+struct TakeIn {  // one lane a vertex that another rank has sent
+    static constexpr int lanes = 1;
+    Search search;
+    const u64* words;
+    i64 n;
+    i64 turn;
+    i64 far_turn;
+    u64 limit;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            u64 id = LENGTHS == 32 ? words[i] >> 32 : words[2 * i];
+            u64 length = LENGTHS == 32 ? words[i] & 0xffffffffu : words[2 * i + 1];
+            search.found((u32)id, (Word)length, turn, far_turn, limit);
+        }
+    }
+};

@@ -1,0 +1,235 @@
+"""One rank's part of a search for shortest paths: lists of vertices near and far, and what is sent to other ranks.
+
+A length that falls is a vertex to look at again: soon if it is below a limit (near), else later (far). Once no rank has
+near vertices, the limit rises to the least far length plus `delta`. So lengths are final in steps of `delta`, as in
+delta-stepping [1]_, but with two lists instead of many buckets [2]_, and with vertices that are listed once at most. No
+step reads more than its lists: nothing scans all vertices.
+
+While few vertices are near, one block of a GPU, or one thread of a CPU, takes turn after turn by itself (`Settle`):
+roads have thousands of small turns, and a launch and a read-back take longer than each. On several ranks, each goes on
+until it has no near vertices, and then sends what it found in the others' ranges. Lengths that fall again later are
+corrected, so the result is the same.
+
+================== ======================================= ========== ================================================
+step               launches                                read-backs exchange
+================== ======================================= ========== ================================================
+a large turn       1, 2 where there may be hubs            1          allreduce of three numbers (a copy on one rank)
+many small turns   1                                       1          the same
+found elsewhere    1 for each rank sent to or heard from   1          alltoallv of 8 bytes a vertex (16 with wide words)
+the limit rises    2                                       2          allreduce of a number
+================== ======================================= ========== ================================================
+
+References
+----------
+.. [1] U. Meyer, P. Sanders, "Delta-stepping: a parallelizable shortest path algorithm", J. Algorithms 49, 2003.
+.. [2] A. Davidson, S. Baxter, M. Garland, J. D. Owens, "Work-efficient parallel GPU methods for single-source shortest
+   paths", IPDPS 2014.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.device import Array, Device
+from mgraph.kernels import Library, Struct, constants
+
+__all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
+
+FEW = 2048  #: so many near or far vertices are left to one block: a launch and a read-back take as long as their turn
+TURNS = 1 << 14  #: turns of one launch, after which the host looks whether the call was aborted
+_WORDS = constants("algorithms/near_far/paths.cuh").enums["State"]
+TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, OUT = 0, 1, 2, 3, 4, 6, 8, 10
+assert len(_WORDS) == 8
+NONE = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A kind of lengths: the macro LENGTHS of the kernels, the dtype of a word, and the word of an unreached vertex."""
+
+    bits: int
+    word: type
+    none: int
+
+    @classmethod
+    def of(cls, dtype: str) -> Lengths:
+        """Those of floats."""
+        if dtype == "float32":
+            return cls(32, np.uint32, int(np.float32(np.inf).view(np.uint32)))
+        return cls(64, np.uint64, int(np.float64(np.inf).view(np.uint64)))
+
+    def limit(self, least: int, delta: float) -> int:
+        """The next limit: `delta` above the length `least`, and above it in any case."""
+        if self.bits == 0:
+            return NONE
+        real = np.float32 if self.bits == 32 else np.float64
+        with np.errstate(over="ignore"):
+            more = real(self.word(least).view(real) + real(delta))
+        return max(int(more.view(self.word)), least + 1)
+
+
+HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
+
+
+def library(shard: Shard, lengths: Lengths) -> Library:
+    """The kernels of a search over the shard's out-edges."""
+    return kernels(shard, "algorithms/near_far/paths.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
+
+
+class Outbox:
+    """The lists of vertices that are sent to other ranks, a part for each owner: 4 bytes a vertex of other ranges."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, device, ranks = shard, shard.device, range(shard.size)
+        starts = np.asarray(shard.partition.starts, np.int64)
+        lengths = [0 if r == shard.rank else int(starts[r + 1] - starts[r]) for r in ranks]
+        self.firsts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        several = shard.size > 1
+        self.starts = device.asarray(starts) if several else None
+        self.places = device.asarray(self.firsts) if several else None
+        self.list: Array = device.empty(int(self.firsts[-1]), np.uint32) if several else None
+        self.fields = {"starts": self.starts, "places": self.places, "owners": shard.size, "out": self.list}
+
+    def parts(self, counts: np.ndarray) -> list[Array]:
+        """The vertices for each owner, of which there are `counts`."""
+        return [self.list[at : at + int(n)] for at, n in zip(self.firsts, counts, strict=False)]
+
+
+class Search:
+    """The lists and lengths of one search.
+
+    They take 4 bytes a vertex of the whole graph (8 with wide words), 16 bytes an owned vertex and, on several ranks, 4
+    bytes for each vertex of the other ranges; bitmaps take n / 8 bytes, and n / 4 of owned vertices.
+
+    Attributes
+    ----------
+    length : uint32 or uint64[n_vertices]
+        The shortest length that this rank knows of each vertex.
+    turns : int
+        The steps so far in which ranks met.
+    """
+
+    def __init__(self, shard: Shard, lengths: Lengths, delta: float = 0.0) -> None:
+        self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
+        device, n = shard.device, shard.hi - shard.lo
+        self.n, self.graph, self.kernels = n, shard.out_edges.view(), library(shard, lengths)
+        self.length = device.full(shard.n_vertices, lengths.none, lengths.word)
+        self.lists = device.empty(4 * n, np.uint32)
+        self.marks = device.zeros(2 * (-(-n // 32) + 1), np.uint32)
+        self.held = device.zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
+        self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
+        self.room = task_room(shard.out_edges)
+        self.tasks = device.empty(self.room, np.uint64)
+        self.outbox = Outbox(shard)
+        self.fields = Struct(
+            length=self.length, first=shard.lo, n=n, lists=self.lists, marks=self.marks, held=self.held,
+            state=self.state, **self.outbox.fields,
+        )  # fmt: skip
+        self.limit, self.rounds = lengths.limit(0, delta), 0
+        self.counts = np.zeros(len(self.state), np.int64)
+
+    # ---- the search -------------------------------------------------------------------------------------------------
+
+    def run(self, sources: np.ndarray, words: np.ndarray) -> None:
+        """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
+        device = self.device
+        first = np.array([self.limit, NONE], np.uint64).view(np.int64)
+        self.state[LIMIT : LEAST + 1] = device.asarray(first)
+        self.kernels.Begin(
+            len(sources), search=self.fields, sources=device.asarray(sources), words=device.asarray(words),
+            n=len(sources),
+        )  # fmt: skip
+        self._read()
+        while self._meet():
+            self.rounds += 1
+            if self.near > FEW:
+                self._turn()
+            elif self.near or (self.shard.size == 1 and 0 < self.far <= FEW):
+                self._settle()
+
+    @property
+    def near(self) -> int:
+        """The number of near vertices of this rank at the last read-back."""
+        return int(self.counts[NEAR + (self.turn & 1)])
+
+    @property
+    def far(self) -> int:
+        """The number of far vertices of this rank, some of which may have been near in the meantime."""
+        return int(self.counts[FAR + (self.far_turn & 1)])
+
+    def _read(self) -> None:
+        self.counts = Device.to_host(self.state).copy()
+        self.turn, self.far_turn = int(self.counts[TURN]), int(self.counts[FAR_TURN])
+        self.limit = int(self.counts[LIMIT : LIMIT + 1].view(np.uint64)[0])
+
+    def _meet(self) -> bool:
+        """Exchange what was found elsewhere, or raise the limit if no rank has near vertices; False at the end."""
+        sent = self.counts[OUT:]
+        any_near, any_out, any_far = self.shard.exchange.allreduce(
+            np.array([self.near > 0, int(sent.sum()) > 0, self.far > 0], np.int64), "max"
+        ).tolist()
+        if any_out:
+            self._deliver(sent)
+        elif not any_near:
+            # one block raises the limit by itself if it is alone
+            if self.shard.size > 1 or self.far > FEW:
+                return self._rise()
+            return bool(any_far)
+        return True
+
+    def _now(self) -> dict[str, int]:
+        return {"turn": self.turn, "far_turn": self.far_turn, "limit": self.limit}
+
+    def _turn(self) -> None:
+        now = {"graph": self.graph, "search": self.fields, "tasks": self.tasks, **self._now()}
+        self.kernels.Follow(-(-self.near // LANES), count=self.near, **now)
+        self.kernels.FollowHubs(self.room, **now)
+        self._read()
+
+    def _settle(self) -> None:
+        self.kernels.Settle(
+            1, graph=self.graph, search=self.fields, alone=int(self.shard.size == 1), most=FEW, turns=TURNS,
+            delta=self.delta, tasks=self.tasks,
+        )  # fmt: skip
+        self._read()
+
+    def _rise(self) -> bool:
+        """Raise the limit on all ranks to what lies above the least far length; False if nothing is far."""
+        now = {"graph": self.graph, "search": self.fields, "far_turn": self.far_turn, "count": self.far}
+        self.kernels.FarLeast(self.far, limit=self.limit, **now)
+        mine = Device.to_host(self.state[LEAST : LEAST + 1]).view(np.uint64).copy()
+        least = int(self.shard.exchange.allreduce(mine, "min")[0])
+        if least == NONE:
+            return False
+        limit = self.lengths.limit(least, self.delta)
+        self.kernels.Divide(max(self.far, 1), turn=self.turn, old=self.limit, limit=limit, **now)
+        self._read()
+        return True
+
+    # ---- several ranks ----------------------------------------------------------------------------------------------
+
+    def _deliver(self, counts: np.ndarray) -> None:
+        """Send the lengths that fell to the owners, and take theirs; a vertex takes 8 bytes, or 16 with wide words."""
+        wide, parts = 1 if self.lengths.bits == 32 else 2, []
+        for part in self.outbox.parts(counts):
+            words = self.device.empty(wide * len(part), np.uint64)
+            self.kernels.PackOut(len(part), search=self.fields, list=part, n=len(part), words=words)
+            parts.append(words)
+        for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
+            if r != self.shard.rank:
+                n = len(words) // wide
+                self.kernels.TakeIn(n, search=self.fields, words=words, n=n, **self._now())
+        self.device.fill(self.state[OUT:], 0)
+        self._read()
+
+    def share(self) -> None:
+        """Make the lengths of all vertices known to every rank. One allgather."""
+        if self.shard.size == 1:
+            return
+        for r, theirs in enumerate(self.shard.exchange.allgather(self.length[self.shard.lo : self.shard.hi])):
+            if r != self.shard.rank:
+                first, end = self.shard.partition.range(r)
+                self.length[first:end] = theirs

@@ -1,0 +1,1 @@
+"""The check that no edge of a graph has a negative weight."""

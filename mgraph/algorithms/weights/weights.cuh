@@ -1,0 +1,54 @@
+// Weights that are negative or NaN.
+#pragma once
+#include "kernels/rows.cuh"
+
+struct Bad {  // the least edge whose weight is negative or NaN: source << 32 | destination
+    u64* edge;
+    i64 first;
+    DEVICE void see(i64 row, u32 id, f32 weight) const {
+        if (!(weight >= 0)) atomic_min(edge, (u64)(first + row) << 32 | id);
+    }
+};
+
+template <class View, class Tile>
+DEVICE void check_weights(const View& graph, Tile tile, i64 row, i64 unit, Bad bad) {
+    graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live) bad.see(row, id, graph.weight(slot));
+        return false;
+    });
+}
+
+template <class View>
+struct CheckWeights {  // a tile 32 rows; hubs become tasks
+    static constexpr int lanes = 32;
+    View graph;
+    i64 rows;
+    Bad bad;
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
+            i64 own = i * tile.size() + tile.rank();
+            visit_rows(graph, tile, own < rows ? own : -1, tasks, n_tasks,
+                       [&](auto group, i64 row, i64 unit) { check_weights(graph, group, row, unit, bad); });
+        }
+    }
+};
+
+template <class View>
+struct CheckHubs {  // a tile a task of a hub's row
+    static constexpr int lanes = 32;
+    View graph;
+    Bad bad;
+    const u64* tasks;
+    const i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                check_weights(graph, tile, row, unit, bad);
+                return false;
+            });
+    }
+};

@@ -1,0 +1,87 @@
+"""``bench sssp``: shortest paths by weights from random roots, by the program that shards run.
+
+Weights are whole numbers from 1 to 255. Distances must be those found with ``csr``, bit for bit. No drawn edge may be a
+shorter way; with predecessors, each must be as near as its edge says.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.sssp.program import run as sssp
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from workloads.bench import shards
+from workloads.bench.harness import Bench, Mismatch, summary
+from workloads.bench.shards import Graph
+
+__all__ = ["HELP", "add_arguments", "measure"]
+
+HELP = "time shortest paths by weights from random roots, through the program that shards run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    shards.add_arguments(parser)
+    parser.add_argument("--roots", type=int, default=8, metavar="N", help="searches (default: %(default)s)")
+    parser.add_argument("--predecessors", action="store_true", help="find the predecessors too")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of the distances")
+
+
+def measure(bench: Bench) -> None:
+    """Search each structure from the same roots."""
+    options, rows = bench.options, []
+    if options.roots < 1:
+        raise InvalidOption(f"--roots is {options.roots}; at least 1 is needed")
+    graph = Graph(bench, weighted=True)
+    rng = np.random.default_rng(options.seed)
+    roots = bench.device.to_host(
+        graph.src[bench.device.asarray(rng.integers(0, len(graph.src), options.roots))]
+    ).tolist()
+    oracle: dict[int, Array] = {}
+    for name, shard in graph.shards():
+        seconds, reached, supersteps = [], [], []
+        sssp(shard, roots[0], options.predecessors, options.dtype)  # compiles
+        for root in roots:
+            search = partial(sssp, shard, root, options.predecessors, options.dtype)
+            took, (found, info) = bench.time(search)
+            _check(bench, name, graph, root, found, oracle)
+            seconds.append(took)
+            reached.append(info["reached"])
+            supersteps.append(info["supersteps"])
+        line = bench.add(
+            "sssp",
+            structure=name,
+            arcs=shard.num_edges,
+            delta=info["delta"],
+            reached=int(np.median(reached)),
+            supersteps=int(np.median(supersteps)),
+            **summary(seconds),
+        )
+        rows.append([name, *(line[c] for c in ("p50_ms", "min_ms", "max_ms", "reached", "supersteps"))])
+        del shard
+    columns = ["structure", "p50 ms", "least ms", "most ms", "reached", "supersteps"]
+    bench.table(f"Shortest paths, {len(roots)} roots; distances equal to csr's", columns, rows)
+
+
+def _check(bench: Bench, name: str, graph: Graph, root: int, found: dict[str, Any], oracle: dict[int, Array]) -> None:
+    """`Mismatch` where a distance is not csr's, an edge is a shorter way, or a predecessor does not fit."""
+    distance = found["distance"]
+    if not bool((oracle.setdefault(root, distance) == distance).all()) or float(distance[root]) != 0:
+        raise Mismatch(f"{name}: shortest paths from {root} differ from csr's")
+    weights = graph.weights().astype(distance.dtype)
+    ways = [(graph.src, graph.dst)] if bench.options.directed else [(graph.src, graph.dst), (graph.dst, graph.src)]
+    shorter = sum(int((distance[u] + weights < distance[v]).sum()) for u, v in ways)
+    if shorter:
+        raise Mismatch(f"{name}: from {root}, {shorter} edges are shorter ways")
+    if "predecessors" in found:
+        before = found["predecessors"]
+        reached = bench.xp.isfinite(distance)
+        reached[root] = False
+        fits = (distance[before[reached]] <= distance[reached]).all() and bool(((before >= 0) == reached).all())
+        if not bool(fits):
+            raise Mismatch(f"{name}: from {root}, a predecessor is missing, or farther than its vertex")
