@@ -384,8 +384,13 @@ class DynamicGraph:
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
     bfs = algorithms.bfs.method
+    clustering = algorithms.clustering.method
     connected_components = algorithms.components.method
+    core_number = algorithms.core_number.method
+    k_core = algorithms.k_core.method
     pagerank = algorithms.pagerank.method
+    transitivity = algorithms.triangles.transitivity
+    triangles = algorithms.triangles.method
 
     def run(self, algorithm: str, /, **arguments: Any) -> VertexValues:
         """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""

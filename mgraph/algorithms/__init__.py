@@ -3,13 +3,24 @@
 To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
-from mgraph.algorithms import bfs, components, pagerank
+from mgraph.algorithms import bfs, clustering, components, core_number, k_core, pagerank, triangles
 from mgraph.algorithms.algorithm import Algorithm, Shard
 
 __all__ = ["ALGORITHMS", "WARM", "Algorithm", "Shard", "warm"]
 
 #: every algorithm, by the name that users call it by
-ALGORITHMS: dict[str, Algorithm] = {folder.ALGORITHM.name: folder.ALGORITHM for folder in (bfs, components, pagerank)}
+ALGORITHMS: dict[str, Algorithm] = {
+    folder.ALGORITHM.name: folder.ALGORITHM
+    for folder in (
+        bfs,
+        clustering,
+        components,
+        core_number,
+        k_core,
+        pagerank,
+        triangles,
+    )
+}
 
 #: compiled when a graph is created, because most users call these first; the others are compiled before their first run
 WARM = ("bfs", "pagerank")

@@ -128,6 +128,14 @@ class Graph:
     dst: np.ndarray
     directed: bool = True
     name: str = field(default="graph")
+    weight: np.ndarray | None = None
+
+    @property
+    def arc_weights(self) -> np.ndarray | None:
+        """The weights of `arcs`."""
+        if self.directed or self.weight is None:
+            return self.weight
+        return np.concatenate([self.weight, self.weight])
 
     @property
     def arcs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +157,13 @@ class Graph:
         return self.name
 
 
-def _rows(structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray) -> Structure:
-    held = create(structure, n, device=device, n_rows=hi - lo)
+def _rows(
+    structure: str, device: Device, lo: int, hi: int, n: int, row: np.ndarray, dst: np.ndarray,
+    weight: np.ndarray | None,
+) -> Structure:  # fmt: skip
+    held = create(structure, n, device=device, n_rows=hi - lo, weighted=weight is not None)
     mine = (row >= lo) & (row < hi)
-    held.build(EdgeBatch(row[mine] - lo, dst[mine]))
+    held.build(EdgeBatch(row[mine] - lo, dst[mine], None if weight is None else weight[mine]))
     return held
 
 
@@ -169,14 +180,16 @@ def shards(
     aborted: Callable[[], bool] = lambda: False,
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for."""
-    src, dst = graph.arcs
+    (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []
     for rank in range(size):
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
         exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
-        out = _rows(structure, here, lo, hi, graph.n, src, dst)
-        back = out if not graph.directed else _rows(structure, here, lo, hi, graph.n, dst, src) if reverse else None
+        out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
+        back = None
+        if not graph.directed or reverse:
+            back = _rows(structure, here, lo, hi, graph.n, dst, src, weight) if graph.directed else out
         made.append(FakeShard(rank, partition, here, exchange, out, back, graph.directed))
     return made
 
