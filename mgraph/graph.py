@@ -388,6 +388,9 @@ class DynamicGraph:
     connected_components = algorithms.components.method
     core_number = algorithms.core_number.method
     k_core = algorithms.k_core.method
+    label_propagation = algorithms.label_propagation.method
+    louvain = algorithms.louvain.method
+    modularity = algorithms.modularity.method
     pagerank = algorithms.pagerank.method
     transitivity = algorithms.triangles.transitivity
     triangles = algorithms.triangles.method

@@ -3,7 +3,18 @@
 To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
-from mgraph.algorithms import bfs, clustering, components, core_number, k_core, pagerank, triangles
+from mgraph.algorithms import (
+    bfs,
+    clustering,
+    components,
+    core_number,
+    k_core,
+    label_propagation,
+    louvain,
+    modularity,
+    pagerank,
+    triangles,
+)
 from mgraph.algorithms.algorithm import Algorithm, Shard
 
 __all__ = ["ALGORITHMS", "WARM", "Algorithm", "Shard", "warm"]
@@ -17,6 +28,9 @@ ALGORITHMS: dict[str, Algorithm] = {
         components,
         core_number,
         k_core,
+        label_propagation,
+        louvain,
+        modularity,
         pagerank,
         triangles,
     )

@@ -133,8 +133,7 @@ struct Peeled {
 };
 
 template <class View>
-struct
-    Peel {  // a lane brings a vertex of the frontier, and goes on with one that it removes; hubs are left to PeelHubs
+struct Peel {  // a lane brings a vertex of the frontier, and goes on with one that it removes; hubs are left out
     static constexpr int lanes = 32;
     View graph;
     const u32* frontier;

@@ -125,7 +125,7 @@ class Peeling:
         return {**own, "lengths": self.counts[1:], "starts": self.starts, "owners": self.shard.size}
 
     def _remove(self, n: int, level: int) -> tuple[int, np.ndarray]:
-        """Take the edges of `n` vertices of the frontier away; the lengths of the next one and of other ranks' lists."""
+        """Take the edges of a frontier of `n` vertices away; the lengths of the next one and of other ranks' lists."""
         peeled = self._peeled(level)
         for view, library in self.views:
             self.device.fill(self.n_tasks, 0)

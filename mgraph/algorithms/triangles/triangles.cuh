@@ -80,8 +80,7 @@ struct KeepHubs {  // a tile a task of a hub's row
     }
 };
 
-struct
-    MarkFirst {  // one lane a key of a directed graph: whether it is the first of the equal ones, of which two can be
+struct MarkFirst {  // one lane a key of a directed graph: whether it is the first of equal ones
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;

@@ -47,6 +47,11 @@ DEVICE u32 bits_of(f32 v) {
     __builtin_memcpy(&bits, &v, sizeof v);
     return bits;
 }
+DEVICE u64 bits_of(f64 v) {
+    u64 bits;
+    __builtin_memcpy(&bits, &v, sizeof v);
+    return bits;
+}
 DEVICE f32 float_of(u32 bits) {
     f32 v;
     __builtin_memcpy(&v, &bits, sizeof v);
