@@ -1,7 +1,9 @@
 // Weights of vertices and communities in whole units, moves between communities, and the graph of the communities.
 // Sums are integers, so that neither timing nor the number of ranks changes them.
 #pragma once
-#include "algorithms/tally/tally.cuh"
+#include "algorithms/tally/fixed.cuh"
+#include "kernels/rows.cuh"
+#include "kernels/search.cuh"
 
 // What is weighed: the largest weight, as the bits of a float, and how many are negative or not finite; the edges of each
 // row; those of each row, or of all together, that stay inside of a community; or the arcs to each community.

@@ -2,10 +2,10 @@
 // lane has one of `short_degree` entries, a tile one in shared memory, and a row that does not fit there, `wide`, has
 // one in memory with two slots an edge, into which many tiles add. Sums are integers, so that timing changes none.
 #pragma once
+#include "algorithms/tally/fixed.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
 
-constexpr u32 no_label = ~0u;
 constexpr i64 table_slots = 256, most_tabled = 192;  // of a tile's table: its slots, and the edges of rows that use it
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
 
@@ -34,11 +34,6 @@ DEVICE u64 spread(u64 x) {
 DEVICE u64 ordered(f64 v) {  // ascends with v
     u64 bits = bits_of(v);
     return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-
-// The weight of an edge in units of 1 / unit, or 1 where unit is 0.
-template <class View> DEVICE u64 fixed(const View& graph, i64 slot, f64 unit) {
-    return unit == 0 ? 1 : (u64)((f64)graph.weight(slot) * unit + 0.5);
 }
 
 // How a vertex chooses: the label of most edges; or, where strengths are given, the community that it gains most from
