@@ -159,7 +159,7 @@ def test_a_path_takes_few_launches(counted: Counter[str]) -> None:
     CORES.run(shards(long_ones()[0], cut(700, 1))[0])
     assert counted["Peel"] <= 350 / 32 + 2
     assert counted["Keep"] == 2
-    assert counted["read-back"] < 25
+    assert counted["read-back"] < 30
 
 
 def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str]) -> None:

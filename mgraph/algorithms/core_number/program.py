@@ -14,9 +14,9 @@ step              launches                                                  exch
 start             1, 2 where there may be hubs; twice as many for           none
                   directed graphs
 a level           2; two read-backs                                         an allreduce of one number
-a frontier        1, 2 where there may be hubs; twice as many for           none
-                  directed graphs; one read-back
-a superstep       up to p - 1 twice; on several ranks only; a read-back     an alltoallv of 8 bytes a vertex that has
+a frontier        1, 2 where it has hubs, with another read-back; twice as  none
+                  many launches for directed graphs; one read-back
+a superstep       up to p - 1 twice; on several ranks only; 2 read-backs    an alltoallv of 8 bytes a vertex that has
                                                                             lost edges; an allreduce of one number
 ================= ========================================================= ===========================================
 
@@ -44,6 +44,7 @@ __all__ = ["Peeling", "run", "warm"]
 FILE = "algorithms/core_number/peel.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 REMOVED, CHASE = _CONSTANTS["removed"], _CONSTANTS["chase"]
+LISTS = 3  #: counters before those of other ranks' lists
 NEVER = 2**62  #: the least number of edges among no vertices
 
 
@@ -70,24 +71,25 @@ class Peeling:
         edges = sides(shard, what)
         self.views = [(one.view(), _library(shard, one)) for one in edges]
         self.kernels = self.views[0][1]
-        self.room = max(task_room(one) for one in edges)
         new = self.device.empty
-        self.tasks, self.n_tasks = new(self.room, np.uint64), self.device.zeros(1, np.int64)
+        self.tasks = [new(task_room(one), np.uint64) for one in edges]  # of the hubs in each view
         self.left, self.core = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint32)
         self.frontier, self.next, self.alive = (new(self.rows, np.uint32) for _ in range(3))
         self.n_alive = -1  # all of them, not listed
         others = shard.n_vertices if shard.size > 1 else 0
         self.less, self.lists = self.device.zeros(others, np.uint32), new(others, np.uint32)
         self.starts = self.device.asarray(np.asarray(shard.partition.starts, np.int64))
-        self.counts = self.device.zeros(1 + shard.size, np.int64)  # of `next`, and of each rank's list
+        # of `next`, of the tasks in up to two views, and of each rank's list
+        self.counts = self.device.zeros(LISTS + shard.size, np.int64)
         self._count_edges()
 
     def _count_edges(self) -> None:
-        for view, library in self.views:
-            self.device.fill(self.n_tasks, 0)
-            hubs = {"tasks": self.tasks, "n_tasks": self.n_tasks, "left": self.left, "first": self.shard.lo}
+        for at, (view, library) in enumerate(self.views):
+            hubs = {"tasks": self.tasks[at], "n_tasks": self.counts[1 + at :], "left": self.left}
+            hubs["first"] = self.shard.lo
             library.CountEdges(-(-self.rows // LANES), graph=view, rows=self.rows, **hubs)
-            library.CountHubs(self.room, graph=view, **hubs)
+            library.CountHubs(len(self.tasks[at]), graph=view, **hubs)
+        self.device.fill(self.counts, 0)
 
     def least(self) -> int:
         """The least number of edges that a vertex of the graph has left; `NEVER` if none is left.
@@ -108,13 +110,13 @@ class Peeling:
             self.n_alive, alive=self.alive, n=self.n_alive, left=self.left, level=level, core=self.core,
             frontier=self.frontier, count=self.counts,
         )  # fmt: skip
-        new, lengths = self._read()
+        new = self._read()
         while True:
             while new:
-                new, lengths = self._remove(new, level)
+                new = self._remove(new, level)
             if self.shard.size == 1:
                 return
-            new = self._exchange(lengths, level)
+            new = self._exchange(level)
             if int(self.shard.exchange.allreduce(np.array([new]))[0]) == 0:
                 return
 
@@ -122,30 +124,34 @@ class Peeling:
         several = self.shard.size > 1
         own = {"first": self.shard.lo, "rows": self.rows, "level": level, "left": self.left, "core": self.core}
         own |= {"next": self.next, "count": self.counts, "less": self.less if several else None, "lists": self.lists}
-        return {**own, "lengths": self.counts[1:], "starts": self.starts, "owners": self.shard.size}
+        return {**own, "lengths": self.counts[LISTS:], "starts": self.starts, "owners": self.shard.size}
 
-    def _remove(self, n: int, level: int) -> tuple[int, np.ndarray]:
-        """Take the edges of a frontier of `n` vertices away; the lengths of the next one and of other ranks' lists."""
-        peeled = self._peeled(level)
-        for view, library in self.views:
-            self.device.fill(self.n_tasks, 0)
-            hubs = {"peeled": peeled, "tasks": self.tasks, "n_tasks": self.n_tasks}
-            steps = CHASE if len(self.views) == 1 else 1
+    def _remove(self, n: int, level: int) -> int:
+        """Take the edges of a frontier of `n` vertices away; the length of the next one."""
+        peeled, steps = self._peeled(level), CHASE if len(self.views) == 1 else 1
+        for at, (view, library) in enumerate(self.views):
+            hubs = {"peeled": peeled, "tasks": self.tasks[at], "n_tasks": self.counts[1 + at :]}
             library.Peel(-(-n // LANES), graph=view, frontier=self.frontier, n=n, steps=steps, **hubs)
-            library.PeelHubs(self.room, graph=view, **hubs)
+        new, *tasks = Device.to_host(self.counts[:LISTS]).tolist()
+        for at, (view, library) in enumerate(self.views):
+            hubs = {"peeled": peeled, "tasks": self.tasks[at], "n_tasks": self.counts[1 + at :]}
+            library.PeelHubs(tasks[at], graph=view, **hubs)
         self.frontier, self.next = self.next, self.frontier
-        return self._read()
-
-    def _read(self) -> tuple[int, np.ndarray]:
-        """The length of the next frontier, which begins anew, and those of other ranks' lists."""
-        counts = Device.to_host(self.counts).copy()
+        if any(tasks):
+            return self._read()
         self.device.fill(self.counts[:1], 0)
-        return int(counts[0]), counts[1:]
+        return int(new)
 
-    def _exchange(self, lengths: np.ndarray, level: int) -> int:
+    def _read(self) -> int:
+        """The length of the next frontier, which begins anew, as do the tasks. One read-back."""
+        new = int(Device.to_host(self.counts[:1])[0])
+        self.device.fill(self.counts[:LISTS], 0)
+        return new
+
+    def _exchange(self, level: int) -> int:
         """Send what own vertices took from others', and receive; the length of the frontier that comes of it."""
         parts = []
-        for rank, n in enumerate(lengths.tolist()):
+        for rank, n in enumerate(Device.to_host(self.counts[LISTS:]).tolist()):
             first = self.shard.partition.range(rank)[0]
             out = self.device.empty(n, np.uint64)
             self.kernels.Pack(n, list=self.lists[first : first + n], n=n, less=self.less, out=out)
@@ -155,7 +161,7 @@ class Peeling:
         for rank, part in enumerate(self.shard.exchange.alltoallv(parts)):
             if rank != self.shard.rank:
                 self.kernels.Lose(len(part), part=part, n=len(part), peeled=peeled)
-        return self._read()[0]
+        return self._read()
 
 
 def warm(shard: Shard) -> None:

@@ -221,6 +221,8 @@ class _Level:
 def _added(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
     """Each different key once, ascending, and the sum of its weights. One sort, two read-backs."""
     n = len(keys)
+    if n == 0:
+        return keys, weights
     keys, places = sort_keys(device, keys, with_places=True)
     weights = device.gather(weights, places)
     del places

@@ -7,6 +7,7 @@
 #include "kernels/rows.cuh"
 
 constexpr i64 alone = 8;  // vertices of the shorter row up to which a lane closes an edge by itself
+constexpr bool merges = Tile<32>::size() == 1;  // a CPU reads both rows where one is up to 16 times as long
 
 DEVICE bool is_lower(const u32* degrees, i64 a, i64 b) {
     u32 of_a = degrees[a], of_b = degrees[b];
@@ -149,29 +150,41 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
             }
         }
     }
-    // The group's lanes share the shorter row, and look for what they find there in the longer one.
     template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v) const {
         i64 at_u = part.offsets[row], at_v = own.offsets[v];
-        i64 n_u = part.offsets[row + 1] - at_u, n_v = own.offsets[v + 1] - at_v, hint = 0;
-        bool from_u = n_u <= n_v;
-        const u32* shorter = from_u ? part.ids + at_u : own.ids + at_v;
-        const u32* longer = from_u ? own.ids + at_v : part.ids + at_u;
-        i64 n = lesser(n_u, n_v), most = greater(n_u, n_v), to_u = 0, to_v = 0;
+        i64 n_u = part.offsets[row + 1] - at_u, n_v = own.offsets[v + 1] - at_v, to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
-        for (i64 k = group.rank(); k < n; k += group.size()) {
-            u32 id = shorter[k];
-            hint = lower_bound_near(longer, most, hint, id);
-            if (hint == most) break;
-            if (longer[hint] != id) continue;
-            i64 slot = at_u + (from_u ? k : hint);
-            u32 uw = part.arcs(slot), vw = own.arcs(at_v + (from_u ? hint : k)), all = uv * uw * vw;
-            reduce_add(support + slot, counting == arcs_opposite ? uv : all);
+        auto hit = [&](i64 in_u, i64 in_v) {  // both rows have the same vertex there
+            u32 uw = part.arcs(at_u + in_u), vw = own.arcs(at_v + in_v), all = uv * uw * vw;
+            reduce_add(support + at_u + in_u, counting == arcs_opposite ? uv : all);
             to_u += counting == arcs_opposite ? vw : all;
             to_v += counting == arcs_opposite ? uw : all;
-        }
+        };
+        const u32 *ids_u = part.ids + at_u, *ids_v = own.ids + at_v;
+        if (merges && greater(n_u, n_v) <= 16 * lesser(n_u, n_v)) merge(ids_u, n_u, ids_v, n_v, hit);
+        else if (n_u <= n_v) seek(group, ids_u, n_u, ids_v, n_v, hit);
+        else seek(group, ids_v, n_v, ids_u, n_u, [&](i64 in_v, i64 in_u) { hit(in_u, in_v); });
         to_u = group.sum(to_u), to_v = group.sum(to_v);
-        if (group.rank() == 0 && to_v)
-            atomic_add(counts + part.first + row, to_u), atomic_add(counts + own.first + v, to_v);
+        if (group.rank() || to_v == 0) return;
+        atomic_add(counts + part.first + row, to_u);
+        atomic_add(counts + own.first + v, to_v);
+    }
+    template <class Hit> DEVICE static void merge(const u32* a, i64 n, const u32* b, i64 m, Hit hit) {
+        for (i64 i = 0, j = 0; i < n && j < m;) {
+            u32 x = a[i], y = b[j];
+            if (x == y) hit(i, j);
+            i += x <= y, j += y <= x;
+        }
+    }
+    // The group's lanes share the shorter row, and look for what they find there in the longer one.
+    template <class Group, class Hit>
+    DEVICE static void seek(Group group, const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
+        i64 hint = 0;
+        for (i64 k = group.rank(); k < n; k += group.size()) {
+            hint = lower_bound_near(longer, most, hint, shorter[k]);
+            if (hint == most) return;
+            if (longer[hint] == shorter[k]) hit(k, hint);
+        }
     }
 };
 
