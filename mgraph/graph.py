@@ -387,6 +387,7 @@ class DynamicGraph:
     clustering = algorithms.clustering.method
     connected_components = algorithms.components.method
     core_number = algorithms.core_number.method
+    degree_centrality = algorithms.degree_centrality.method
     k_core = algorithms.k_core.method
     label_propagation = algorithms.label_propagation.method
     louvain = algorithms.louvain.method
