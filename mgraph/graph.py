@@ -393,6 +393,7 @@ class DynamicGraph:
     louvain = algorithms.louvain.method
     modularity = algorithms.modularity.method
     pagerank = algorithms.pagerank.method
+    strongly_connected_components = algorithms.strong_components.method
     transitivity = algorithms.triangles.transitivity
     triangles = algorithms.triangles.method
 

@@ -14,6 +14,7 @@ from mgraph.algorithms import (
     louvain,
     modularity,
     pagerank,
+    strong_components,
     triangles,
 )
 from mgraph.algorithms.algorithm import Algorithm, Shard
@@ -34,6 +35,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         louvain,
         modularity,
         pagerank,
+        strong_components,
         triangles,
     )
 }

@@ -57,8 +57,8 @@ def share(shard: Shard, own: Array, whole: Array = None) -> Array:
     return whole
 
 
-def sum_to_owners(shard: Shard, whole: Array) -> Array:
-    """The sums over all ranks of the own vertices' values in `whole`, as a view of it.
+def sum_to_owners(shard: Shard, whole: Array, least: bool = False) -> Array:
+    """The sums over all ranks of the own vertices' values in `whole`, or the least ones, as a view of it.
 
     An alltoallv for each `PART` vertices of the largest range.
     """
@@ -69,7 +69,8 @@ def sum_to_owners(shard: Shard, whole: Array) -> Array:
         first, end = ranges[shard.rank]
         for rank, part in enumerate(shard.exchange.alltoallv([whole[a:b] for a, b in ranges])):
             if rank != shard.rank:
-                whole[first:end] += part
+                mine = whole[first:end]
+                (shard.device.xp.minimum if least else shard.device.xp.add)(mine, part, out=mine)
     return own
 
 

@@ -58,6 +58,14 @@ class Peeling:
     Takes 20 bytes an owned vertex, 1 / 64 byte an arc for hubs' tasks and, on several ranks, 8 bytes a vertex of the
     whole graph and 8 more for each that loses edges in a superstep.
 
+    Parameters
+    ----------
+    shard : Shard
+    counted : list of edges
+        The edges that vertices have left: `sides` of the shard for all of them.
+    taken : list of edges, optional
+        The rows from which a removed vertex takes its edges away, where they are others.
+
     Attributes
     ----------
     left : uint32[hi - lo]
@@ -66,9 +74,11 @@ class Peeling:
         The level at which each removed vertex was removed.
     """
 
-    def __init__(self, shard: Shard, what: str) -> None:
+    def __init__(
+        self, shard: Shard, counted: list[Structure | Rows], taken: list[Structure | Rows] | None = None
+    ) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
-        edges = sides(shard, what)
+        edges = taken or counted
         self.views = [(one.view(), _library(shard, one)) for one in edges]
         self.kernels = self.views[0][1]
         new = self.device.empty
@@ -81,15 +91,16 @@ class Peeling:
         self.starts = self.device.asarray(np.asarray(shard.partition.starts, np.int64))
         # of `next`, of the tasks in up to two views, and of each rank's list
         self.counts = self.device.zeros(LISTS + shard.size, np.int64)
-        self._count_edges()
+        self._count(counted)
 
-    def _count_edges(self) -> None:
-        for at, (view, library) in enumerate(self.views):
-            hubs = {"tasks": self.tasks[at], "n_tasks": self.counts[1 + at :], "left": self.left}
-            hubs["first"] = self.shard.lo
+    def _count(self, counted: list[Structure | Rows]) -> None:
+        for edges in counted:
+            view, library, room = edges.view(), _library(self.shard, edges), task_room(edges)
+            hubs = {"tasks": self.device.empty(room, np.uint64), "n_tasks": self.counts}
+            hubs |= {"left": self.left, "first": self.shard.lo}
             library.CountEdges(-(-self.rows // LANES), graph=view, rows=self.rows, **hubs)
-            library.CountHubs(len(self.tasks[at]), graph=view, **hubs)
-        self.device.fill(self.counts, 0)
+            library.CountHubs(room, graph=view, **hubs)
+            self.device.fill(self.counts, 0)
 
     def least(self) -> int:
         """The least number of edges that a vertex of the graph has left; `NEVER` if none is left.
@@ -192,7 +203,7 @@ def run(shard: Shard) -> Columns:
     O(n + m) work; the module docstring lists launches and exchanges. The result is exact, and does not depend on
     timing, order, structure or the number of ranks.
     """
-    peeling, level = Peeling(shard, "core_number"), 0
+    peeling, level = Peeling(shard, sides(shard, "core_number")), 0
     while (least := peeling.least()) < NEVER:
         level = least
         peeling.peel(level)

@@ -6,6 +6,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.core_number.program import NEVER, REMOVED, Peeling, warm
+from mgraph.algorithms.replicas import sides
 from mgraph.device import Device
 
 __all__ = ["run", "warm"]
@@ -25,7 +26,7 @@ def run(shard: Shard, k: int | None = None) -> Columns:
     -----
     O(n + m) work, with as many supersteps as there are frontiers among the ranks; without `k` that of `core_number`.
     """
-    peeling = Peeling(shard, "k_core")
+    peeling = Peeling(shard, sides(shard, "k_core"))
     least = peeling.least()
     if k is None:
         k = 0
