@@ -481,13 +481,23 @@ class DynamicGraph:
 
     betweenness_centrality = algorithms.betweenness.method
     bfs = algorithms.bfs.method
+    clustering = algorithms.clustering.method
     connected_components = algorithms.components.method
+    core_number = algorithms.core_number.method
+    degree_centrality = algorithms.degree_centrality.method
     distances = algorithms.distances.method
+    k_core = algorithms.k_core.method
     k_hop = algorithms.k_hop.method
+    label_propagation = algorithms.label_propagation.method
+    louvain = algorithms.louvain.method
+    modularity = algorithms.modularity.method
     multi_source_bfs = algorithms.multi_source_bfs.method
     pagerank = algorithms.pagerank.method
     shortest_path = algorithms.shortest_path.method
     sssp = algorithms.sssp.method
+    strongly_connected_components = algorithms.strong_components.method
+    transitivity = algorithms.triangles.transitivity
+    triangles = algorithms.triangles.method
 
     def run(self, algorithm: str, /, **arguments: Any) -> Any:
         """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""

@@ -6,13 +6,22 @@ To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind
 from mgraph.algorithms import (
     betweenness,
     bfs,
+    clustering,
     components,
+    core_number,
+    degree_centrality,
     distances,
+    k_core,
     k_hop,
+    label_propagation,
+    louvain,
+    modularity,
     multi_source_bfs,
     pagerank,
     shortest_path,
     sssp,
+    strong_components,
+    triangles,
 )
 from mgraph.algorithms.algorithm import Algorithm, Shard
 
@@ -23,7 +32,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     folder.ALGORITHM.name: folder.ALGORITHM
     for folder in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
-        *(betweenness, components, pagerank),
+        *(betweenness, degree_centrality, pagerank),  # importance
+        *(components, label_propagation, louvain, modularity, strong_components),  # groups
+        *(clustering, core_number, k_core, triangles),  # density
     )
 }
 

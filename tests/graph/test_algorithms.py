@@ -182,6 +182,70 @@ def test_components_by_users_ids(client3, size, kind):
     assert_clean(client3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "size"), [("directed", 1), ("reverse", 3), ("undirected", 3), ("permuted", 2), ("degree", 1)]
+)
+def test_triangles_cores_and_communities(client3, size, kind):
+    graph, oracle = make(client3, size, 6, **KINDS.get(kind, {"order": "degree"}))
+    with graph:
+        for turn in range(2):
+            plain = oracle.copy()
+            plain.remove_edges_from(list(nx.selfloop_edges(plain)))
+            n = graph.num_vertices
+            cores = nx.core_number(plain)
+            found = graph.core_number()
+            assert found.to_numpy().tolist() == [cores[v] for v in range(n)]
+            assert found.largest == max(cores.values())
+            inside = graph.k_core(2)
+            assert (inside.dtype, inside.vertices) == (bool, sum(core >= 2 for core in cores.values()))
+            assert set(np.flatnonzero(inside)) == {v for v, core in cores.items() if core >= 2}
+            clustering = nx.clustering(plain)
+            got = graph.clustering(definition="fagiolo").to_numpy()
+            np.testing.assert_allclose(got, [clustering[v] for v in range(n)], rtol=1e-12)
+            weak = list(nx.weakly_connected_components(oracle) if graph.directed else nx.connected_components(oracle))
+            components = graph.connected_components()
+            assert graph.modularity(components) == pytest.approx(nx.community.modularity(oracle, weak), abs=1e-12)
+            assert graph.modularity(components.to_numpy()) == graph.modularity(components)
+            if graph.directed:
+                for call in (graph.triangles, graph.transitivity, graph.louvain):
+                    with pytest.raises(InvalidOption, match="directed=False"):
+                        call()
+            else:
+                assert graph.triangles().to_numpy().tolist() == [nx.triangles(plain)[v] for v in range(n)]
+                assert graph.transitivity() == pytest.approx(nx.transitivity(plain), rel=1e-12)
+                communities = graph.louvain(seed=3)
+                assert graph.modularity(communities) == pytest.approx(communities.modularity, abs=1e-12)
+                labels = communities.to_numpy()
+                assert (labels <= np.arange(n)).all()
+                assert (labels[labels] == labels).all()
+            if graph.reverse:
+                rounds = graph.label_propagation(2)
+                assert rounds.to_numpy().tolist() == two_rounds(oracle)
+            else:
+                with pytest.raises(InvalidOption, match="reverse=True"):
+                    graph.label_propagation(2)
+            if turn == 0:
+                graph.reorder()
+                graph.rebalance()
+                graph.insert([1, 2, 1], [2, 3, 3])
+                oracle.add_edges_from([(1, 2), (2, 3), (1, 3)])
+                oracle.add_nodes_from(graph.add_vertices(3))
+    assert_clean(client3)
+
+
+def two_rounds(oracle) -> list[int]:
+    """Labels after two rounds of label propagation, vertex by vertex."""
+    labels = {v: v for v in oracle}
+    for _ in range(2):
+        new = {}
+        for v in oracle:
+            near = [*oracle.successors(v), *oracle.predecessors(v)] if oracle.is_directed() else list(oracle[v])
+            seen = [labels[u] for u in near]
+            new[v] = min(seen, key=lambda label: (-seen.count(label), label)) if seen else labels[v]
+        labels = new
+    return [labels[v] for v in sorted(labels)]
+
+
 def test_run_by_name_is_the_method(client3):
     graph, _ = make(client3, 2, 1)
     with graph:

@@ -76,11 +76,22 @@ def test_every_file_compiles(variant, tmp_path):
     compiled = programs(variant)
     assert len(compiled) > 1
     for program in compiled:
-        path = tmp_path / f"{Path(program.name).stem}.cu"
-        path.write_text(program.text + _entries(program))
-        command = [NVCC, "-std=c++17", "-arch=sm_90", "--cubin", "-o", str(path.with_suffix(".cubin")), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-        assert done.returncode == 0, f"{program.name} for {variant}:\n{done.stderr}"
+        compile_program(program, tmp_path)
+
+
+def compile_program(program, folder):
+    """Compile a program with nvcc, in a folder."""
+    path = folder / f"{Path(program.name).stem}.cu"
+    path.write_text(program.text + _entries(program))
+    command = [NVCC, "-std=c++17", "-arch=sm_90", "--cubin", "-o", str(path.with_suffix(".cubin")), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, f"{program.name} over {program.view}:\n{done.stderr}"
+
+
+@pytest.mark.parametrize("file", ["algorithms/louvain/louvain.cuh", "algorithms/tally/tally.cuh"])
+def test_graphs_of_communities_compile(file, tmp_path):
+    view = ("algorithms/louvain/view.cuh", "CoarseView")
+    compile_program(source.read_program(file, "kernels/platform/cuda.cuh", ALGORITHMS, view), tmp_path)
 
 
 def test_no_kernel_is_left_out():

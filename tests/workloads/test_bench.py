@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import numpy as np
@@ -228,6 +229,58 @@ def test_components_catches_wrong_labels(monkeypatch, capsys, vertex, says):
     assert says in capsys.readouterr().err
 
 
+# ---- triangles and cores ---------------------------------------------------------------------------------------------
+
+
+def drawn_graph(directed=False):
+    """The drawn edges in NetworkX, without self-loops."""
+    import networkx as nx
+
+    oracle = nx.DiGraph() if directed else nx.Graph()
+    oracle.add_nodes_from(range(1 << 9))
+    oracle.add_edges_from((u, v) for u, v in zip(*(e.tolist() for e in drawn(0, 8 << 9)), strict=True) if u != v)
+    return oracle
+
+
+def test_triangles(tmp_path):
+    import networkx as nx
+
+    found = of(bench(tmp_path, "triangles", "--repeats", "2"), "triangles")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    total = sum(nx.triangles(drawn_graph()).values()) // 3
+    assert {(line["total"], line["n"]) for line in found} == {(total, 2)}
+
+
+@pytest.mark.parametrize("way", ["--symmetric", "--directed"])
+def test_cores(tmp_path, way):
+    import networkx as nx
+
+    found = of(bench(tmp_path, "cores", way, "--repeats", "2"), "cores")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    largest = max(nx.core_number(drawn_graph(way == "--directed")).values())
+    assert {(line["largest"], line["n"]) for line in found} == {(largest, 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "says"),
+    [("triangles", "triangles", "triangles, by its rows"), ("cores", "core_number", "edges to such vertices")],
+)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_wrong_counts_are_caught(monkeypatch, capsys, name, program, says, everywhere):
+    module = importlib.import_module(f"workloads.bench.{name}")
+    find = getattr(module, program)
+
+    def wrong(shard):
+        found, info = find(shard)
+        if everywhere or isinstance(shard.out_edges, GpmaPlus):
+            next(iter(found.values()))[:] += 1
+        return found, info
+
+    monkeypatch.setattr(module, program, wrong)
+    assert main(["bench", name, *SMALL, "--repeats", "1"]) == 2
+    assert (says if everywhere else "with csr") in capsys.readouterr().err
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +363,9 @@ def test_exchange_catches_a_wrong_byte():
         ["pagerank", "--directed", "--uniform", "--iterations", "3"],
         ["components", "--symmetric", "--repeats", "2"],
         ["components", "--directed", "--reverse", "--repeats", "2"],
+        ["triangles", "--repeats", "2"],
+        ["cores", "--symmetric", "--repeats", "2"],
+        ["cores", "--directed", "--reverse", "--repeats", "2"],
         ["memory", "--batch", "500"],
     ],
 )
@@ -354,6 +410,8 @@ def test_on_two_gpus(tmp_path):
         (["bench", "bfs", *SMALL, "--parts", "0"], "--parts is 0"),
         (["bench", "pagerank", *SMALL, "--iterations", "0"], "--iterations is 0"),
         (["bench", "components", *SMALL, "--repeats", "0"], "--repeats is 0"),
+        (["bench", "cores", *SMALL, "--repeats", "0"], "--repeats is 0"),
+        (["bench", "triangles", *SMALL, "--directed"], "--directed"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth 0.5"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),

@@ -11,7 +11,7 @@ from workloads.bench.harness import Bench
 __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "measure updates, algorithms, memory or the exchange, and check the results"
-BENCHMARKS = ("updates", "bfs", "pagerank", "components", "sssp", "memory", "exchange")
+BENCHMARKS = ("updates", "bfs", "pagerank", "components", "sssp", "cores", "triangles", "memory", "exchange")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -49,15 +49,15 @@ DEVICE u32 bits_of(f32 v) {
     __builtin_memcpy(&bits, &v, sizeof v);
     return bits;
 }
-DEVICE f32 float_of(u32 bits) {
-    f32 v;
-    __builtin_memcpy(&v, &bits, sizeof v);
-    return v;
-}
 DEVICE u64 bits_of(f64 v) {
     u64 bits;
     __builtin_memcpy(&bits, &v, sizeof v);
     return bits;
+}
+DEVICE f32 float_of(u32 bits) {
+    f32 v;
+    __builtin_memcpy(&v, &bits, sizeof v);
+    return v;
 }
 DEVICE f64 float_of(u64 bits) {
     f64 v;

@@ -48,8 +48,8 @@ DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" 
 DEVICE void prefetch(const void*) {}  // while a warp waits for memory, a GPU runs others
 DEVICE void prefetch_to_write(const void*) {}
 DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
-DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
 DEVICE u64 bits_of(f64 v) { return (u64)__double_as_longlong(v); }
+DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
 DEVICE f64 float_of(u64 bits) { return __longlong_as_double((i64)bits); }
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
