@@ -146,7 +146,7 @@ def test_lanes_and_shared_memory_of_kernels_are_read_so(write):
 
 
 DEFINES = {
-    "SHARE_BITS": 16,
+    "BY_WEIGHT": 0, "LENGTHS": 32, "SHARE_BITS": 16,
     "CHUNK_WORDS": 128, "HUB_DEGREE": 1024, "LEAF": 16, "LIMIT": 100, "LOAD": 70, "PLACED": 1, "SLAB": 16, "TILE": 4,
     "WEIGHTED": 1,
 }  # fmt: skip

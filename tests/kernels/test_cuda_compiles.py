@@ -20,10 +20,10 @@ ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms
 #: the macros that an algorithm's file is compiled with besides, where there are several kinds
 KINDS = {
     "algorithms/pagerank/pull.cuh": [
-        (("SHARE_BITS", bits), ("WEIGHTED", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
+        (("SHARE_BITS", bits), ("BY_WEIGHT", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
     ],
-    "algorithms/pagerank/push.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
-    "algorithms/pagerank/ranks.cuh": [(("WEIGHTED", weighted),) for weighted in (0, 1)],
+    "algorithms/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
+    "algorithms/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
 }

@@ -179,6 +179,7 @@ struct Settle {
         for (i64 i = block.rank(); i < far; i += block.size()) note_least(s, i, far_turn, limit);
         block.sync();
         u64 least = (u64)load(s.state + s_least), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
+        block.sync();  // all have read it
         for (i64 i = block.rank(); i < far; i += block.size()) divide(s, i, turn, far_turn, limit, next);
         if (block.rank() == 0) store(s.count(s_far, far_turn), (i64)0);
         if (block.rank() == 0) store(s.state + s_least, ~(i64)0);

@@ -124,7 +124,7 @@ class _Iteration:
         self.tasks, self.n_tasks, self.hub_rows = self._list_hubs()
 
     def _library(self, bits: int) -> Library:
-        return kernels(self.shard, self.file, self.view, WEIGHTED=self.weight)
+        return kernels(self.shard, self.file, self.view, BY_WEIGHT=self.weight)
 
     def _out_weights(self) -> Array:
         """The sums of the weights of each own vertex's out-edges; one launch, a read-back and an allreduce."""
@@ -203,7 +203,7 @@ class _Pull(_Iteration):
             self._sort_tasks()
 
     def _library(self, bits: int) -> Library:
-        return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, WEIGHTED=self.weight)
+        return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, BY_WEIGHT=self.weight)
 
     def _sort_tasks(self) -> None:
         """Sort the tasks by their first sources, so that tiles that run at the same time read the same cache lines.
@@ -307,7 +307,7 @@ class _Push(_Iteration):
 
 
 def _common(shard: Shard, weight: int = 0) -> Library:
-    return kernels(shard, "algorithms/pagerank/ranks.cuh", shard.out_edges.view(), WEIGHTED=weight)
+    return kernels(shard, "algorithms/pagerank/ranks.cuh", shard.out_edges.view(), BY_WEIGHT=weight)
 
 
 def _scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
@@ -334,7 +334,7 @@ def warm(shard: Shard) -> None:
     rows = shard.in_edges or some_rows(shard.device)
     _common(shard)
     for bits in (16, 32):  # shares by default, and those of a given start
-        kernels(shard, "algorithms/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, WEIGHTED=0)
+        kernels(shard, "algorithms/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
     ranks = shard.device.zeros(1, np.float32)  # CuPy compiles kernels for its own operations on a start, too
     ranks = shard.device.asarray(ranks, np.float64)
     ranks.sum(dtype=np.float64)

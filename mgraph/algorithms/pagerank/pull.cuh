@@ -66,7 +66,7 @@ struct FirstShares {  // one lane an own vertex: its whole share is sent
 
 // What a neighbour hands on along an edge.
 template <class View> DEVICE f64 handed_on(const View& graph, const Share* news, u32 id, i64 slot) {
-    return WEIGHTED ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]);
+    return BY_WEIGHT ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]);
 }
 
 template <class View>

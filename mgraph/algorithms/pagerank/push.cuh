@@ -26,7 +26,7 @@ template <class View, class Group>
 DEVICE void push_share(const View& graph, Group group, i64 row, i64 unit, f64 share, Sums sums) {
     Wide parts = sums.parts(share);
     graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
-        if (live) sums.add(id, WEIGHTED ? sums.parts(share * graph.weight(slot)) : parts);
+        if (live) sums.add(id, BY_WEIGHT ? sums.parts(share * graph.weight(slot)) : parts);
         return false;
     });
 }

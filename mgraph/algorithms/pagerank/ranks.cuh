@@ -5,9 +5,9 @@
 #pragma once
 
 // By what a vertex's rank is divided: its out-degree, or the sum of its out-edges' weights.
-#if WEIGHTED == 0
+#if BY_WEIGHT == 0
 using Receivers = u32;
-#elif WEIGHTED == 1
+#elif BY_WEIGHT == 1
 using Receivers = f64;
 #endif
 DEVICE f64 divisor(Receivers receivers) { return receivers > 0 ? (f64)receivers : 1.0; }
@@ -107,7 +107,7 @@ struct StartRanks {  // one lane a row: its degree and first rank, from `start`,
         Tally<true> all;
         for (i64 row : grid.items(n)) {
             f64 rank = (row < given ? start[row] : even) * scale;
-            if (!WEIGHTED) degrees[row] = (Receivers)graph.degree(row);
+            if (!BY_WEIGHT) degrees[row] = (Receivers)graph.degree(row);
             ranks[row] = rank;
             if (degrees[row]) all.count(all.handed, rank);
         }
