@@ -55,7 +55,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import HUB_DEGREE, Counts, Plan, Structure
+from mgraph.structures.contract import HUB_DEGREE, Plan, Structure
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
 from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, Pool, Rebuild, plan_build, plan_rebuild
 from mgraph.structures.hornet.scratch import Look, Scratch
