@@ -12,7 +12,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, Structure, create
-from mgraph.structures.hornet import pool
+from mgraph.structures.hornet import pool, structure
 
 BARE = pool.BARE
 
@@ -56,9 +56,15 @@ def test_streams_in_one_pool(device, array, seed):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weighted):
-    """Rows of one edge to many for a whole block of lanes; inserts, deletes and updates of one row in one batch."""
-    sizes = [1, 2, 3, 4, 7, 8, 9, 31, 33, 64, 65, 100, 1000, 4095, 4096, 4097, scaled(30_000)]
+@pytest.mark.parametrize("huge", [64, None])
+def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weighted, huge, monkeypatch):
+    """Rows of one edge to many for a whole block of lanes; inserts, deletes and updates of one row in one batch.
+
+    With `huge`, rows of more edges are merged in pieces of a sixteenth of that.
+    """
+    if huge:
+        monkeypatch.setitem(structure.SIZES, "HUGE_EDGES", huge)
+    sizes = [1, 2, 3, 4, 7, 8, 9, 31, 33, 64, 65, 100, 1000, 4095, 4096, 4097]
     n, rng, model = 2 * sizes[-1], np.random.default_rng(9), Model()
     s = create("hornet", n, n_rows=len(sizes), device=device, weighted=weighted, spare=16)
     rows = [rng.permutation(n)[:size].tolist() for size in sizes]
@@ -74,6 +80,26 @@ def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weight
         order = rng.permutation(len(pairs))
         batch = edges(s, np.array(pairs)[order], rng.random(len(pairs)), op=np.array(op, np.int8)[order])
         step(s, model, batch)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_huge_row(device, weighted):
+    """In pieces: it changes in its block, in a new pool, and on its way into a larger or a smaller block."""
+    n, rng = 400_000, np.random.default_rng(5)
+    s = create("hornet", n, n_rows=2, device=device, weighted=weighted, spare=0.5)
+    have = np.zeros(n, bool)
+    for size, share in ((100_000, 1.0), (1000, 0.5), (20_000, 1.0), (200, 0.0), (100_000, 0.9), (350_000, 0.1)):
+        dst, op = rng.permutation(n)[:size], np.where(rng.random(size) < share, 1, -1)
+        batch = EdgeBatch(np.ones(size, np.uint32), dst, dst.astype(np.float32) if weighted else None, op)
+        gone, come = dst[op < 0], dst[op > 0]
+        assert s.apply(batch) == Counts(int((~have[come]).sum()), int(have[come].sum()), int(have[gone].sum()),
+                                        int((~have[gone]).sum()))  # fmt: skip
+        have[come], have[gone] = True, False
+        s.check_invariants()
+        row = s.neighbors([1])
+        np.testing.assert_array_equal(Device.to_host(row.dst), np.flatnonzero(have))
+        if weighted:
+            np.testing.assert_array_equal(Device.to_host(row.weight), np.flatnonzero(have).astype(np.float32))
 
 
 def test_a_hub_grows_and_shrinks_in_one_pool(device):

@@ -14,8 +14,8 @@ DEVICE int class_of(i64 edges, i64 unit) { return greater(bit_width((u64)edges -
 constexpr i64 bits_of_word = 32;
 DEVICE u32 bit_in_word(i64 i) { return 1u << (u32)((u64)i % bits_of_word); }
 
-// What prepare counts; 0 before. Names that end in 0 are the first of `classes` words.
-enum Word {
+// What prepare counts, in words that are 0 before. Names that end in 0 are the first of `classes` words.
+enum Count {
     unknown,
     inserts,
     updates,
@@ -24,19 +24,27 @@ enum Word {
     few_rows,
     some_rows,
     many_rows,
-    bares,
-    array_end,
-    pop0,
+    huge_rows,
+    pieces,
+    saved,
+    next_piece,
+    next_saved,
+    pop0
+};
+enum ByClass {
     push0 = pop0 + classes,
-    free0 = push0 + classes,
-    next0 = free0 + classes,
-    offset0 = next0 + classes,
-    all_words = offset0 + classes
+    next0 = push0 + classes,  // requests that commit has answered
+    offset0 = next0 + classes,  // requests of lower classes
+    free0 = offset0 + classes,
+    bares = free0 + classes,
+    array_end,  // one past the last array in use
+    all_words
 };
 
 struct Arrays {
-    u32* kinds;  // of each array: its class | opened, where its bits are not yet set; bare: it has none; rest: it
-    // belongs to a block that begins in an array before it
+    // Of each array: its class | opened, where its bits are not yet set; or bare, where it has none; or rest, where it
+    // belongs to a block that begins in an array before it.
+    u32* kinds;
     u32* frees;  // of each array: how many of its blocks are free
     u32* before;  // of each array, while blocks are taken: free blocks of its class in arrays before it
     u32* leaves;
@@ -63,25 +71,23 @@ struct SumArrays {  // one block: free blocks by class, bare arrays, the end of 
     i64* mailbox;
     DEVICE void operator()(Grid grid) const {
         Block block;
-        SHARED(i64, sums, classes + 2);
-        for (i64 turn : grid.items(block, 1)) {
-            for (i64 i = block.rank(); i < classes + 2; i += block.size()) sums[i] = turn;
-            block.sync();
-            for (i64 a = block.rank(); a < arrays.count; a += block.size()) {
-                u32 kind = arrays.kinds[a];
-                if (kind == bare) atomic_add(sums + classes, (i64)1);
-                else atomic_max(sums + classes + 1, a + 1);
-                if (kind < classes && arrays.frees[a]) atomic_add(sums + kind, (i64)arrays.frees[a]);
-            }
-            block.sync();
-            for (i64 i = block.rank(); i < all_words; i += block.size()) {
-                i64 k = i - free0;
-                i64 sum = i == bares ? sums[classes] : i == array_end ? sums[classes + 1] : 0;
-                i64 word = k >= 0 && k < classes ? sums[k] : i == bares || i == array_end ? sum : at[i];
-                at[i] = mailbox[i] = word;
-            }
-            block.sync();
+        for ([[maybe_unused]] i64 only : grid.items(block, 1)) sum_up(block);
+    }
+    DEVICE void sum_up(Block block) const {
+        constexpr i64 n = all_words - free0;
+        SHARED(i64, sums, n);
+        for (i64 i = block.rank(); i < n; i += block.size()) sums[i] = 0;
+        block.sync();
+        for (i64 a = block.rank(); a < arrays.count; a += block.size()) {
+            u32 kind = arrays.kinds[a];
+            if (kind == bare) atomic_add(sums + (bares - free0), (i64)1);
+            else atomic_max(sums + (array_end - free0), a + 1);
+            if (kind < classes && arrays.frees[a]) atomic_add(sums + kind, (i64)arrays.frees[a]);
         }
+        block.sync();
+        for (i64 i = block.rank(); i < n; i += block.size()) at[free0 + i] = sums[i];
+        block.sync();
+        for (i64 i = block.rank(); i < all_words; i += block.size()) mailbox[i] = at[i];
     }
 };
 
@@ -94,16 +100,16 @@ struct OpenArrays {
     u32* list;
     DEVICE void operator()(Grid grid) const {
         Block block;
-        for (i64 turn : grid.items(block, 1)) {
-            i64 first = at[array_end] + turn, last = open_spans(block, first), ranked = 0, found;
-            block.sync();
-            for (i64 base = 0; base < arrays.count; base += block.size()) {
-                i64 a = base + block.rank();
-                bool is_bare = a < arrays.count && (a < first || a >= last) && arrays.kinds[a] == bare;
-                i64 rank = ranked + scan(block, (i64)is_bare, found) - is_bare;
-                ranked += found;
-                if (is_bare) open(a, rank);
-            }
+        for ([[maybe_unused]] i64 only : grid.items(block, 1)) open_all(block);
+    }
+    DEVICE void open_all(Block block) const {
+        i64 first = at[array_end], last = open_spans(block, first), ranked = 0, found;
+        for (i64 base = 0; base < arrays.count; base += block.size()) {
+            i64 a = base + block.rank();
+            bool is_bare = a < arrays.count && (a < first || a >= last) && arrays.kinds[a] == bare;
+            i64 rank = ranked + scan(block, (i64)is_bare, found) - is_bare;
+            ranked += found;
+            if (is_bare) open(a, rank);
         }
     }
     // The requests for blocks of class k have the places [offset, offset + pops) of the list.

@@ -32,6 +32,13 @@ template <class Group> struct Merger {
     const f32* weight;
     i64 a, b;  // the row's keys
     i64 from, to, edges;  // its first slot before and after; how many edges it had
+    DEVICE Merger(Group the_group, const Batch& the_batch, const Slots& the_slots, const u64* rows, const f32* its,
+                  i64 k)
+        : group(the_group), batch(the_batch), slots(the_slots), weight(its), a(k), b(batch.end[k]) {
+        u64 held = batch.held[a], word = rows[batch.row(a)];
+        from = (i64)(u32)held << slots.unit, to = (i64)(u32)word << slots.unit_out, edges = (i64)(held >> 32);
+    }
+    DEVICE bool stays() const { return from == to && slots.ids == slots.ids_out; }
     DEVICE i64 step() const { return each * group.size(); }
     DEVICE i64 inserts_to(i64 k) const { return batch.inserts_in(a, k); }
     DEVICE i64 deletes_to(i64 k) const { return batch.deletes_in(a, k); }
@@ -57,14 +64,15 @@ template <class Group> struct Merger {
             if (weights) slots.weights_out[to + place] = its[j];
         }
     }
-    DEVICE void merge_into_another() const {
-        i64 low = a;
-        for (i64 p = 0; p < edges; p += step()) {
-            i64 last = lesser(p + step(), edges);
+    // The edges [first, end) of the row, which lie in `ids` from slot `base` on, go to another block.
+    DEVICE void merge_into_another(const u32* ids, const f32* weights, i64 base, i64 first, i64 end) const {
+        i64 low = lower_bound(batch.place, a, b, (u32)first);
+        for (i64 p = first; p < end; p += step()) {
+            i64 last = lesser(p + step(), end);
             i64 high = lower_bound(batch.place, low, b, (u32)last), by = inserts_to(low) - deletes_to(low);
-            if (low == high) move(slots.ids, slots.weights, from, p, last, false, [=](i64 q) { return q + by; });
+            if (low == high) move(ids, weights, base, p, last, false, [=](i64 q) { return q + by; });
             else
-                move(slots.ids, slots.weights, from, p, last, false, [&](i64 q) {
+                move(ids, weights, base, p, last, false, [&](i64 q) {
                     i64 k = upper_bound(batch.place, low, high, (u32)q);
                     return goes(k, q) ? -1 : q + inserts_to(k) - deletes_to(k);
                 });
@@ -101,8 +109,8 @@ template <class Group> struct Merger {
         }
         group.sync();
     }
-    DEVICE void insert() const {
-        for (i64 k = a + group.rank(); k < b; k += group.size()) {
+    DEVICE void insert(i64 first, i64 last) const {
+        for (i64 k = first + group.rank(); k < last; k += group.size()) {
             if (batch.outcome[k] != inserted) continue;
             i64 slot = to + closed(k) + inserts_to(k);
             slots.ids_out[slot] = (u32)batch.keys[k];
@@ -114,17 +122,13 @@ template <class Group> struct Merger {
 // The row whose first key is `a`.
 template <class Group>
 DEVICE void merge_row(Group group, const Batch& batch, const Slots& slots, const u64* rows, const f32* weight, i64 a) {
-    u64 held = batch.held[a], word = rows[batch.row(a)];
-    i64 from = (i64)(u32)held << slots.unit, to = (i64)(u32)word << slots.unit_out, b = batch.end[a];
-    Merger<Group> row = {group, batch, slots, weight, a, b, from, to, (i64)(held >> 32)};
-    bool deletes = row.deletes_to(b) > 0, inserts = row.inserts_to(b) > 0;
-    if (from != to || slots.ids != slots.ids_out) {
-        if (word) row.merge_into_another();
-    } else {
-        if (deletes && word) row.close_up();
-        if (inserts) row.make_room();
-    }
-    if (inserts) row.insert();
+    Merger<Group> row(group, batch, slots, rows, weight, a);
+    bool deletes = row.deletes_to(row.b) > 0, inserts = row.inserts_to(row.b) > 0;
+    bool empty = row.edges + row.inserts_to(row.b) == row.deletes_to(row.b);
+    if (!row.stays() && !empty) row.merge_into_another(slots.ids, slots.weights, row.from, 0, row.edges);
+    if (row.stays() && deletes && !empty) row.close_up();
+    if (row.stays() && inserts) row.make_room();
+    if (inserts) row.insert(a, row.b);
     group.sync();
 }
 
@@ -167,5 +171,80 @@ struct MergeMany {  // one block per row
     DEVICE void operator()(Grid grid) const {
         Block block;
         for (i64 i : grid.items(block, n)) merge_row(block, batch, slots, rows, weight, list[i]);
+    }
+};
+
+// Huge rows are merged in pieces, of their edges and of their keys. What stays in its block is copied to `ids` first.
+struct Saved {
+    const u32* list;  // first keys, downwards from here
+    i64* spots;  // of each huge row: where its copy begins; -1: it goes to another block
+    u64* tasks;  // row of the list << 32 | piece
+    u32* ids;
+    f32* weights;
+};
+
+struct ListPieces {  // one lane per huge row
+    static constexpr int lanes = 1;
+    Batch batch;
+    i64 n;
+    Saved saved_rows;
+    Slots slots;
+    const u64* rows;
+    i64* at;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            Merger<Tile<1>> row({}, batch, slots, rows, nullptr, saved_rows.list[-i]);
+            saved_rows.spots[i] = row.stays() ? atomic_add(at + next_saved, row.edges) : -1;
+            i64 all = pieces_of(row.edges) + pieces_of(row.b - row.a), to = atomic_add(at + next_piece, all);
+            for (i64 p = 0; p < all; ++p) saved_rows.tasks[to + p] = (u64)i << 32 | (u64)p;
+        }
+    }
+};
+
+struct SavePieces {  // one block per piece
+    static constexpr int lanes = 256;
+    Batch batch;
+    i64 n;
+    Saved saved_rows;
+    Slots slots;
+    const u64* rows;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        for (i64 t : grid.items(block, n)) {
+            i64 i = (i64)(saved_rows.tasks[t] >> 32), first = (i64)(u32)saved_rows.tasks[t] * piece_edges;
+            i64 spot = saved_rows.spots[i];
+            if (spot < 0) continue;
+            Merger<Block> row(block, batch, slots, rows, nullptr, saved_rows.list[-i]);
+            i64 last = lesser(first + piece_edges, row.edges);
+            for (i64 p = first + block.rank(); p < last; p += block.size()) {
+                saved_rows.ids[spot + p] = slots.ids[row.from + p];
+                if (slots.weights) saved_rows.weights[spot + p] = slots.weights[row.from + p];
+            }
+        }
+    }
+};
+
+struct MergePieces {  // one block per piece
+    static constexpr int lanes = 256;
+    Batch batch;
+    i64 n;
+    Saved saved_rows;
+    Slots slots;
+    const u64* rows;
+    const f32* weight;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        for (i64 t : grid.items(block, n)) {
+            i64 i = (i64)(saved_rows.tasks[t] >> 32), piece = (i64)(u32)saved_rows.tasks[t];
+            i64 spot = saved_rows.spots[i];
+            Merger<Block> row(block, batch, slots, rows, weight, saved_rows.list[-i]);
+            i64 of_edges = pieces_of(row.edges), first = row.a + (piece - of_edges) * piece_edges;
+            const u32* ids = spot < 0 ? slots.ids : saved_rows.ids;
+            const f32* weights = spot < 0 ? slots.weights : saved_rows.weights;
+            i64 base = spot < 0 ? row.from : spot, begin = piece * piece_edges;
+            if (piece < of_edges)
+                row.merge_into_another(ids, weights, base, begin, lesser(begin + piece_edges, row.edges));
+            else row.insert(first, lesser(first + piece_edges, row.b));
+        }
     }
 };

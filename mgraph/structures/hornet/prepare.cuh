@@ -42,12 +42,19 @@ struct Locate {  // one lane per key: its place in its row, what becomes of it, 
     }
 };
 
-constexpr i64 few_edges = 64, some_edges = 4096;  // rows of at most so many are merged by a small and by a large tile
+#ifndef HUGE_EDGES
+#define HUGE_EDGES 65536
+#endif
+// Rows of at most so many edges are merged by a tile of 8, by a tile of 32, and by a block; longer ones in pieces.
+constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
-struct Lists {  // first keys of the rows that change, by what merges them
+DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
+
+struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
     u32* few;
     u32* some;
     u32* many;
+    i64 capacity;
 };
 
 struct Needs {  // one lane per key, a warp in step: rows that change are listed; what classes lose and gain is counted
@@ -75,9 +82,14 @@ struct Needs {  // one lane per key, a warp in step: rows that change are listed
             draw(warp, moves && change.to >= 0, change.to, at + pop0);
             draw(warp, moves && change.from >= 0, change.from, at + push0);
             i64 size = greater(change.had, change.has);
-            int list = size <= few_edges ? 0 : size <= some_edges ? 1 : 2;
+            int list = size > huge_edges ? 3 : size > some_edges ? 2 : size > few_edges;
             i64 to = draw(warp, changes, list, at + few_rows);
-            if (changes) (list == 0 ? lists.few : list == 1 ? lists.some : lists.many)[to] = (u32)k;
+            if (changes && list < 3) (list == 0 ? lists.few : list == 1 ? lists.some : lists.many)[to] = (u32)k;
+            if (changes && list == 3) {
+                lists.many[lists.capacity - 1 - to] = (u32)k;
+                atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
+                if (!moves) atomic_add(at + saved, change.had);
+            }
         }
     }
     DEVICE i64 end_of(const Batch& batch, i64 k) const {  // `k` itself where the row stays as it is

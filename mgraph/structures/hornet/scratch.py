@@ -16,7 +16,8 @@ __all__ = ["Look", "Scratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
-AT = {name: _SOURCE[name] for name in _SOURCE.enums["Word"]}
+AT = {name: _SOURCE[name] for name in (*_SOURCE.enums["Count"], *_SOURCE.enums["ByClass"])}
+WORDS = AT.pop("all_words")
 
 
 class Look:
@@ -28,17 +29,20 @@ class Look:
         What it does.
     needs : Needs
     rows : tuple of int
-        How many rows change, by what merges them: 8 lanes, 32, or a block.
+        How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
+    pieces, saved : int
+        Of the last ones: how many pieces, and edges that have to be copied beforehand.
     unknown : int
         How many keys have an id out of range.
     """
 
     def __init__(self, words: np.ndarray) -> None:
-        at = {name: int(words[AT[name]]) for name in AT if name != "all_words"}
+        at = {name: int(words[AT[name]]) for name in AT}
         self.counts = Counts(at["inserts"], at["updates"], at["deletes"], at["misses"])
         pops, pushes, free = (words[AT[name] : AT[name] + CLASSES].copy() for name in ("pop0", "push0", "free0"))
         self.needs = Needs(pops, pushes, free, at["bares"], at["array_end"])
-        self.rows = at["few_rows"], at["some_rows"], at["many_rows"]
+        self.rows = at["few_rows"], at["some_rows"], at["many_rows"], at["huge_rows"]
+        self.pieces, self.saved = at["pieces"], at["saved"]
         self.unknown = at["unknown"]
 
 
@@ -48,11 +52,11 @@ class Scratch:
     def __init__(self, device: Device, capacity: int) -> None:
         self.device, self.capacity = device, capacity
         self.before, self.held, self.words, self.place, self.end, self.blocks, *lists, self.outcome = device.carve(
-            (capacity + 1, np.uint64), (capacity, np.uint64), (AT["all_words"], np.int64),
+            (capacity + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
             *[(capacity, np.uint32)] * 6, (capacity, np.uint8),
         )  # fmt: skip
         self.few, self.some, self.many = lists
-        self.mail, self.mailbox = device.mailbox(AT["all_words"])
+        self.mail, self.mailbox = device.mailbox(WORDS)
 
     def look(self, kernels: Library, run: Run, graph: View, arrays: Struct, rows: int, vertices: int) -> Look:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
@@ -65,7 +69,7 @@ class Scratch:
         device.cumsum(self.before[1 : n + 1], out=self.before[1 : n + 1])
         kernels.Needs(
             n, keys=run.keys, n=n, graph=graph, rows=rows, before=self.before, end=self.end, held=self.held,
-            lists=Struct(few=self.few, some=self.some, many=self.many), at=words,
+            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity), at=words,
         )  # fmt: skip
         kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
         device.synchronize()  # the one wait for the device

@@ -30,7 +30,7 @@ What differs from the paper:
   arrays, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
 - Duplicates, within a batch and against the graph, are found, and counts are exact.
 
-What it is bad at: a change of one edge of a long row moves the row's edges behind it, and one thread block does that.
+What it is bad at: a change of one edge of a row moves the row's edges behind it.
 
 Invariants
 ----------
@@ -66,6 +66,8 @@ __all__ = ["Hornet"]
 
 Array = Any
 PARTS = ("prepare", "arrays", "commit", "merge", "layout")
+SIZED = ("prepare", "merge")
+SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
 LEAST_SLOTS = 4096  #: a pool of up to so many is not too large
 
 
@@ -75,6 +77,7 @@ class _Work:
 
     look: Look | None = None
     rebuild: Rebuild | None = None
+    huge: dict[str, Array] | None = None  # room for copies and pieces of huge rows
 
 
 class Hornet(Structure):
@@ -91,10 +94,10 @@ class Hornet(Structure):
 
     Notes
     -----
-    A batch of b operations costs O(b log d) for the search, d being the degree, and the edges behind the first change
-    of each row; 6 to 12 launches and one wait for the device. Where the pool is replaced it waits twice; that costs
-    O(n_rows + m), amortised over the batches. Memory: 4 bytes per slot (8 with weights) and 1/32 of a byte... per slot,
-    and 8 bytes per row. Rows are sorted.
+    A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
+    edges behind the first change; 6 to 12 launches and one wait for the device. Where the pool is replaced it waits
+    twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
+    8 bytes per row. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "hornet"
@@ -150,6 +153,7 @@ class Hornet(Structure):
         plan = Plan(run, look.counts, scratch.outcome[: len(run)], _Work(look), self._state, scratch)
         if look.counts.inserted or look.counts.deleted:
             plan.work.rebuild = self._new_pool(look, scratch.batch(run))
+            plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
         return plan
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
@@ -163,6 +167,13 @@ class Hornet(Structure):
             with suppress(CapacityError):
                 return plan_rebuild(self, self._view, batch)
         return None
+
+    def _room_for_huge(self, look: Look, copies: bool) -> dict[str, Array]:
+        n, empty = look.saved if copies else 0, self.device.empty
+        return {
+            "spots": empty(look.rows[-1], np.int64), "tasks": empty(look.pieces, np.uint64), "ids": empty(n, np.uint32),
+            "weights": empty(n, np.float32) if self.weighted else None,
+        }  # fmt: skip
 
     def _too_large(self, used: int) -> bool:
         return len(self.pool.slots) > max(2 * used * (1 + self.spare), LEAST_SLOTS)
@@ -206,7 +217,7 @@ class Hornet(Structure):
                 self._take_blocks(work.look, scratch)
             self.used += needs.slots
             commit.Assign(len(run), batch=batch, unit=old.unit, at=scratch.words, list=scratch.blocks, rows=self.rows)
-        self._merge(work.look, batch, run, scratch, old)
+        self._merge(work, batch, run, scratch, old)
         if moves and not work.rebuild:
             commit.Release(len(run), batch=batch, arrays=self._arrays)
 
@@ -223,17 +234,24 @@ class Hornet(Structure):
         kernels.RankArrays(len(look.needs.pops), **given)
         kernels.TakeBlocks(self.pool.arrays, **given, list=scratch.blocks)
 
-    def _merge(self, look: Look, batch: Struct, run: Run, scratch: Scratch, old: Pool) -> None:
+    def _merge(self, work: _Work, batch: Struct, run: Run, scratch: Scratch, old: Pool) -> None:
+        """Merge the rows that change with their keys, from where they lay to where they now lie."""
+        assert work.look is not None
         kernels, new = self.kernels["merge"], self.pool
         slots = Struct(
             ids=old.slots, weights=old.weights, unit=old.unit, ids_out=new.slots, weights_out=new.weights,
             unit_out=new.unit,
         )  # fmt: skip
-        given = {"batch": batch, "weight": run.weight, "slots": slots, "rows": self.rows}
-        few, some, many = look.rows
-        kernels.MergeFew(few, **given, list=scratch.few, n=few)
-        kernels.MergeSome(some, **given, list=scratch.some, n=some)
-        kernels.MergeMany(many, **given, list=scratch.many, n=many)
+        given: dict[str, Any] = {"batch": batch, "slots": slots, "rows": self.rows}
+        few, some, many, huge = work.look.rows
+        kernels.MergeFew(few, **given, weight=run.weight, list=scratch.few, n=few)
+        kernels.MergeSome(some, **given, weight=run.weight, list=scratch.some, n=some)
+        kernels.MergeMany(many, **given, weight=run.weight, list=scratch.many, n=many)
+        if work.huge:
+            given["saved_rows"] = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
+            kernels.ListPieces(huge, **given, n=huge, at=scratch.words)
+            kernels.SavePieces(work.look.pieces if work.look.saved else 0, **given, n=work.look.pieces)
+            kernels.MergePieces(work.look.pieces, **given, weight=run.weight, n=work.look.pieces)
 
     # --- the rest of the contract ---
 
@@ -273,5 +291,5 @@ class Hornet(Structure):
 
 
 def _load(device: Device, part: str) -> Any:
-    defines: dict[str, Any] = {"HUB_DEGREE": HUB_DEGREE} if part == "layout" else {}
+    defines: dict[str, Any] = {"HUB_DEGREE": HUB_DEGREE} if part == "layout" else SIZES if part in SIZED else {}
     return load(device, f"structures/hornet/{part}.cuh", **defines)
