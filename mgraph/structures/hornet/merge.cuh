@@ -5,6 +5,7 @@
 #include "structures/hornet/prepare.cuh"
 
 constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges that a lane has under way
+constexpr bool alone = in_flight > 1;  // a group is one lane: it moves what lies between two keys at once
 
 struct Slots {
     const u32* ids;
@@ -15,7 +16,7 @@ struct Slots {
     i64 unit_out;
 };
 
-// The first of [low, high) for which `is` holds, as it does for all after it.
+// The first of [low, high) for which `is` holds, as it does for all after it; the others seek from an end on.
 template <class Is> DEVICE i64 first_where(i64 low, i64 high, Is is) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
@@ -24,6 +25,49 @@ template <class Is> DEVICE i64 first_where(i64 low, i64 high, Is is) {
     }
     return low;
 }
+template <class Is> DEVICE i64 first_from_front(i64 low, i64 high, Is is) {
+    for (i64 step = 1; low < high; step *= 2) {
+        i64 probe = lesser(low + step, high) - 1;
+        if (is(probe)) return first_where(low, probe, is);
+        low = probe + 1;
+    }
+    return high;
+}
+template <class Is> DEVICE i64 first_from_back(i64 low, i64 high, Is is) {
+    for (i64 step = 1; low < high; step *= 2) {
+        i64 probe = greater(high - step, low);
+        if (!is(probe)) return first_where(probe + 1, high, is);
+        high = probe;
+    }
+    return low;
+}
+
+enum Pass { merging, closing, opening };  // to another block; the deletes of a row in its block; then its inserts
+
+// Where the edges of a row go, asked in ascending order; `k` is the first key behind an edge.
+template <Pass pass> struct Cursor {
+    const Batch& batch;
+    i64 a, k, end;
+    i64 next, gone, by;  // the place of key k, the edge that the key before deletes, how far edges between them move
+    DEVICE Cursor(const Batch& its, i64 first, i64 low, i64 high) : batch(its), a(first), k(low), end(high) {
+        settle();
+    }
+    DEVICE i64 place(i64 key) const {  // once deleted edges are gone, if there are inserts to be made
+        return (i64)batch.place[key] - (pass == opening ? batch.deletes_in(a, key) : 0);
+    }
+    DEVICE void settle() {
+        next = k < end ? place(k) : (i64)1 << 32;
+        gone = pass != opening && k > a && batch.outcome[k - 1] == deleted ? place(k - 1) : -1;
+        by = (pass != closing ? batch.inserts_in(a, k) : 0) - (pass != opening ? batch.deletes_in(a, k) : 0);
+    }
+    DEVICE i64 operator()(i64 edge) {
+        if (next <= edge) {
+            k = first_from_front(k + 1, end, [&](i64 key) { return place(key) > edge; });
+            settle();
+        }
+        return edge == gone ? -1 : edge + by;
+    }
+};
 
 template <class Group> struct Merger {
     Group group;
@@ -39,72 +83,82 @@ template <class Group> struct Merger {
         from = (i64)(u32)held << slots.unit, to = (i64)(u32)word << slots.unit_out, edges = (i64)(held >> 32);
     }
     DEVICE bool stays() const { return from == to && slots.ids == slots.ids_out; }
-    DEVICE i64 step() const { return each * group.size(); }
+    DEVICE i64 width() const { return each * group.size(); }
     DEVICE i64 inserts_to(i64 k) const { return batch.inserts_in(a, k); }
     DEVICE i64 deletes_to(i64 k) const { return batch.deletes_in(a, k); }
-    DEVICE bool goes(i64 k, i64 p) const { return k > a && batch.place[k - 1] == p && batch.outcome[k - 1] == deleted; }
 
-    // Edges [first, last) of the row in `ids` from slot `base` on, each to the place that where(edge) says; -1: none.
-    // The sync is for those that move within a block.
-    template <class Where>
-    DEVICE void move(const u32* ids, const f32* weights, i64 base, i64 first, i64 last, bool syncs, Where where) const {
+    // Edges [first, last) of the row in `ids` from slot `base` on, `width()` of them at most, go where where(edge) says;
+    // nowhere, if that is -1. The sync is for those that move within a block.
+    template <Pass pass, class Where>
+    DEVICE void move(const u32* ids, const f32* weights, i64 base, i64 first, i64 last, Where where) const {
         u32 id[each];
         f32 its[each];
-        i64 own = first + group.rank();
-        for (int j = 0; j < each; ++j) {
-            i64 p = own + j * group.size();
-            id[j] = p < last ? ids[base + p] : 0;
-            its[j] = p < last && weights ? weights[base + p] : 0;
+        i64 own = first + group.rank(), lanes = group.size();
+        for (int j = 0; j < each && own + j * lanes < last; ++j) {
+            id[j] = ids[base + own + j * lanes];
+            if (weights) its[j] = weights[base + own + j * lanes];
         }
-        if (syncs) group.sync();
-        for (int j = 0; j < each; ++j) {
-            i64 p = own + j * group.size(), place = p < last ? where(p) : -1;
+        if (pass != merging) group.sync();
+        for (int j = 0; j < each && own + j * lanes < last; ++j) {
+            i64 place = where(own + j * lanes);
             if (place < 0) continue;
             slots.ids_out[to + place] = id[j];
             if (weights) slots.weights_out[to + place] = its[j];
         }
     }
-    // The edges [first, end) of the row, which lie in `ids` from slot `base` on, go to another block.
-    DEVICE void merge_into_another(const u32* ids, const f32* weights, i64 base, i64 first, i64 end) const {
-        i64 low = lower_bound(batch.place, a, b, (u32)first);
-        for (i64 p = first; p < end; p += step()) {
-            i64 last = lesser(p + step(), end);
-            i64 high = lower_bound(batch.place, low, b, (u32)last), by = inserts_to(low) - deletes_to(low);
-            if (low == high) move(ids, weights, base, p, last, false, [=](i64 q) { return q + by; });
-            else
-                move(ids, weights, base, p, last, false, [&](i64 q) {
-                    i64 k = upper_bound(batch.place, low, high, (u32)q);
-                    return goes(k, q) ? -1 : q + inserts_to(k) - deletes_to(k);
-                });
+    // The same of any edges, each `by` places on, from front to back or from back to front; for one that is alone.
+    template <Pass pass>
+    DEVICE void shift(const u32* ids, const f32* weights, i64 base, i64 first, i64 last, i64 by) const {
+        for (i64 left = last - first; left > 0; left -= each) {
+            i64 p = pass == opening ? first + greater(left - each, (i64)0) : last - left;
+            move<pass>(ids, weights, base, p, lesser(p + lesser(left, each), last),
+                       [=](i64 edge) { return edge + by; });
+        }
+    }
+    // The edges [first, end) of the row, which lie in `ids` from slot `base` on; from front to back.
+    template <Pass pass>
+    DEVICE void move_all(const u32* ids, const f32* weights, i64 base, i64 first, i64 end, i64 low) const {
+        Cursor<pass> one(batch, a, low, b);
+        for (i64 p = first; alone && p < end;) {
+            if (one(p) < 0) ++p;
+            i64 last = lesser(one.next, end);
+            if (p < last) shift<pass>(ids, weights, base, p, last, one.by);
+            p = greater(p, last);
+        }
+        for (i64 p = first; !alone && p < end; p += width()) {
+            i64 last = lesser(p + width(), end);
+            i64 high = first_from_front(low, b, [&](i64 k) { return batch.place[k] >= last; });
+            Cursor<pass> cursor(batch, a, low, high);
+            i64 by = cursor.by;
+            if (low == high) move<pass>(ids, weights, base, p, last, [=](i64 edge) { return edge + by; });
+            else move<pass>(ids, weights, base, p, last, cursor);
             low = high;
         }
     }
+    DEVICE void merge_into_another(const u32* ids, const f32* weights, i64 base, i64 first, i64 end) const {
+        move_all<merging>(ids, weights, base, first, end, lower_bound(batch.place, a, b, (u32)first));
+    }
     DEVICE void close_up() const {
         i64 low = first_where(a, b, [&](i64 k) { return deletes_to(k + 1) > 0; });
-        for (i64 p = batch.place[low]; p < edges; p += step()) {
-            i64 last = lesser(p + step(), edges);
-            i64 high = lower_bound(batch.place, low, b, (u32)last), by = deletes_to(low);
-            if (low == high) move(slots.ids_out, slots.weights_out, to, p, last, true, [=](i64 q) { return q - by; });
-            else
-                move(slots.ids_out, slots.weights_out, to, p, last, true, [&](i64 q) {
-                    i64 k = upper_bound(batch.place, low, high, (u32)q);
-                    return goes(k, q) ? -1 : q - deletes_to(k);
-                });
-            low = high;
-        }
+        move_all<closing>(slots.ids_out, slots.weights_out, to, batch.place[low], edges, low);
         group.sync();
     }
     DEVICE i64 closed(i64 k) const { return (i64)batch.place[k] - deletes_to(k); }  // a key's place, once closed up
     DEVICE void make_room() const {
         i64 start = closed(first_where(a, b, [&](i64 k) { return inserts_to(k + 1) > 0; })), high = b;
-        for (i64 last = edges - deletes_to(b); last > start;) {
-            i64 p = greater(start, last - step());
-            i64 low = first_where(a, high, [&](i64 k) { return closed(k) >= p; }), by = inserts_to(low);
-            if (low == high) move(slots.ids_out, slots.weights_out, to, p, last, true, [=](i64 q) { return q + by; });
-            else
-                move(slots.ids_out, slots.weights_out, to, p, last, true, [&](i64 q) {
-                    return q + inserts_to(first_where(low, high, [&](i64 k) { return closed(k) > q; }));
-                });
+        const u32* ids = slots.ids_out;
+        const f32* weights = slots.weights_out;
+        for (i64 last = edges - deletes_to(b); alone && last > start;) {
+            while (high > a && closed(high - 1) >= last) --high;
+            i64 p = high > a ? greater(start, closed(high - 1)) : start;
+            shift<opening>(ids, weights, to, p, last, inserts_to(high));
+            last = p;
+        }
+        for (i64 last = edges - deletes_to(b); !alone && last > start;) {
+            i64 p = greater(start, last - width());
+            i64 low = first_from_back(a, high, [&](i64 k) { return closed(k) >= p; }), by = inserts_to(low);
+            if (low == high) move<opening>(ids, weights, to, p, last, [=](i64 edge) { return edge + by; });
+            else move<opening>(ids, weights, to, p, last, Cursor<opening>(batch, a, low, high));
             last = p, high = low;
         }
         group.sync();

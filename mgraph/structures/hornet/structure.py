@@ -110,7 +110,7 @@ class Hornet(Structure):
         device: Device,
         weighted: bool,
         *,
-        spare: float = 0.25,
+        spare: float = 0.2,
         array: int | None = None,
     ) -> None:
         super().__init__(n_rows, n_vertices, device, weighted)
