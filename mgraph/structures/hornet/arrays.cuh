@@ -151,8 +151,9 @@ struct RankArrays {  // one block per class: free blocks before each array, open
             i64 offset = 0, sum = 0;
             for (i64 j = 0; j < k; ++j) offset += at[pop0 + j];
             if (block.rank() == 0) at[offset0 + k] = offset;
-            for (i64 pass = 0; pass < 2 && at[pop0 + k] && k <= arrays.bits; ++pass)
-                sum += rank_kind(block, (u32)k | (pass ? opened : 0), sum);
+            if (!at[pop0 + k] || k > arrays.bits) continue;
+            sum = rank_kind(block, (u32)k, 0);
+            if (arrays.missing(at, k)) rank_kind(block, (u32)k | opened, sum);
         }
     }
     DEVICE i64 rank_kind(Block block, u32 kind, i64 before) const {

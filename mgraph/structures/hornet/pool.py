@@ -24,7 +24,7 @@ CHUNK_ROWS = _SOURCE["chunk_rows"]
 ADDRESSES = 1 << 32  #: blocks and units of slots are numbered with 32 bits
 LEAST_BITS, MOST_BITS = 5, 26  #: of an array, which has at least a word of leaf bits
 ARRAYS = 12  #: log2 of how many arrays a pool has, about: each batch that takes blocks looks at every array's root
-LEAST_SPARE = 8  #: arrays that a new pool has bare, at least
+LEAST_SPARE = 256  #: slots that a new pool has in bare arrays, at least
 
 
 class Pool(NamedTuple):
@@ -183,7 +183,7 @@ def lay_out(s: Hornet, degrees: Array) -> Rebuild:
         ends = device.to_host(counts[:: max(chunks, 1)]).astype(np.int64) if chunks else np.zeros(CLASSES + 1, np.int64)
         layout = Layout.of(np.diff(ends), bits, unit)
         used = int(layout.first[-1])
-        count = used + max(int(used * s.spare), LEAST_SPARE)
+        count = used + max(int(used * s.spare), 1, LEAST_SPARE >> layout.bits)
         if count << layout.bits >> unit <= ADDRESSES:
             break
     else:
