@@ -23,8 +23,9 @@ What differs from the paper:
   merged where it lies, or on its way into its new block.
 - The paper keeps the arrays of one size in a B+ tree by free blocks and looks up one array for one block. Here one pass
   over the arrays' counts ranks all free blocks, so that each array knows which of the batch's requests it answers. It
-  costs 4 bytes per array and batch, however many blocks there are; a tree costs a search per block, and every block
-  taken or given back would move its array in it. Arrays are used up from the first one on, and so the last ones drain.
+  costs a look at each array, some 4,000, for each size that is asked for, however many blocks that are; a tree costs a
+  search per block, and every block taken or given back would move its array in it. Arrays are used up from the first
+  one on, and so the last ones drain.
 - A row's block follows its degree also when it shrinks: the block is halved as soon as half is empty.
 - Arrays lie in one pool, so that a row is 8 bytes and is read without a look at a table. A pool that has too few bare
   arrays, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
