@@ -12,12 +12,13 @@ from mgraph.structures.contract import Counts, Csr, Plan, Structure, VerticesPla
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.graphvine import GraphVine
+from mgraph.structures.hornet import Hornet
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph import SlabGraph
 
 __all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "VerticesPlan", "create", "names", "parse"]
 
-_STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, CsrStructure)}
+_STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, Hornet, CsrStructure)}
 
 
 def names() -> list[str]:

@@ -1,0 +1,37 @@
+// What preparing and committing a batch share: the run's keys, where each is in its row, and what becomes of the rows.
+#pragma once
+#include "structures/hornet/arrays.cuh"
+#include "structures/hornet/view.cuh"
+#include "structures/outcome.cuh"
+
+struct Batch {  // what is kept by row stands at the row's first key, and is undefined at others
+    const u64* keys;
+    const u8* outcome;
+    const u32* place;   // of each key: how many of its row's edges are less
+    const u64* before;  // of each key, and at the end: inserts << 32 | deletes of the keys before it
+    const u32* end;     // of each row: one past its last key; 0 where the batch leaves the row as it is
+    const u64* held;    // of each row: its word before the batch
+    i64 n;
+    DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
+    DEVICE bool leads(i64 k) const { return k == 0 || keys[k - 1] >> 32 != keys[k] >> 32; }
+    DEVICE i64 inserts_in(i64 a, i64 b) const { return (i64)(before[b] >> 32) - (i64)(before[a] >> 32); }
+    DEVICE i64 deletes_in(i64 a, i64 b) const { return (i64)(u32)before[b] - (i64)(u32)before[a]; }
+};
+
+// The words of a row that changes: edges and block classes before and after; a class of -1 is no block.
+struct Change {
+    i64 had, has;
+    int from, to;
+    DEVICE Change(const Batch& batch, i64 a, i64 b, u64 word, i64 unit) {
+        had = (i64)(word >> 32), has = had + batch.inserts_in(a, b) - batch.deletes_in(a, b);
+        from = had ? class_of(had, unit) : -1, to = has ? class_of(has, unit) : -1;
+    }
+};
+
+// By the lanes of a warp together: one number each from the counter of its class, for those that want one.
+DEVICE i64 draw(Tile<32> warp, bool wants, int k, i64* counters) {
+    u32 peers = warp.match(wants ? k : -1);
+    int first = lowest_bit(peers);
+    i64 drawn = wants && warp.rank() == first ? atomic_add(counters + k, (i64)popcount(peers)) : 0;
+    return warp.shfl(drawn, first) + popcount(peers & ((1u << warp.rank()) - 1));
+}

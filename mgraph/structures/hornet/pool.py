@@ -1,0 +1,198 @@
+"""hornet's pool: slots cut into block arrays with trees of free blocks, and plans of new pools for all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError
+from mgraph.kernels import Struct, View, constants
+from mgraph.structures.contract import HUB_DEGREE
+
+__all__ = ["CLASSES", "MOST_BITS", "Layout", "Needs", "Pool", "Rebuild", "plan_rebuild"]
+
+Array = Any
+Hornet = Any  # the class in structure.py, which imports this module
+
+_SOURCE = constants("structures/hornet/layout.cuh", HUB_DEGREE=HUB_DEGREE)
+CLASSES = _SOURCE["classes"]
+BARE = _SOURCE["bare"]
+CHUNK_ROWS = _SOURCE["chunk_rows"]
+ADDRESSES = 1 << 32  #: blocks and units of slots are numbered with 32 bits
+LEAST_BITS, MOST_BITS = 5, 26  #: of an array, which has at least a word of leaf bits
+ARRAYS = 12  #: log2 of how many arrays a pool has, about: each batch that takes blocks looks at every array's root
+LEAST_SPARE = 256  #: slots that a new pool has in bare arrays, at least
+
+
+class Pool(NamedTuple):
+    """Slots and the block arrays into which they are cut; see ``arrays.cuh``. An array has ``1 << bits`` slots."""
+
+    bits: int
+    unit: int
+    slots: Array
+    weights: Array
+    kinds: Array
+    frees: Array
+    before: Array
+    leaves: Array
+    nodes: Array
+
+    @classmethod
+    def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
+        """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
+        words = 1 << (bits - unit - 5)
+        slots, weights = device.empty(count << bits, np.uint32), None
+        if weighted:
+            weights = device.empty(count << bits, np.float32)
+        kinds, frees, before = (device.empty(count, np.uint32) for _ in range(3))
+        leaves, nodes = (device.empty(count * n, np.uint32) for n in (words, -(-words // 32)))
+        return cls(bits, unit, slots, weights, kinds, frees, before, leaves, nodes)
+
+    @property
+    def arrays(self) -> int:
+        """How many block arrays it has."""
+        return len(self.kinds)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+        return sum(int(a.nbytes) for a in self if hasattr(a, "nbytes"))
+
+    def struct(self) -> Struct:
+        """What kernels take of the block arrays."""
+        return Struct(
+            kinds=self.kinds, frees=self.frees, before=self.before, leaves=self.leaves, nodes=self.nodes,
+            count=self.arrays, bits=self.bits, unit=self.unit,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a batch takes and gives back, by class, and what the pool has for it."""
+
+    pops: np.ndarray
+    pushes: np.ndarray
+    free: np.ndarray
+    bare: int
+    end: int  # one past the last array in use
+
+    def opened(self, bits: int) -> tuple[int, int]:
+        """How many arrays have to be opened for larger blocks, each of several arrays in a row, and for others."""
+        large = int(sum(int(n) << (k - bits) for k, n in enumerate(self.pops) if k > bits))
+        lack = np.maximum(self.pops - self.free, 0)[: bits + 1]
+        blocks = 1 << np.arange(bits, -1, -1)[: len(lack)]
+        return large, int((-(-lack // blocks)).sum())
+
+    def fit(self, pool: Pool) -> bool:
+        """Whether the pool has blocks and bare arrays for all of it."""
+        large, small = self.opened(pool.bits)
+        return large <= pool.arrays - self.end and large + small <= self.bare
+
+    @property
+    def slots(self) -> int:
+        """How many slots the rows' blocks gain."""
+        return int(((self.pops - self.pushes) << np.arange(CLASSES)).sum())
+
+
+class Layout(NamedTuple):
+    """Where a new pool's classes begin."""
+
+    bits: int
+    unit: int
+    first: np.ndarray  # array, by class; at the end, how many are in use
+    smaller: np.ndarray  # rows of lower classes; at the end, all
+    slots: int  # of all rows' blocks
+
+    @classmethod
+    def of(cls, rows: np.ndarray, bits: int | None, unit: int) -> Layout:
+        """The layout of so many rows by class."""
+        slots = int((rows << np.arange(CLASSES)).sum())
+        if bits is None:
+            bits = min(max(slots.bit_length() - ARRAYS, LEAST_BITS + unit), MOST_BITS)
+        bits = max(bits, LEAST_BITS + unit)
+        classes = np.arange(CLASSES)
+        blocks = 1 << np.maximum(bits - classes, 0)
+        arrays = -(-rows // blocks) << np.maximum(classes - bits, 0)
+        return cls(bits, unit, _before(arrays), _before(rows), slots)
+
+
+def _before(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+@dataclass
+class Rebuild:
+    """A new pool for all rows, their words in it, and what fills it."""
+
+    pool: Pool
+    rows: Array
+    used: int  # slots of the rows' blocks
+    changed: Array = None  # bits of the rows that a batch changes
+    tasks: Array = None
+    n_tasks: Array = None
+    numbers: Struct | None = None  # of a first batch
+    starts: Array = None
+
+    def target(self) -> Struct:
+        """What kernels that fill it take."""
+        return Struct(rows=self.rows, ids=self.pool.slots, weights=self.pool.weights, unit=self.pool.unit)
+
+
+def plan_rebuild(s: Hornet, graph: View, batch: Struct | None = None) -> Rebuild:
+    """Plan a new pool with all rows of hornet `s` as they are after a batch. O(n_rows), a read-back."""
+    device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
+    degrees, changed = device.empty(rows, np.uint32), None
+    kernels.CopyDegrees(rows, graph=graph, rows=rows, degrees=degrees)
+    if batch is not None:
+        changed = device.zeros(rows // 32 + 1, np.uint32)
+        kernels.ChangeDegrees(batch.values["n"], batch=batch, degrees=degrees, changed=changed)
+    new = lay_out(s, degrees)
+    new.changed = changed
+    new.tasks, new.n_tasks = device.empty(2 * s.num_edges // HUB_DEGREE, np.uint64), device.zeros(1, np.int64)
+    return new
+
+
+def plan_build(s: Hornet, run: Any, numbers: Struct) -> Rebuild:
+    """Plan the pool of an empty structure's first batch, whose keys are numbered. O(n_rows), a read-back."""
+    device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
+    starts, degrees = device.empty(rows + 1, np.int64), device.empty(rows, np.uint32)
+    kernels.FirstDegrees(
+        -(-(rows + 1) // PIECE), numbers=numbers, keys=run.keys, entries=rows + 1, piece=PIECE, starts=starts
+    )
+    kernels.SubtractStarts(rows, starts=starts, rows=rows, degrees=degrees)
+    new = lay_out(s, degrees)
+    new.numbers, new.starts = numbers, starts
+    return new
+
+
+PIECE = 2048  # rows that a tile finds the keys of
+
+
+def lay_out(s: Hornet, degrees: Array) -> Rebuild:
+    """A new pool, with a block for each row of so many edges."""
+    device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
+    chunks, bits = -(-rows // CHUNK_ROWS), s.array and s.array.bit_length() - 1
+    counts, words = device.empty(CLASSES * chunks + 1, np.uint32), device.empty(rows, np.uint64)
+    for unit in range(8):
+        device.fill(counts, 0)
+        kernels.CountRows(chunks, degrees=degrees, rows=rows, unit=unit, chunks=chunks, counts=counts[1:])
+        device.xp.cumsum(counts, dtype=np.uint32, out=counts)
+        ends = device.to_host(counts[:: max(chunks, 1)]).astype(np.int64) if chunks else np.zeros(CLASSES + 1, np.int64)
+        layout = Layout.of(np.diff(ends), bits, unit)
+        used = int(layout.first[-1])
+        count = used + max(int(used * s.spare), 1, LEAST_SPARE >> layout.bits)
+        if count << layout.bits >> unit <= ADDRESSES:
+            break
+    else:
+        raise CapacityError(f"{layout.slots} slots are more than can be addressed")
+    pool = Pool.empty(device, layout.bits, unit, count, s.weighted)
+    where = {"first": device.asarray(layout.first), "smaller": device.asarray(layout.smaller)}
+    kernels.PlaceRows(
+        chunks, degrees=degrees, rows=rows, chunks=chunks, counts=counts, **where, bits=layout.bits, unit=unit,
+        words=words,
+    )  # fmt: skip
+    kernels.SetArrays(count, arrays=pool.struct(), **where)
+    return Rebuild(pool, words, layout.slots)

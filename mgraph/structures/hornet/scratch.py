@@ -1,0 +1,83 @@
+"""The memory in which hornet prepares and commits a batch, and what a look at the batch finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import Library, Struct, View, constants
+from mgraph.structures.contract import Counts
+from mgraph.structures.hornet.pool import CLASSES, Needs
+from mgraph.structures.run import Run
+
+__all__ = ["Look", "Scratch"]
+
+Array = Any
+_SOURCE = constants("structures/hornet/arrays.cuh")
+AT = {name: _SOURCE[name] for name in (*_SOURCE.enums["Count"], *_SOURCE.enums["ByClass"])}
+WORDS = AT.pop("all_words")
+
+
+class Look:
+    """What a look at a batch found.
+
+    Attributes
+    ----------
+    counts : Counts
+        What it does.
+    needs : Needs
+    rows : tuple of int
+        How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
+    pieces, saved : int
+        Of the last ones: how many pieces, and edges that have to be copied beforehand.
+    unknown : int
+        How many keys have an id out of range.
+    """
+
+    def __init__(self, words: np.ndarray) -> None:
+        at = {name: int(words[AT[name]]) for name in AT}
+        self.counts = Counts(at["inserts"], at["updates"], at["deletes"], at["misses"])
+        pops, pushes, free = (words[AT[name] : AT[name] + CLASSES].copy() for name in ("pop0", "push0", "free0"))
+        self.needs = Needs(pops, pushes, free, at["bares"], at["array_end"])
+        self.rows = at["few_rows"], at["some_rows"], at["many_rows"], at["huge_rows"]
+        self.pieces, self.saved = at["pieces"], at["saved"]
+        self.unknown = at["unknown"]
+
+
+class Scratch:
+    """Memory for a batch of up to `capacity` operations, 41 bytes each."""
+
+    def __init__(self, device: Device, capacity: int) -> None:
+        self.device, self.capacity = device, capacity
+        self.before, self.held, self.words, self.place, self.end, self.blocks, *lists, self.outcome = device.carve(
+            (capacity + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
+            *[(capacity, np.uint32)] * 6, (capacity, np.uint8),
+        )  # fmt: skip
+        self.few, self.some, self.many = lists
+        self.mail, self.mailbox = device.mailbox(WORDS)
+
+    def look(self, kernels: Library, run: Run, graph: View, arrays: Struct, rows: int, vertices: int) -> Look:
+        """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
+        n, device, words = len(run), self.device, self.words
+        device.fill(words, 0)
+        kernels.Locate(
+            n, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices, place=self.place,
+            outcome=self.outcome, before=self.before, at=words,
+        )  # fmt: skip
+        device.cumsum(self.before[1 : n + 1], out=self.before[1 : n + 1])
+        kernels.Needs(
+            n, keys=run.keys, n=n, graph=graph, rows=rows, before=self.before, end=self.end, held=self.held,
+            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity), at=words,
+        )  # fmt: skip
+        kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
+        device.synchronize()  # the one wait for the device
+        return Look(self.mail)
+
+    def batch(self, run: Run) -> Struct:
+        """What kernels take of a run that was looked at."""
+        return Struct(
+            keys=run.keys, outcome=self.outcome, place=self.place, before=self.before, end=self.end, held=self.held,
+            n=len(run),
+        )  # fmt: skip
