@@ -1,22 +1,24 @@
-"""`DynamicGraph`: a graph that changes in batches, partitioned over the workers of a Dask cluster."""
+"""`DynamicGraph`: a graph that changes in batches, in this process or partitioned over a Dask cluster's workers."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from distributed import Client
 
-from mgraph import algorithms
+from mgraph import algorithms, local
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
-from mgraph.client import placement, reads, report
+from mgraph.client import reads, report
+from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
+from mgraph.client.options import Options, fixed_order
+from mgraph.client.parts import AsParts
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.results import VertexValues, run_algorithm
@@ -25,20 +27,23 @@ from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange.choice import check_exchange
 from mgraph.protocol import PATIENCE_SECONDS
 from mgraph.structures import Csr
-from mgraph.worker import plugin
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
 
 class DynamicGraph:
-    """A dynamic graph on the workers of a Dask cluster: unique edges, optional float32 weights, changed in batches.
+    """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
 
     Algorithms run on the graph as it is after the last committed batch.
 
     Parameters
     ----------
-    client : distributed.Client
+    client : distributed.Client, optional
         A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
+        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
     n_vertices : int
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more.
     structure : str
@@ -71,6 +76,7 @@ class DynamicGraph:
     patience : float
         Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
+        Without a client, `patience`, `workers` and `exchange` have no use.
 
     Raises
     ------
@@ -90,7 +96,8 @@ class DynamicGraph:
     Use the graph as a context manager, or call `close`: the workers hold its memory until then, or until this process
     ends. Several threads may call it; their calls run one after another. If a worker dies, the graph is lost: every
     later call raises `WorkerLost` or `GraphLost`, and only `close` still works. A worker that is retired or removed by
-    adaptive scaling counts as dead.
+    adaptive scaling counts as dead. After Ctrl-C a batch is applied whole or
+    not at all.
 
     Examples
     --------
@@ -103,8 +110,8 @@ class DynamicGraph:
 
     def __init__(
         self,
-        client: Client,
-        n_vertices: int,
+        client: Client | None = None,
+        n_vertices: int | None = None,
         *,
         structure: str = "gpma+",
         weighted: bool = False,
@@ -118,18 +125,11 @@ class DynamicGraph:
         reserve: int = 0,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        placement.check_client(client)
-        options = placement.Options(
-            structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
-        )
-        addresses = placement.choose_workers(client, workers)
-        check_exchange(exchange, len(addresses))
-        numbering = Numbering.make(
-            check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
-        )
-        self._client = _prepared(client)
-        self._directory, self._options = placement.open_graph(client, options, addresses, numbering)
-        self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
+        options = Options(structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience)
+        numbering = partial(_numbering, n_vertices, order, balance)
+        opened = local.open_graph(options, workers, numbering) if client is None else None
+        self._directory, self._options, parts = opened or _on_cluster(client, options, workers, numbering)
+        self._updates = Updates(self._directory, self._options, parts, order_due=isinstance(order, str))
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class DynamicGraph:
         The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
         the other parts get weight 1.
         """
-        return self._updates.ingest(self._client, source, steps, columns)
+        return self._updates.ingest(source, steps, columns)
 
     def add_vertices(self, n: int) -> range:
         """Add `n` vertices without edges and return the range of their ids. This is one epoch.
@@ -490,11 +490,29 @@ class DynamicGraph:
         return report.as_html(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
 
 
-def _prepared(client: Client) -> Client:
-    """`client`, after mgraph's plugin was installed on its cluster and unreferenced graphs were freed.
+def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:
+    """The numbering of a new graph for `size` ranks, by the user's arguments."""
+    if n_vertices is None:
+        raise InvalidOption("n_vertices is missing; a graph needs its number of vertices, which add_vertices() raises")
+    return Numbering.make(check_count(n_vertices, "n_vertices"), size, fixed_order(order), balance)
+
+
+def _on_cluster(
+    client: Any, options: Options, workers: Sequence[str] | None, numbering: Callable[[int], Numbering]
+) -> tuple[Directory, Options, AsParts]:
+    """A new graph on the workers of `client`, after mgraph's plugin was installed and unreferenced graphs were freed.
 
     A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
     """
+    try:
+        from mgraph.client import placement  # these two import Dask
+        from mgraph.worker import plugin
+    except ImportError as error:
+        raise MgraphError(f'a graph with a client needs Dask (pip install "dask-mgraph[cluster]"): {error}') from error
+    placement.check_client(client)
+    addresses = placement.choose_workers(client, workers)
+    check_exchange(options.exchange, len(addresses))
+    now = numbering(len(addresses))
     gc.collect()
     plugin.ensure(client)
-    return client
+    return placement.open_graph(client, options, addresses, now)

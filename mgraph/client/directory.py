@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.batch import as_ids, check_ids
 from mgraph.checks import check_count
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.partition import Partition
@@ -29,7 +29,7 @@ class Directory:
 
     Parameters
     ----------
-    coordinator : Coordinator
+    coordinator : Caller
     numbering : Numbering
         The numbering with which the graph is made.
 
@@ -39,7 +39,7 @@ class Directory:
         The numbering that this client knows. Replaced under the lock, after the workers have changed theirs.
     """
 
-    def __init__(self, coordinator: Coordinator, numbering: Numbering) -> None:
+    def __init__(self, coordinator: Caller, numbering: Numbering) -> None:
         self.coordinator, self.numbering = coordinator, numbering
         self._lock = threading.RLock()
 

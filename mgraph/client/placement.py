@@ -1,74 +1,33 @@
-"""The creation of a graph: the choice of its workers, device and exchange, and of its shards' options."""
+"""The creation of a graph on a Dask cluster: the choice of its workers, device and exchange."""
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from distributed import Client
 
-from mgraph.algorithms.algorithm import GraphFacts
-from mgraph.checks import check_number, check_whole
 from mgraph.client.bridge import Bridge
 from mgraph.client.coordinator import Coordinator
 from mgraph.client.directory import Directory
+from mgraph.client.ingest import as_parts
 from mgraph.client.numbering import Numbering
-from mgraph.errors import DeviceError, InvalidOption, MgraphError
+from mgraph.client.options import Options, choose_device, shape
+from mgraph.client.parts import AsParts, Parts
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange.choice import choose_exchange
-from mgraph.structures import parse
 
-__all__ = [
-    "DEVICES",
-    "Options",
-    "check_client",
-    "choose_device",
-    "choose_workers",
-    "fixed_order",
-    "open_graph",
-]
+__all__ = ["check_client", "choose_workers", "open_graph"]
 
 ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
-DEVICES = ("auto", "cpu", "cuda")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them.
-
-    Raises
-    ------
-    InvalidOption
-        A name is unknown, or a number is out of its range.
-    """
-
-    structure: str
-    weighted: bool
-    directed: bool
-    reverse: bool
-    exchange: str
-    device: str
-    reserve: int
-    patience: float
-
-    def __post_init__(self) -> None:
-        parse(self.structure)
-        if self.device not in DEVICES:
-            raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
-        check_whole(self.reserve, "reserve")
-        if not 0 < check_number(self.patience, "patience") < math.inf:
-            raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
-
-    def facts(self, n_vertices: int) -> GraphFacts:
-        """The properties on which the check of an algorithm's arguments may depend."""
-        return GraphFacts(n_vertices, self.directed, self.weighted, self.reverse or not self.directed)
 
 
 def open_graph(
     client: Client, options: Options, addresses: Sequence[str], numbering: Numbering
-) -> tuple[Directory, Options]:
+) -> tuple[Directory, Options, AsParts]:
     """A new graph: opens a session with every worker, which makes its shard.
 
     Returns
@@ -77,6 +36,8 @@ def open_graph(
         The graph's numbering and coordinator.
     Options
         `options` with the chosen device and exchange.
+    AsParts
+        Makes the parts of a source of an ingest.
 
     Raises
     ------
@@ -95,21 +56,17 @@ def open_graph(
         device = choose_device(options.device, addresses, found)
         exchange = choose_exchange(options.exchange, device, addresses, found)
         options = replace(options, device=device, exchange=exchange)
-        coordinator.call("create", _shape(options, numbering))
+        coordinator.call("create", shape(options, numbering))
     except BaseException:
         coordinator.close()
         raise
-    return Directory(coordinator, numbering), options
+    return Directory(coordinator, numbering), options, partial(_parts, client, coordinator)
 
 
-def _shape(options: Options, numbering: Numbering) -> dict[str, Any]:
-    """The arguments of the call `create`."""
-    given = {name: getattr(options, name) for name in ("device", "exchange", "structure", "directed", "weighted")}
-    reverse = options.reverse and options.directed
-    return {
-        **given, "reverse": reverse, "reserve": int(options.reserve),
-        "starts": numbering.partition.starts, "order": numbering.order,
-    }  # fmt: skip
+def _parts(
+    client: Client, coordinator: Coordinator, source: Any, steps: int | None, columns: Mapping[str, str] | None
+) -> Parts:
+    return as_parts(client, source, coordinator.addresses, steps, columns, coordinator.check)
 
 
 def check_client(client: Any) -> None:
@@ -165,29 +122,3 @@ def choose_workers(client: Client, workers: Sequence[str] | None) -> list[str]:
         if address not in there:
             raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
     return chosen
-
-
-def fixed_order(order: Any) -> Any:
-    """The order with which a graph begins: a permutation, or None. None for "degree", known after the first batch."""
-    if isinstance(order, str):
-        if order != "degree":
-            raise InvalidOption(f'order {order!r} is neither "degree" nor a permutation of the vertices')
-        return None
-    return order
-
-
-def choose_device(device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> str:
-    """The kind of device to use, "cpu" or "cuda". "auto" chooses GPUs if every worker has one.
-
-    Raises
-    ------
-    DeviceError
-        GPUs were asked for, and a worker has none.
-    """
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker["gpus"]]
-    if device == "cuda" and without:
-        raise DeviceError(
-            f'device "cuda" was asked for and {len(without)} of {len(workers)} workers have no GPU that CuPy can use: '
-            f'{", ".join(without)}; a GPU needs the NVIDIA driver and CuPy (pip install "dask-mgraph[cuda13]")'
-        )
-    return device if device != "auto" else "cpu" if without else "cuda"

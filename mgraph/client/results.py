@@ -14,7 +14,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData
 from mgraph.batch import as_array
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
@@ -30,7 +30,7 @@ class _Held:
 
     Parameters
     ----------
-    coordinator : Coordinator
+    coordinator : Caller
     numbering : Numbering
         The order and the ranges in which the columns are stored on the ranks.
     name : str
@@ -46,7 +46,7 @@ class _Held:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Caller,
         numbering: Numbering,
         name: str,
         key: str,
@@ -198,9 +198,7 @@ def _column(held: _Held, name: str) -> VertexValues:
 # ---- running an algorithm --------------------------------------------------------------------------------------------
 
 
-def run_algorithm(
-    coordinator: Coordinator, name: str, arguments: Mapping[str, Any], numbering: Numbering
-) -> VertexValues:
+def run_algorithm(coordinator: Caller, name: str, arguments: Mapping[str, Any], numbering: Numbering) -> VertexValues:
     """The result of an algorithm, run on all ranks with arguments that its `check` has returned."""
     data = {
         k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
@@ -225,7 +223,7 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Numbering) -> list[dict[str, Any]]:
+def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
     """Each rank's share of an argument that has a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'

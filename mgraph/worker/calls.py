@@ -164,6 +164,11 @@ class Calls:
         )
 
     @property
+    def device(self) -> Device | None:
+        """Where the shard is; None before `create`."""
+        return self._device
+
+    @property
     def shard(self) -> Shard:
         """The shard; `MgraphError` before `create`."""
         return self.ballot.shard
