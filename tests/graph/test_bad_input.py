@@ -25,8 +25,8 @@ N = 10
 
 
 @pytest.fixture(scope="module")
-def graph(client):
-    with DynamicGraph(client, N) as graph:
+def graph(place):
+    with DynamicGraph(place, N) as graph:
         graph.insert([0, 1], [1, 2])
         yield graph
 
@@ -160,8 +160,8 @@ def test_algorithms(graph, call, error, message):
         call(graph)
 
 
-def test_a_closed_graph(client):
-    graph = DynamicGraph(client, N)
+def test_a_closed_graph(place):
+    graph = DynamicGraph(place, N)
     graph.close()
     graph.close()
     for call in (
