@@ -70,8 +70,8 @@ def as_ids(values: Any, name: str) -> Any:
 
     Notes
     -----
-    O(n). Arrays of a signed or wider dtype are scanned for their minimum and maximum; for an array on a GPU, reading
-    these two numbers synchronises. Unsigned arrays of at most 32 bits are not scanned.
+    O(n). Arrays of a signed or wider dtype are scanned once; for an array on a GPU, reading the largest number
+    synchronises. Unsigned arrays of at most 32 bits are not scanned.
     """
     array = as_array(values)
     if array.ndim != 1:
@@ -88,9 +88,11 @@ def as_ids(values: Any, name: str) -> Any:
     if array.dtype.kind not in "iu":
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
-        low, high = int(array.min()), int(array.max())
-        if low < 0 or high >= MAX_VERTICES:
-            at = _first(array < 0) if low < 0 else _first(array >= MAX_VERTICES)
+        bits = 8 * array.dtype.itemsize - (array.dtype.kind == "i")
+        unsigned = array.view(array.dtype.str.replace("i", "u"))  # as which negative numbers are the largest
+        if int(unsigned.max()) >= min(MAX_VERTICES, 1 << bits):
+            negative = array < 0
+            at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
             raise InvalidBatch(f"{name}[{at}] is {int(array[at])}; vertex ids run from 0 to {MAX_VERTICES - 1}")
     return array.astype(np.uint32, copy=False)
 

@@ -113,5 +113,7 @@ class Directory:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
         states = self.coordinator.states
         starts = (*(state.lo for state in states), states[-1].hi)
+        if starts == self.numbering.partition.starts:
+            return self.numbering.partition
         joined = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
         return Partition(starts) if joined else self.numbering.partition

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -75,13 +74,15 @@ class Coordinator:
     ) -> list[Value]:
         """The shard's answer to a call of `method`, in a list. Raises what the call raises, or as `check`."""
         given = {**(args or {}), **(shares[0] if shares else {})}
-        with self._turn() as session:
-            self.check()
+        session = self._begin()
+        try:
             if connect and not self._connected:
                 self._connect(session)
             if commits:
                 given["epoch"] = self.epoch + 1
             return [self._ask(session, method, given)]
+        finally:
+            self._end()
 
     def _connect(self, session: Session) -> None:
         """Give the shard its exchange, which it keeps."""
@@ -146,9 +147,8 @@ class Coordinator:
 
     # ---- turns -------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _turn(self) -> Iterator[Session]:
-        """Wait until no other thread's call runs. If the graph was closed meanwhile, free it."""
+    def _begin(self) -> Session:
+        """Wait until no other thread's call runs; raises as `check`. Call `_end` after the call."""
         if os.getpid() != self._pid:
             self._forked()
         if not self._lock.acquire(blocking=False):
@@ -158,12 +158,17 @@ class Coordinator:
             self._owner = threading.get_ident()
             self.check()
             assert self._session is not None
-            yield self._session
-        finally:
-            self._owner = 0
-            self._lock.release()
-            if self._interrupts.closed:
-                self._free()
+            return self._session
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Let the next thread's call run. If the graph was closed meanwhile, free it."""
+        self._owner = 0
+        self._lock.release()
+        if self._interrupts.closed:
+            self._free()
 
     def _check_thread(self) -> None:
         """Raise if the call that runs waits for the calling thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps it: 3 us a call for conversions to enums
 import signal
 import threading
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 __all__ = ["Interrupts"]
 
-_MAIN = threading.main_thread().ident
+_MAIN, _INT = threading.main_thread().ident, int(signal.SIGINT)
 
 
 class Interrupts:
@@ -35,15 +36,15 @@ class Interrupts:
 
     def __enter__(self) -> None:
         self._hit, self._before = False, None
-        if threading.get_ident() == _MAIN and callable(before := signal.getsignal(signal.SIGINT)):
+        if threading.get_ident() == _MAIN and callable(before := _signal.getsignal(_INT)):
             self._before = before
-            signal.signal(signal.SIGINT, self._note)
+            _signal.signal(_INT, self._note)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         before, self._before = self._before, None
         if before is None:
             return
-        signal.signal(signal.SIGINT, before)
+        _signal.signal(_INT, before)
         if self._hit:
             before(signal.SIGINT, None)  # raises KeyboardInterrupt, unless the application has a handler of its own
             if kind is not None:

@@ -14,6 +14,9 @@ from mgraph.worker.calls import Calls, Host
 
 __all__ = ["Session"]
 
+READS = {"has_edges", "degrees", "neighbors", "fingerprint", "fetch", "top"}  #: calls that leave the shard as it is
+_NOWHERE = nullcontext()
+
 
 class Session:
     """One shard, which takes the messages of `mgraph.protocol` as Python objects. One thread at a time uses it.
@@ -29,6 +32,7 @@ class Session:
     def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
         host = Host(_open_exchange, len(os.sched_getaffinity(0)), Budget(), _itself)
         self._calls = Calls(graph, 0, 1, stopped, host)
+        self._state = self._calls.state
 
     @property
     def device(self) -> str:
@@ -37,8 +41,9 @@ class Session:
 
     @property
     def state(self) -> ShardState:
-        """The shard's state."""
-        return self._calls.state
+        """The shard's state now."""
+        self._state = self._calls.state
+        return self._state
 
     def ask(self, call: Call) -> Answer:
         """The answer to a call, with the shard's state after it; raises what the call raises.
@@ -57,7 +62,8 @@ class Session:
                     raise
                 told.__suppress_context__ = True
                 raise told  # noqa: B904
-            return Answer(value, calls.state)
+            changes = call.free or call.method not in READS
+            return Answer(value, self.state if changes else self._state)
 
     def close(self) -> None:
         """Free the shard."""
@@ -68,7 +74,7 @@ class Session:
         """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile."""
         device = self._calls.device
         if device is None or device.kind == "cpu":
-            return nullcontext()
+            return _NOWHERE
         stack = ExitStack()
         stack.enter_context(device.xp.cuda.Device(device.index))
         stack.enter_context(device.xp.cuda.Stream.null)
