@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from mgraph import algorithms, local
+from mgraph import algorithms, convert, local
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
@@ -364,14 +364,6 @@ class DynamicGraph:
         self._directory.check()
         return self._directory.read(lambda now: reads.all_rows(self._directory.coordinator, now))
 
-    def to_scipy(self) -> Any:
-        """The whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy."""
-        from scipy.sparse import csr_array
-
-        csr = self.to_csr()
-        data = np.ones(len(csr.dst), np.float32) if csr.weight is None else csr.weight
-        return csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(self.num_vertices,) * 2)
-
     def fingerprint(self) -> int:
         """A 64-bit hash of the set of edges, by users' ids and without weights.
 
@@ -380,6 +372,20 @@ class DynamicGraph:
         in both directions. O(n + m), computed on the workers.
         """
         return sum(answer["hash"] for answer in self._directory.coordinator.call("fingerprint")) % 2**64
+
+    # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
+
+    from_arrow = classmethod(convert.from_arrow)
+    from_csv = classmethod(convert.from_csv)
+    from_networkx = classmethod(convert.from_networkx)
+    from_pandas = classmethod(convert.from_pandas)
+    from_parquet = classmethod(convert.from_parquet)
+    from_scipy = classmethod(convert.from_scipy)
+
+    to_arrow = convert.to_arrow
+    to_networkx = convert.to_networkx
+    to_pandas = convert.to_pandas
+    to_scipy = convert.to_scipy
 
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 

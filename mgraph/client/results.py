@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData
-from mgraph.batch import as_array
+from mgraph.batch import as_array, as_ids, check_ids
+from mgraph.checks import check_vertex
 from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
@@ -70,9 +71,9 @@ class _Held:
         if self.closed:
             raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
 
-    def call(self, method: str, **args: Any) -> list[dict[str, Any]]:
+    def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
         self.check()
-        return self.coordinator.call(method, {"result": self.key, **args})
+        return self.coordinator.call(method, {"result": self.key, **args}, shares)
 
 
 class VertexValues:
@@ -80,7 +81,8 @@ class VertexValues:
 
     The algorithm's scalars, such as ``iterations``, and its other columns, such as ``predecessors``, are attributes.
     All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
-    ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values.
+    ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values;
+    ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices.
 
     Attributes
     ----------
@@ -112,6 +114,50 @@ class VertexValues:
         answers = self._held.call("fetch", column=self._column)
         values = np.concatenate([answer["values"] for answer in answers])
         return self._held.numbering.by_user(self._as_users_see(values))
+
+    def to_series(self) -> Any:
+        """The values as a ``pandas.Series`` with the vertices as its index, gathered to this process. O(n).
+
+        Raises the same as `to_numpy`. Needs pandas.
+        """
+        import pandas as pd
+
+        return pd.Series(self.to_numpy(), pd.RangeIndex(len(self), name="vertex"), name=self._column)
+
+    def to_pandas(self) -> Any:
+        """All columns of the result as a ``pandas.DataFrame`` with the vertices as its index, gathered here. O(n).
+
+        Raises the same as `to_numpy`. Needs pandas.
+        """
+        import pandas as pd
+
+        return pd.DataFrame({name: _column(self._held, name).to_series() for name in self._held.dtypes})
+
+    def __getitem__(self, vertices: Any) -> Any:
+        """The value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
+
+        Raises
+        ------
+        UnknownVertex
+            A vertex is not one of those that the graph had.
+        InvalidOption, InvalidBatch
+            `vertices` are no whole numbers.
+        """
+        n = len(self)
+        if isinstance(vertices, slice):
+            return self._of(np.arange(*vertices.indices(n), dtype=np.uint32))
+        if np.ndim(vertices) == 0:
+            return self._of(np.array([check_vertex(vertices, n, "vertex")], np.uint32))[0].item()
+        ids = as_ids(vertices, "vertices")
+        check_ids(ids, n, "vertices")
+        return self._of(Device.to_host(ids))
+
+    def _of(self, ids: np.ndarray) -> np.ndarray:
+        """The values of users' ids."""
+        routed = self._held.numbering.route(ids)
+        shares = [{"ids": part} for part in routed.deal(routed.internal)]
+        answers = self._held.call("fetch", shares, column=self._column)
+        return self._as_users_see(routed.restore([answer["values"] for answer in answers]))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values

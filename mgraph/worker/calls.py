@@ -382,9 +382,16 @@ class Calls:
             return held
         return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
 
-    def fetch(self, result: str, column: str | None) -> Value:
-        """The values of a result on this rank: of a column by its name, or of the first column for None."""
-        return {"values": self.shard.device.fetch(self.shard.result(result).column(column))}
+    def fetch(self, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
+        """The values of a result on this rank: of a column by its name, or of the first column for None.
+
+        Of all vertices, or of these internal ids, which were in the range of the rank when the result was computed.
+        """
+        device, held = self.shard.device, self.shard.result(result)
+        values = held.column(column)
+        if ids is not None:
+            values = device.gather(values, device.asarray(ids) - np.uint32(held.lo))
+        return {"values": device.fetch(values)}
 
     def top(self, result: str, k: int) -> Value:
         """The `k` largest of this rank's values of a result, and their internal ids."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from graph_clusters import add_algorithm, assert_clean
 
-from mgraph import DynamicGraph, GraphClosed
+from mgraph import DynamicGraph, GraphClosed, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.errors import CapacityError
 
 N = 20
@@ -81,6 +81,47 @@ def test_values_come_by_users_ids(graph, order):
         assert [value for _, value in result.top(k)] == want[best].tolist()
         assert all(want[vertex] == value for vertex, value in result.top(k))
     assert len(set(result.top(N))) == N
+
+
+def test_values_of_some_vertices(graph, order):
+    result = graph.run("squares")
+    want = (order % 7).astype(np.float32)
+    graph.add_vertices(5)
+    graph.rebalance()
+    graph.reorder()
+    rng = np.random.default_rng(1)
+    for ids in (rng.integers(0, N, 30), [3], np.array([], int), rng.permutation(N).astype(np.uint8)):
+        found = result[ids]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, want[ids])
+    for part in (slice(None), slice(3, 9), slice(9, 3, -2), slice(-4, None), slice(N, None)):
+        np.testing.assert_array_equal(result[part], want[part])
+    assert [result[vertex] for vertex in range(N)] == want.tolist() == list(result)
+    assert type(result[np.uint8(3)]) is float
+    for bad, error, message in [
+        (N, UnknownVertex, f"vertex is {N}; the graph has {N} vertices"),
+        (-1, UnknownVertex, "vertex is -1"),
+        ([0, N], UnknownVertex, rf"vertices\[1\] is {N}"),
+        ([0, -1], InvalidBatch, r"vertices\[1\] is -1"),
+        ("ada", InvalidOption, "vertex is 'ada'"),
+        (np.ones(N, bool), InvalidBatch, "dtype bool"),
+    ]:
+        with pytest.raises(error, match=message):
+            result[bad]
+
+
+def test_series_and_frames(graph):
+    pandas = pytest.importorskip("pandas")
+    search = graph.bfs(0, predecessors=True)
+    series = search.to_series()
+    assert (series.name, series.index.name, series.dtype) == ("distance", "vertex", np.int32)
+    assert series.tolist() == search.to_numpy().tolist()
+    frame = search.to_pandas()
+    assert list(frame.columns) == ["distance", "predecessors"]
+    assert frame.loc[1].tolist() == [1, 0]
+    pandas.testing.assert_series_equal(frame["predecessors"], search.predecessors.to_series())
+    assert search.predecessors[[1, 2]].tolist() == [0, -1]
+    assert graph.pagerank().to_series().nlargest(3).index.tolist()[0] == 1
 
 
 def test_values_belong_to_the_vertices_there_were(graph):
