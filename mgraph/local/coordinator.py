@@ -59,6 +59,7 @@ class Coordinator:
         self._connected = False
         self._numbers, self._garbage = count(), deque[str]()
         self._lost: str | None = None
+        self._kept: Session | None = None
         self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -139,7 +140,9 @@ class Coordinator:
     def close(self) -> None:
         """Free the shard. A call of another thread stops first, and fails. It may be called twice."""
         self._interrupts.closed = True
-        if self._pid == os.getpid() and self._owner != threading.get_ident():
+        if os.getpid() != self._pid:
+            self._forked()
+        if self._owner != threading.get_ident():
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
                 return  # the call that runs frees it
             self._lock.release()
@@ -185,8 +188,10 @@ class Coordinator:
         self._lock, self._pid = threading.Lock(), os.getpid()
         if running:
             self._lost = "this process was forked while a call was running"
-        elif self._session is not None and self._session.device == "cuda":
+        if self._session is not None and self._session.device == "cuda":
             self._lost = "this process was forked, and a child cannot use its parent's GPU memory"
+            self._kept = self._session  # its memory is the parent's
+            self._session = None
 
     def _free(self) -> None:
         session, self._session = self._session, None

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from mgraph.budget import Budget
+from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
 from mgraph.protocol import Answer, Call, ShardState
 from mgraph.worker.calls import Calls, Host
@@ -52,7 +53,7 @@ class Session:
         """
         calls = self._calls
         calls.free(call.free)
-        with self._on_device():
+        with self._on_device(call.args.get("device")):
             try:
                 value = calls.find(call.method, call.attempt)(**call.args) or {}
             except BaseException as error:
@@ -70,9 +71,14 @@ class Session:
         with self._on_device():
             self._calls.close()
 
-    def _on_device(self) -> AbstractContextManager[Any]:
-        """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile."""
+    def _on_device(self, wanted: str | None = None) -> AbstractContextManager[Any]:
+        """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile.
+
+        `wanted` is the device of a shard that is to be made.
+        """
         device = self._calls.device
+        if device is None and wanted == "cuda":
+            device = Device(wanted)
         if device is None or device.kind == "cpu":
             return _NOWHERE
         stack = ExitStack()
