@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,13 @@ def _first(mask: Any) -> int:
     return int(mask.argmax())
 
 
+@cache
+def _unsigned(dtype: np.dtype) -> tuple[np.dtype, int]:
+    """An integer dtype as an unsigned one, and the least number that is no id there: too large, or negative before."""
+    bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    return np.dtype(dtype.str.replace("i", "u")), min(MAX_VERTICES, 1 << bits)
+
+
 def as_ids(values: Any, name: str) -> Any:
     """`values` as a one-dimensional uint32 array of vertex ids.
 
@@ -88,9 +96,8 @@ def as_ids(values: Any, name: str) -> Any:
     if array.dtype.kind not in "iu":
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
-        bits = 8 * array.dtype.itemsize - (array.dtype.kind == "i")
-        unsigned = array.view(array.dtype.str.replace("i", "u"))  # as which negative numbers are the largest
-        if int(unsigned.max()) >= min(MAX_VERTICES, 1 << bits):
+        unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
+        if array.view(unsigned).max() >= limit:
             negative = array < 0
             at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
             raise InvalidBatch(f"{name}[{at}] is {int(array[at])}; vertex ids run from 0 to {MAX_VERTICES - 1}")

@@ -42,8 +42,9 @@ class Routed:
         return [dealt[a:b] for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
 
     def restore(self, parts: list[np.ndarray]) -> np.ndarray:
-        """The ranks' answers, one value for each id, in the order of the request."""
-        dealt = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        """The ranks' answers, one value for each id, in the order of the request; an array that may be written to."""
+        own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
+        dealt = parts[0] if own else np.concatenate(parts)
         if self.places is None:
             return dealt
         asked = np.empty_like(dealt)

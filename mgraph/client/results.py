@@ -203,6 +203,21 @@ class VertexValues:
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Arrow's PyCapsule interface, by which ``pyarrow.array`` and Polars take the values; needs pyarrow."""
+        import pyarrow as pa
+
+        capsules: tuple[Any, Any] = pa.array(self.to_numpy()).__arrow_c_array__(requested_schema)
+        return capsules
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The gathered values by DLPack, in host memory."""
+        return self.to_numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Host memory."""
+        return (1, 0)
+
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__.get("_held")
         if held is not None and name in held.info:

@@ -121,6 +121,10 @@ def test_series_and_frames(graph):
     assert frame.loc[1].tolist() == [1, 0]
     pandas.testing.assert_series_equal(frame["predecessors"], search.predecessors.to_series())
     assert search.predecessors[[1, 2]].tolist() == [0, -1]
+    pyarrow = pytest.importorskip("pyarrow")
+    assert pyarrow.array(search).to_pylist() == series.tolist()
+    assert pyarrow.array(search).type == pyarrow.int32()
+    np.testing.assert_array_equal(np.from_dlpack(search), search.to_numpy())
     assert graph.pagerank().to_series().nlargest(3).index.tolist()[0] == 1
 
 
