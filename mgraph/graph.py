@@ -44,8 +44,11 @@ class DynamicGraph:
     client : distributed.Client, optional
         A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
         Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
-    n_vertices : int
-        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more.
+    n_vertices : int, optional
+        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the graph grows
+        to the largest id that an `insert`, `delete` or `update` names: the vertices come with the batch, or, if that is
+        refused, not at all. An id past ``16 * (vertices + ends of the batch's edges) + 2**20`` is refused. `ingest` and
+        `pipeline` take only ids that there are.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
@@ -125,7 +128,8 @@ class DynamicGraph:
         reserve: int = 0,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        options = Options(structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience)
+        how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
+        options = Options(*how, grows=n_vertices is None)
         numbering = partial(_numbering, n_vertices, order, balance)
         opened = local.open_graph(options, workers, numbering) if client is None else None
         self._directory, self._options, parts = opened or _on_cluster(client, options, workers, numbering)
@@ -483,7 +487,8 @@ class DynamicGraph:
     def _title(self) -> str:
         kind = f"{'' if self.directed else 'un'}directed{', weighted' if self.weighted else ''}"
         state = ", closed" if self._directory.coordinator.closed else ""
-        size = f"{self._directory.n_vertices:,} vertices, {self.num_edges:,} edges"
+        so_far = " so far" if self._options.grows else ""
+        size = f"{self._directory.n_vertices:,} vertices{so_far}, {self.num_edges:,} edges"
         return (
             f"DynamicGraph {self.id}: epoch {self.epoch}, {size}, {kind}, {self.structure} on {self.device}, "
             f"exchange {self.exchange}{state}"
@@ -498,8 +503,9 @@ class DynamicGraph:
 
 def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:
     """The numbering of a new graph for `size` ranks, by the user's arguments."""
-    if n_vertices is None:
-        raise InvalidOption("n_vertices is missing; a graph needs its number of vertices, which add_vertices() raises")
+    if n_vertices is None and not (balance is None and (order is None or isinstance(order, str))):
+        raise InvalidOption("an order or a balance is of known vertices; give n_vertices")
+    n_vertices = 0 if n_vertices is None else n_vertices
     return Numbering.make(check_count(n_vertices, "n_vertices"), size, fixed_order(order), balance)
 
 

@@ -97,6 +97,17 @@ class Directory:
             finally:
                 self._follow(coming)
 
+    @contextmanager
+    def growing(self, n_vertices: int) -> Iterator[int | None]:
+        """As `moving`, while a batch brings vertices up to this number: the number, or None if they are there."""
+        with self._lock:
+            more = n_vertices - self.n_vertices
+            if more <= 0:
+                yield None
+                return
+            with self.moving(more):
+                yield n_vertices
+
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
         generation, ranges = self.coordinator.states[0].generation, self._ranges()

@@ -20,7 +20,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them.
+    """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them; `grows` if it has no `n_vertices`.
 
     Raises
     ------
@@ -36,6 +36,7 @@ class Options:
     device: str
     reserve: int
     patience: float
+    grows: bool = False
 
     def __post_init__(self) -> None:
         parse(self.structure)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_whole
+from mgraph.checks import check_count, check_growth, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
 from mgraph.client.options import Options
@@ -50,11 +50,30 @@ class Updates:
     def apply(self, batch: EdgeBatch) -> UpdateReport:
         """Apply a batch on all workers, or on none."""
         self._directory.check()
-        shares, began = self._shares(batch), time.perf_counter()
-        answers = self._coordinator.call("update", shares=shares, connect=True, commits=True)
-        done = report.of_batch(answers, time.perf_counter() - began)
+        n = self._vertices_after(batch) if self._options.grows else None
+        if n is None:
+            done = self._send(batch, self._directory.n_vertices, {})
+        else:
+            with self._directory.growing(n) as more:
+                done = self._send(batch, n, {} if more is None else {"n_vertices": more})
         self._order_first()
         return done
+
+    def _send(self, batch: EdgeBatch, n_vertices: int, args: dict[str, Any]) -> UpdateReport:
+        shares, began = self._shares(batch, n_vertices), time.perf_counter()
+        answers = self._coordinator.call("update", args, shares, connect=True, commits=True)
+        return report.of_batch(answers, time.perf_counter() - began)
+
+    def _vertices_after(self, batch: Any) -> int | None:
+        """The number of vertices that there are after a batch, if it brings some."""
+        if not isinstance(batch, EdgeBatch) or not len(batch):
+            return None
+        n, largest = self._directory.n_vertices, {name: getattr(batch, name).max() for name in ("src", "dst")}
+        name = max(largest, key=lambda name: int(largest[name]))
+        if int(largest[name]) < n:
+            return None
+        at = int(getattr(batch, name).argmax())
+        return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
 
     def pipeline(self, max_bytes: int) -> Pipeline:
         """Batches in flight, at most `max_bytes` of them."""
@@ -74,9 +93,9 @@ class Updates:
         self._order_first()
         return done
 
-    def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
+    def _shares(self, batch: EdgeBatch, n_vertices: int | None = None) -> list[dict[str, Any]]:
         """A batch, checked, as contiguous shares, one a worker."""
-        check_batch(batch, self._directory.n_vertices, self._options.weighted)
+        check_batch(batch, self._directory.n_vertices if n_vertices is None else n_vertices, self._options.weighted)
         coordinator = self._coordinator
         shared_gpu = coordinator.one_process and self._options.device == "cuda"
         return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)

@@ -8,15 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_growth
 from mgraph.convert.columns import Column, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
 __all__ = ["Edges", "build", "columns_of", "edges_of"]
-
-
-#: without `n_vertices`, a largest id past this many times the ends of edges, and `FREE` more, is taken for a mistake
-SPARSE, FREE = 16, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Edges:
 
 
 def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Mapping[str, Any]) -> Any:
-    """A new graph of `edges`, as one batch; without `n_vertices` it has the vertices up to the largest id.
+    """A new graph of `edges`, as one batch; without `n_vertices` it has the vertices up to the largest id, and grows.
 
     Raises
     ------
@@ -58,11 +54,14 @@ def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: 
     options = dict(options)
     if edges.weight is not None and not options.setdefault("weighted", True):
         raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")
-    n = _n_vertices(edges) if n_vertices is None else check_count(n_vertices, "n_vertices")
     largest, name, row = edges.largest()
-    if largest >= n:
-        raise UnknownVertex(f"column {name!r}, row {row} is {largest}; the graph has {n} vertices, 0 to {n - 1}")
-    graph: Any = cls(client, n, **options)
+    if n_vertices is None:
+        _check_known(edges)
+    elif largest >= check_count(n_vertices, "n_vertices"):
+        raise UnknownVertex(
+            f"column {name!r}, row {row} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
+        )
+    graph: Any = cls(client, n_vertices, **options)
     try:
         if len(edges.src):
             graph.insert(edges.src, edges.dst, edges.weight)
@@ -72,17 +71,12 @@ def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: 
     return graph
 
 
-def _n_vertices(edges: Edges) -> int:
-    """One more than the largest id."""
+def _check_known(edges: Edges) -> None:
+    """Raise `InvalidBatch` unless the edges say how many vertices there are."""
     largest, name, row = edges.largest()
     if largest < 0:
         raise InvalidBatch("there are 0 edges, so the number of vertices is not known; give n_vertices")
-    if largest >= SPARSE * 2 * len(edges.src) + FREE:
-        raise InvalidBatch(
-            f"column {name!r}, row {row} is {largest}, and there are only {len(edges.src)} edges; vertices are "
-            "numbered 0 to n_vertices - 1: number them anew, or give n_vertices"
-        )
-    return largest + 1
+    check_growth(largest, f"column {name!r}, row {row}", 0, len(edges.src))
 
 
 def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

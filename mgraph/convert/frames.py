@@ -37,7 +37,7 @@ def from_pandas(
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     n_vertices : int, optional
-        The number of vertices; by default one more than the largest id.
+        The number of vertices; by default one more than the largest id, and later batches may bring more.
     **options
         `directed` and the other options of `DynamicGraph`.
 

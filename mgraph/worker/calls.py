@@ -23,7 +23,7 @@ from mgraph.partition import Partition
 from mgraph.protocol import ShardState, Stale, retold
 from mgraph.structures import Run
 from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange, Change, Record, VerticesChange
+from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange
 from mgraph.worker.fingerprint import fingerprint
 from mgraph.worker.ingest import ingest
 from mgraph.worker.memory import map_pages
@@ -247,14 +247,24 @@ class Calls:
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
-    def update(self, epoch: int, **share: Any) -> Value:
-        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does."""
+    def update(self, epoch: int, n_vertices: int | None = None, **share: Any) -> Value:
+        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
+
+        With `n_vertices` the batch brings vertices, and the graph has so many then.
+        """
         shard = self._check_epoch(epoch)
-        record = self._record("batch", share)
+        record = self._record("batch", share if n_vertices is None else {**share, "n_vertices": n_vertices})
         with shard.working():
-            runs = share_runs(shard, **share)
-            share.clear()
-            return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))], record)
+            growth = None if n_vertices is None else Growth(shard, n_vertices)
+            try:
+                runs = share_runs(shard, **share)
+                share.clear()
+                routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+            except BaseException:
+                if growth is not None:
+                    growth.undo()
+                raise
+            return self._commit_batch(routed, record, growth)
 
     def ingest(self, epoch: int, source: Value) -> Value:
         """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`."""
@@ -309,8 +319,8 @@ class Calls:
         """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
         return None if self.ballot.log is None else Record(kind, dict(columns))
 
-    def _commit_batch(self, runs: list[Run], record: Record | None) -> Value:
-        change = BatchChange(self.shard, runs, record)
+    def _commit_batch(self, runs: list[Run], record: Record | None, growth: Growth | None = None) -> Value:
+        change = BatchChange(self.shard, runs, record, growth)
         return {**self._decide(change), **{name: getattr(change.counts, name) for name in COUNTS}}
 
     def _decide(self, change: Change) -> Value:

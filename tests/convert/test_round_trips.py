@@ -136,6 +136,8 @@ def test_graphs_without_edges():
         assert (graph.num_vertices, graph.num_edges, len(graph.to_pandas())) == (3, 0, 0)
         assert graph.to_networkx().number_of_nodes() == 3
         assert graph.to_arrow().num_rows == graph.to_scipy().nnz == 0
+    with DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]})) as graph:
+        assert (graph.num_vertices, graph.insert([5], [1]).epoch, graph.num_vertices) == (2, 2, 6)
     with DynamicGraph.from_networkx(nx.Graph()) as graph:
         assert (graph.num_vertices, graph.directed) == (0, False)
     with DynamicGraph.from_scipy(sp.csr_array((2, 2))) as graph:

@@ -81,7 +81,8 @@ def test_bad_sources_are_refused_before_anything_changed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_vertices": None}, InvalidOption, "n_vertices is missing"),
+        ({"n_vertices": None, "order": [0]}, InvalidOption, "an order or a balance is of known vertices"),
+        ({"n_vertices": None, "balance": "vertices"}, InvalidOption, "an order or a balance is of known vertices"),
         ({"workers": ["tcp://127.0.0.1:1"]}, InvalidOption, "a graph without a Dask client is in this process"),
         ({"exchange": "tcp"}, InvalidOption, "exchange 'tcp' connects workers"),
         ({"exchange": "pigeon"}, InvalidOption, "exchange 'pigeon' connects workers"),
