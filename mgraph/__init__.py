@@ -1,4 +1,4 @@
-"""mgraph: distributed dynamic graphs on the GPUs, or the CPUs, of a Dask cluster."""
+"""mgraph: dynamic graphs on a GPU or the CPU of this process, or distributed over a Dask cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
     "WorkerLost",
 ]
 
-# These import Dask, which a structure on one device does without.
+# These load the structures and algorithms, and are imported at their first use.
 _LATE = {
     "DynamicGraph": "mgraph.graph",
     "UpdateReport": "mgraph.graph",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,13 @@ def _first(mask: Any) -> int:
     return int(mask.argmax())
 
 
+@cache
+def _unsigned(dtype: np.dtype) -> tuple[np.dtype, int]:
+    """An integer dtype as an unsigned one, and the least number that is no id there: too large, or negative before."""
+    bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    return np.dtype(dtype.str.replace("i", "u")), min(MAX_VERTICES, 1 << bits)
+
+
 def as_ids(values: Any, name: str) -> Any:
     """`values` as a one-dimensional uint32 array of vertex ids.
 
@@ -70,8 +78,8 @@ def as_ids(values: Any, name: str) -> Any:
 
     Notes
     -----
-    O(n). Arrays of a signed or wider dtype are scanned for their minimum and maximum; for an array on a GPU, reading
-    these two numbers synchronises. Unsigned arrays of at most 32 bits are not scanned.
+    O(n). Arrays of a signed or wider dtype are scanned once; for an array on a GPU, reading the largest number
+    synchronises. Unsigned arrays of at most 32 bits are not scanned.
     """
     array = as_array(values)
     if array.ndim != 1:
@@ -88,9 +96,10 @@ def as_ids(values: Any, name: str) -> Any:
     if array.dtype.kind not in "iu":
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
-        low, high = int(array.min()), int(array.max())
-        if low < 0 or high >= MAX_VERTICES:
-            at = _first(array < 0) if low < 0 else _first(array >= MAX_VERTICES)
+        unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
+        if array.view(unsigned).max() >= limit:
+            negative = array < 0
+            at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
             raise InvalidBatch(f"{name}[{at}] is {int(array[at])}; vertex ids run from 0 to {MAX_VERTICES - 1}")
     return array.astype(np.uint32, copy=False)
 

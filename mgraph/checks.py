@@ -16,11 +16,31 @@ __all__ = [
     "check_count",
     "check_direction",
     "check_float",
+    "check_growth",
     "check_number",
     "check_vertex",
     "check_vertices",
     "check_whole",
 ]
+
+#: a graph that grows takes ids up to so many times its vertices and the ends of the batch's edges, and `FREE_IDS` more
+SPARSE_IDS, FREE_IDS = 16, 1 << 20
+
+
+def check_growth(largest: int, what: str, n_vertices: int, n_edges: int) -> int:
+    """The number of vertices after a batch of `n_edges` edges whose largest id is `largest`.
+
+    Raises
+    ------
+    InvalidBatch
+        The id is so large that it is taken for a mistake: the ids in between would be vertices too. `what` names it.
+    """
+    if largest >= SPARSE_IDS * (n_vertices + 2 * n_edges) + FREE_IDS:
+        raise InvalidBatch(
+            f"{what} is {largest}, the graph has {n_vertices} vertices and the batch {n_edges} edges; vertices are "
+            "numbered 0, 1 and so on: number them anew, or give the graph n_vertices"
+        )
+    return max(largest + 1, n_vertices)
 
 
 def check_whole(value: Any, name: str) -> int:

@@ -1,23 +1,23 @@
-"""`DynamicGraph`: a graph that changes in batches, partitioned over the workers of a Dask cluster."""
+"""`DynamicGraph`: a graph that changes in batches, in this process or partitioned over a Dask cluster's workers."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from distributed import Client
 
-from mgraph import algorithms
+from mgraph import algorithms, convert, local
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
-from mgraph.client import placement, reads, report, storing
+from mgraph.client import reads, report, storing
 from mgraph.client.numbering import Numbering
+from mgraph.client.options import Options, fixed_order
 from mgraph.client.pipeline import Pipeline
+from mgraph.client.place import Place, make_graph
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.results import run_algorithm
 from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
@@ -25,22 +25,28 @@ from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
 from mgraph.structures import Csr
-from mgraph.worker import plugin
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["DynamicGraph", "UpdateReport"]
 
 
 class DynamicGraph:
-    """A dynamic graph on the workers of a Dask cluster: unique edges, optional float32 weights, changed in batches.
+    """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
 
     Algorithms run on the graph as it is after the last committed batch.
 
     Parameters
     ----------
-    client : distributed.Client
+    client : distributed.Client, optional
         A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
-    n_vertices : int
-        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more.
+        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
+    n_vertices : int, optional
+        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the graph grows
+        to the largest id that an `insert`, `delete` or `update` names: the vertices come with the batch, or, if that is
+        refused, not at all. An id past ``16 * (vertices + ends of the batch's edges) + 2**20`` is refused. `ingest` and
+        `pipeline` take only ids that there are.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
@@ -72,6 +78,7 @@ class DynamicGraph:
     patience : float
         Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
+        Without a client, `patience`, `workers` and `exchange` have no use.
     store : path, optional
         A folder, on a file system that all workers share, in which every change is logged. It must not hold a store
         yet: `DynamicGraph.open` opens one.
@@ -104,7 +111,8 @@ class DynamicGraph:
     Use the graph as a context manager, or call `close`: the workers hold its memory until then, or until this process
     ends. Several threads may call it; their calls run one after another. If a worker dies, the graph is lost: every
     later call raises `WorkerLost` or `GraphLost`, and only `close` still works. A worker that is retired or removed by
-    adaptive scaling counts as dead.
+    adaptive scaling counts as dead. After Ctrl-C a batch is applied whole or
+    not at all.
 
     Examples
     --------
@@ -117,8 +125,8 @@ class DynamicGraph:
 
     def __init__(
         self,
-        client: Client,
-        n_vertices: int,
+        client: Client | None = None,
+        n_vertices: int | None = None,
         *,
         structure: str = "gpma+",
         weighted: bool = False,
@@ -135,23 +143,18 @@ class DynamicGraph:
         sync: str = "always",
         **logging: Any,
     ) -> None:
-        placement.check_client(client)
-        options = placement.Options(
-            structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
-        )
-        addresses = placement.choose_workers(client, workers, exchange)
-        numbering = Numbering.make(
-            check_count(n_vertices, "n_vertices"), len(addresses), placement.fixed_order(order), balance
-        )
-        self._storing = storing.asked(store, sync, logging)
-        self._client = _prepared(client)
-        self._directory, self._options = placement.open_graph(client, options, addresses, numbering, self._storing)
-        self._updates = Updates(self._directory, self._options, order_due=isinstance(order, str))
+        how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
+        options = Options(*how, grows=n_vertices is None)
+        numbering = partial(_numbering, n_vertices, order, balance)
+        self._client, self._storing = client, storing.asked(store, sync, logging)
+        place = _place(client, workers, exchange)
+        self._directory, self._options, parts = make_graph(place, options, numbering, self._storing)
+        self._updates = Updates(self._directory, self._options, parts, order_due=isinstance(order, str))
 
     @classmethod
     def open(
         cls,
-        client: Client,
+        client: Client | None,
         store: Any,
         epoch: int | None = None,
         *,
@@ -166,7 +169,8 @@ class DynamicGraph:
 
         Parameters
         ----------
-        client : distributed.Client
+        client : distributed.Client or None
+            None for a graph in this process.
         store : path
             The folder of the store.
         epoch : int, optional
@@ -203,14 +207,15 @@ class DynamicGraph:
         return cls._opened(client, stored, options, epoch=epoch, repair=repair, logged=True)
 
     @classmethod
-    def _opened(cls, client: Client, stored: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
+    def _opened(cls, client: Client | None, stored: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
+        storing.check_opening(options)
         graph = cls.__new__(cls)
-        graph._client = _prepared(client)
-        graph._storing = stored if how["logged"] else None
-        graph._directory, graph._options, due = open_stored(client, stored, options, **how)
-        graph._updates = Updates(graph._directory, graph._options, order_due=due)
-        if due:
-            graph._updates.order_first()
+        graph._client, graph._storing = client, stored if how["logged"] else None
+        place = _place(client, options.get("workers"), options.get("exchange", "auto"))
+        graph._directory, graph._options, parts = open_stored(place, stored, options, **how)
+        due = isinstance(options.get("order"), str)
+        graph._updates = Updates(graph._directory, graph._options, parts, order_due=due)
+        graph._updates.order_first()
         return graph
 
     # ---- properties --------------------------------------------------------------------------------------------------
@@ -394,7 +399,7 @@ class DynamicGraph:
         The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
         the other parts get weight 1.
         """
-        return self._updates.ingest(self._client, source, steps, columns)
+        return self._updates.ingest(source, steps, columns)
 
     def add_vertices(self, n: int) -> range:
         """Add `n` vertices without edges and return the range of their ids. This is one epoch.
@@ -460,14 +465,6 @@ class DynamicGraph:
         self._directory.check()
         return self._directory.read(lambda now: reads.all_rows(self._directory.coordinator, now))
 
-    def to_scipy(self) -> Any:
-        """The whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy."""
-        from scipy.sparse import csr_array
-
-        csr = self.to_csr()
-        data = np.ones(len(csr.dst), np.float32) if csr.weight is None else csr.weight
-        return csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(self.num_vertices,) * 2)
-
     def fingerprint(self) -> int:
         """A 64-bit hash of the set of edges, by users' ids and without weights.
 
@@ -476,6 +473,20 @@ class DynamicGraph:
         in both directions. O(n + m), computed on the workers.
         """
         return sum(answer["hash"] for answer in self._directory.coordinator.call("fingerprint")) % 2**64
+
+    # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
+
+    from_arrow = classmethod(convert.from_arrow)
+    from_csv = classmethod(convert.from_csv)
+    from_networkx = classmethod(convert.from_networkx)
+    from_pandas = classmethod(convert.from_pandas)
+    from_parquet = classmethod(convert.from_parquet)
+    from_scipy = classmethod(convert.from_scipy)
+
+    to_arrow = convert.to_arrow
+    to_networkx = convert.to_networkx
+    to_pandas = convert.to_pandas
+    to_scipy = convert.to_scipy
 
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
@@ -626,7 +637,7 @@ class DynamicGraph:
         storing.save(self._directory.coordinator, self._options, self.num_vertices, path)
 
     @classmethod
-    def load(cls, client: Client, path: Any, **options: Any) -> DynamicGraph:
+    def load(cls, client: Client | None, path: Any, **options: Any) -> DynamicGraph:
         """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
 
         `options` are those of `open`.
@@ -656,7 +667,8 @@ class DynamicGraph:
     def _title(self) -> str:
         kind = f"{'' if self.directed else 'un'}directed{', weighted' if self.weighted else ''}"
         state = ", closed" if self._directory.coordinator.closed else ""
-        size = f"{self._directory.n_vertices:,} vertices, {self.num_edges:,} edges"
+        so_far = " so far" if self._options.grows else ""
+        size = f"{self._directory.n_vertices:,} vertices{so_far}, {self.num_edges:,} edges"
         return (
             f"DynamicGraph {self.id}: epoch {self.epoch}, {size}, {kind}, {self.structure} on {self.device}, "
             f"exchange {self.exchange}{state}"
@@ -669,11 +681,21 @@ class DynamicGraph:
         return report.as_html(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
 
 
-def _prepared(client: Client) -> Client:
-    """`client`, after mgraph's plugin was installed on its cluster and unreferenced graphs were freed.
+def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:
+    """The numbering of a new graph for `size` ranks, by the user's arguments."""
+    if n_vertices is None and not (balance is None and (order is None or isinstance(order, str))):
+        raise InvalidOption("an order or a balance is of known vertices; give n_vertices")
+    n_vertices = 0 if n_vertices is None else n_vertices
+    return Numbering.make(check_count(n_vertices, "n_vertices"), size, fixed_order(order), balance)
 
-    A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
-    """
-    gc.collect()
-    plugin.ensure(client)
-    return client
+
+def _place(client: Any, workers: Sequence[str] | None, exchange: str) -> Place:
+    """Where the shards are to be: on the workers of `client`, or in this process without one."""
+    if client is None:
+        return local.Here(workers, exchange)
+    try:
+        from mgraph.client.placement import OnCluster  # these two import Dask
+        from mgraph.worker import plugin
+    except ImportError as error:
+        raise MgraphError(f'a graph with a client needs Dask (pip install "dask-mgraph[cluster]"): {error}') from error
+    return OnCluster(client, workers, exchange, plugin.ensure)

@@ -70,7 +70,9 @@ class Partition:
         return np.searchsorted(np.asarray(self.starts[1:-1], np.int64), ids, side="right")
 
     def grown(self, n: int) -> Partition:
-        """The same ranges with `n` more vertices at the end of the last one."""
+        """The same ranges with `n` more vertices at the end of the last one; equal ranges where there were none."""
+        if self.n_vertices == 0:
+            return Partition.equal(n, self.size)
         return Partition((*self.starts[:-1], self.starts[-1] + n))
 
 

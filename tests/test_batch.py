@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mgraph import MAX_VERTICES, EdgeBatch, InvalidBatch, InvalidOption
-from mgraph.batch import as_batch, check_columns
+from mgraph.batch import as_batch, as_ids, check_columns
 
 PART = {"src": [0, 1], "dst": [1, 2]}
 
@@ -112,3 +112,17 @@ def test_a_batch_is_cut_by_slices_only():
             batch[part]
     with pytest.raises(TypeError, match="takes slices"):
         list(batch)
+
+
+@pytest.mark.parametrize("kind", [f"{order}{sign}{size}" for order in "<>" for sign in "iu" for size in (1, 2, 4, 8)])
+def test_ids_of_every_integer_dtype(kind):
+    dtype = np.dtype(kind)
+    most = min(np.iinfo(dtype).max, MAX_VERTICES - 1)
+    ids = as_ids(np.array([0, most, 1], dtype)[::-1], "ids")
+    assert (ids.dtype, ids.tolist()) == (np.uint32, [1, most, 0])
+    if kind.endswith("u4"):
+        return  # not scanned: a graph compares the largest with its vertices
+    for bad in {-1, int(np.iinfo(dtype).min), MAX_VERTICES, int(np.iinfo(dtype).max)}:
+        if np.iinfo(dtype).min <= bad <= np.iinfo(dtype).max and not 0 <= bad < MAX_VERTICES:
+            with pytest.raises(InvalidBatch, match=rf"ids\[1\] is {bad}; vertex ids run from 0"):
+                as_ids(np.array([3, bad, 4], dtype), "ids")

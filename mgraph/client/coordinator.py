@@ -9,6 +9,7 @@ from typing import Any
 
 from mgraph.client.attempt import Attempt
 from mgraph.client.bridge import Bridge
+from mgraph.client.caller import Value
 from mgraph.client.room import Load, doubtful, lack, load_of
 from mgraph.client.session import Session
 from mgraph.client.sessions import CLOSE_SECONDS, Asked, Sessions
@@ -19,7 +20,6 @@ __all__ = ["Coordinator", "Flight", "Value"]
 
 GRACE_SECONDS = 2 * ABORT_SECONDS  #: for which Ctrl-C waits until the ranks are released
 
-Value = dict[str, Any]
 Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task is the ranks' answers
 
 
@@ -51,6 +51,8 @@ class Coordinator:
         The sessions with all ranks, and the ranks' last states.
     attempt : Attempt
         The exchange that the ranks share.
+    one_process : bool
+        Whether all workers are in this process.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Coordinator:
         self._turn = asyncio.Lock()
         self._interrupted = False
         self._flying: dict[Flight, list[Load]] = {}
-        self._one_process = all(address.startswith("inproc:") for address in self.addresses)
+        self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ class Coordinator:
 
     def _doubtful(self, loads: list[Load]) -> bool:
         """Whether a worker may have no room for its load; within one process nothing is copied."""
-        return not self._one_process and doubtful(loads, list(self._flying.values()), self.states)
+        return not self.one_process and doubtful(loads, list(self._flying.values()), self.states)
 
     async def _reserve(self, loads: list[Load]) -> None:
         """Have the workers keep memory for what they are about to be sent, where they may lack it.

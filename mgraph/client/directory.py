@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.batch import as_ids, check_ids
 from mgraph.checks import check_count
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.partition import Partition
@@ -29,7 +29,7 @@ class Directory:
 
     Parameters
     ----------
-    coordinator : Coordinator
+    coordinator : Caller
     numbering : Numbering
         The numbering with which the graph is made.
 
@@ -39,7 +39,7 @@ class Directory:
         The numbering that this client knows. Replaced under the lock, after the workers have changed theirs.
     """
 
-    def __init__(self, coordinator: Coordinator, numbering: Numbering) -> None:
+    def __init__(self, coordinator: Caller, numbering: Numbering) -> None:
         self.coordinator, self.numbering = coordinator, numbering
         self._lock = threading.RLock()
 
@@ -97,6 +97,17 @@ class Directory:
             finally:
                 self._follow(coming)
 
+    @contextmanager
+    def growing(self, n_vertices: int) -> Iterator[int | None]:
+        """As `moving`, while a batch brings vertices up to this number: the number, or None if they are there."""
+        with self._lock:
+            more = n_vertices - self.n_vertices
+            if more <= 0:
+                yield None
+                return
+            with self.moving(more):
+                yield n_vertices
+
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
         generation, ranges = self.coordinator.states[0].generation, self._ranges()
@@ -113,5 +124,7 @@ class Directory:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
         states = self.coordinator.states
         starts = (*(state.lo for state in states), states[-1].hi)
+        if starts == self.numbering.partition.starts:
+            return self.numbering.partition
         joined = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
         return Partition(starts) if joined else self.numbering.partition

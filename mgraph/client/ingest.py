@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -17,31 +15,16 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from mgraph.batch import COLUMNS, FILES, check_columns, name_columns
-from mgraph.checks import check_count
+from mgraph.batch import COLUMNS, check_columns, name_columns
+from mgraph.client.parts import Parts, dealt, function_or_files
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.tasks import batch_of
 
-__all__ = ["Parts", "as_parts"]
+__all__ = ["as_parts"]
 
 WATCH_SECONDS = 0.5  #: how often the wait for Dask's tasks looks whether the workers are still there
 ANSWER_SECONDS = 5.0  #: for which Dask's scheduler is asked how the workers are
 PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
-
-
-class Parts:
-    """A source as each rank is told it; keeps the Dask data that it names alive.
-
-    Parameters
-    ----------
-    shares : list of dict
-        What each rank's `mgraph.worker.sources.open_source` is given.
-    held : list of Future
-        Dask data, each on the worker of the rank that reads it.
-    """
-
-    def __init__(self, shares: list[dict[str, Any]], held: list[Future] | None = None) -> None:
-        self.shares, self._held = shares, held or []
 
 
 def as_parts(
@@ -69,34 +52,12 @@ def as_parts(
         Whatever Dask's tasks raised.
     """
     columns = check_columns(columns)
-    is_function = callable(source) and not is_dask_collection(source)  # a delayed value can be called
-    if steps is not None and not is_function:
-        raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
-    if is_function:
-        steps = None if steps is None else check_count(steps, "steps")
-        return Parts(
-            [{"kind": "function", "function": dumps(source), "steps": steps, "columns": columns}] * len(workers)
-        )
-    if isinstance(source, str | os.PathLike):
-        source = [source]
+    if (parts := function_or_files(source, len(workers), steps, columns, dumps)) is not None:
+        return parts
     if isinstance(source, Future | Delayed):
         source = [source]
-    if isinstance(source, list) and not source:
-        raise InvalidOption("a list of 0 parts; a source has at least one")
-    if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
-        return Parts(_dealt("files", [_checked_path(item) for item in source], len(workers), columns))
     keys, held = _computed(client, _parts(source, columns), columns, workers, watch)
-    return Parts(_dealt("keys", keys, len(workers), None), held)
-
-
-def _dealt(kind: str, parts: list[str], size: int, columns: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    return [{"kind": kind, "parts": parts[rank::size], "columns": columns} for rank in range(size)]
-
-
-def _checked_path(path: Any) -> str:
-    if Path(path).suffix not in FILES:
-        raise InvalidOption(f"{os.fspath(path)}: workers read files that end in {', '.join(FILES)}")
-    return os.fspath(path)
+    return Parts(dealt("keys", keys, len(workers), None), held)
 
 
 def _parts(source: Any, columns: Mapping[str, str] | None) -> list[Future | Delayed]:

@@ -37,11 +37,14 @@ class Routed:
     def deal(self, values: np.ndarray) -> list[np.ndarray]:
         """`values`, one for each id in the order of the request, as one part for each rank."""
         dealt = values if self.places is None else values[self.places]
+        if len(self.bounds) == 2:
+            return [dealt]
         return [dealt[a:b] for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
 
     def restore(self, parts: list[np.ndarray]) -> np.ndarray:
-        """The ranks' answers, one value for each id, in the order of the request."""
-        dealt = np.concatenate(parts)
+        """The ranks' answers, one value for each id, in the order of the request; an array that may be written to."""
+        own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
+        dealt = parts[0] if own else np.concatenate(parts)
         if self.places is None:
             return dealt
         asked = np.empty_like(dealt)

@@ -9,8 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator, Flight, Value
+from mgraph.client.caller import Alive, Caller, Flight, Value
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
 from mgraph.errors import GraphClosed, InvalidOption
@@ -29,7 +28,7 @@ class PendingReport(Future[UpdateReport]):
     Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
     """
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Alive) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
         self._bridge = bridge
@@ -63,7 +62,7 @@ class Pipeline:
 
     Parameters
     ----------
-    coordinator : Coordinator
+    coordinator : Caller
     deal : callable
         Checks a batch and splits it into the ranks' shares.
     max_bytes : int
@@ -78,7 +77,7 @@ class Pipeline:
     that the workers have not voted on.
     """
 
-    def __init__(self, coordinator: Coordinator, deal: Callable[[Any], list[Value]], max_bytes: int) -> None:
+    def __init__(self, coordinator: Caller, deal: Callable[[Any], list[Value]], max_bytes: int) -> None:
         self._coordinator, self._deal, self._max_bytes = coordinator, deal, max_bytes
         self._open = False
         self._error: BaseException | None = None

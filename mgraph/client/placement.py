@@ -1,159 +1,100 @@
-"""The creation of a graph: the choice of its workers, device and exchange, and of its shards' options."""
+"""A graph's place on the workers of a Dask cluster: which workers, over which connections, with which exchange."""
 
 from __future__ import annotations
 
+import gc
 import logging
-import math
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from distributed import Client
 
-from mgraph.algorithms.algorithm import GraphFacts
-from mgraph.checks import check_number, check_whole
 from mgraph.client.bridge import Bridge
+from mgraph.client.caller import Caller
 from mgraph.client.coordinator import Coordinator
-from mgraph.client.directory import Directory
-from mgraph.client.numbering import Numbering
-from mgraph.errors import DeviceError, InvalidOption, MgraphError
+from mgraph.client.ingest import as_parts
+from mgraph.client.parts import AsParts
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange.choice import check_exchange, choose_exchange
-from mgraph.structures import parse
 
-__all__ = [
-    "DEVICES",
-    "Options",
-    "begin_graph",
-    "check_client",
-    "choose_device",
-    "choose_workers",
-    "fixed_order",
-    "open_graph",
-    "shards",
-    "why_apart",
-]
+__all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
 
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
-DEVICES = ("auto", "cpu", "cuda")
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them.
+class OnCluster:
+    """The workers that hold a graph; see `mgraph.client.place.Place`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    workers : list of str, optional
+        Their addresses; all workers of the cluster if left out.
+    exchange : str
+        The exchange that was asked for.
+    ensure : callable
+        Installs mgraph's plugin on the workers.
 
     Raises
     ------
+    TypeError
+        `client` is not a synchronous Dask client.
     InvalidOption
-        A name is unknown, or a number is out of its range.
+        A worker is not there, or the exchange cannot connect so many.
     """
 
-    structure: str
-    weighted: bool
-    directed: bool
-    reverse: bool
-    exchange: str
-    device: str
-    reserve: int
-    patience: float
+    def __init__(
+        self, client: Any, workers: Sequence[str] | None, exchange: str, ensure: Callable[[Client], None]
+    ) -> None:
+        check_client(client)
+        self._client: Client = client
+        self._ensure = ensure
+        self._addresses = choose_workers(client, workers, exchange)
+        self.size = len(self._addresses)
 
-    def __post_init__(self) -> None:
-        parse(self.structure)
-        if self.device not in DEVICES:
-            raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
-        check_whole(self.reserve, "reserve")
-        if not 0 < check_number(self.patience, "patience") < math.inf:
-            raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
+    def begin(self, patience: float) -> tuple[Caller, AsParts]:
+        """Install mgraph's plugin, free unreferenced graphs, and open a session with every worker.
 
-    def facts(self, n_vertices: int) -> GraphFacts:
-        """The properties on which the check of an algorithm's arguments may depend."""
-        return GraphFacts(n_vertices, self.directed, self.weighted, self.reverse or not self.directed)
+        A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
+        """
+        gc.collect()
+        self._ensure(self._client)
+        bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+        coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        coordinator.open()
+        return coordinator, partial(_parts, self._client, coordinator)
 
-
-def open_graph(
-    client: Client,
-    options: Options,
-    addresses: Sequence[str],
-    numbering: Numbering,
-    storing: Any = None,
-) -> tuple[Directory, Options]:
-    """A new graph: opens a session with every worker, which makes its shard; with `storing`, a `Storing`, a store too.
-
-    Returns
-    -------
-    Directory
-        The graph's numbering and coordinator.
-    Options
-        `options` with the chosen device and exchange.
-
-    Raises
-    ------
-    DeviceError
-        GPUs were asked for and a worker has none, or a worker has no compiler.
-    CapacityError
-        A worker has too little memory.
-    WorkerLost
-        A worker cannot be reached.
-    """
-    coordinator = begin_graph(client, addresses, options.patience)
-    try:
-        options = shards(coordinator, options, numbering)
-        if storing is not None:
-            storing.create(coordinator, options, numbering.n_vertices)
-    except BaseException:
-        coordinator.close()
-        raise
-    return Directory(coordinator, numbering), options
+    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+        """The exchange that the workers can use."""
+        apart = why_apart(caller, exchange, device)
+        return choose_exchange(exchange, device, self._addresses, found, apart)
 
 
-def why_apart(coordinator: Coordinator, exchange: str, device: str) -> str:
+def _parts(client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any) -> Any:
+    return as_parts(client, source, coordinator.addresses, steps, columns, coordinator.check)
+
+
+def why_apart(caller: Caller, exchange: str, device: str) -> str:
     """Why the workers cannot map each other's memory; empty if they can, or if `exchange` does not need it.
 
     They try: each offers some, and each maps what the others offer. Two calls.
     """
-    size = len(coordinator.addresses)
+    size = len(caller.addresses)
     if exchange not in ("auto", "peer") or size == 1:
         return ""
-    offers = coordinator.call("offer_memory", {"device": device})
+    offers = caller.call("offer_memory", {"device": device})
     why = next((offer["why"] for offer in offers if offer["why"]), "")
     if not why:
         addresses = [offer["address"] for offer in offers]
-        tried = coordinator.call("map_memory", {"device": device, "addresses": addresses})
+        tried = caller.call("map_memory", {"device": device, "addresses": addresses})
         why = next((answer["why"] for answer in tried if answer["why"]), "")
     if why and exchange == "auto":
-        logger.info("graph %s: exchange peer cannot be used: %s", coordinator.graph, why)
+        logger.info("graph %s: exchange peer cannot be used: %s", caller.graph, why)
     return why
-
-
-def begin_graph(client: Client, addresses: Sequence[str], patience: float) -> Coordinator:
-    """The coordinator of a new graph, with a session to every worker and no shards yet."""
-    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-    coordinator = Coordinator(graph, bridge, addresses, client.connection_args, patience=patience)
-    coordinator.open()
-    return coordinator
-
-
-def shards(coordinator: Coordinator, options: Options, numbering: Numbering) -> Options:
-    """Make the shards, empty; `options` with the chosen device and exchange."""
-    found = coordinator.call("inspect")
-    device = choose_device(options.device, coordinator.addresses, found)
-    apart = why_apart(coordinator, options.exchange, device)
-    exchange = choose_exchange(options.exchange, device, coordinator.addresses, found, apart)
-    options = replace(options, device=device, exchange=exchange)
-    coordinator.call("create", _shape(options, numbering))
-    return options
-
-
-def _shape(options: Options, numbering: Numbering) -> dict[str, Any]:
-    """The arguments of the call `create`."""
-    given = {name: getattr(options, name) for name in ("device", "exchange", "structure", "directed", "weighted")}
-    reverse = options.reverse and options.directed
-    return {
-        **given, "reverse": reverse, "reserve": int(options.reserve),
-        "starts": numbering.partition.starts, "order": numbering.order,
-    }  # fmt: skip
 
 
 def check_client(client: Any) -> None:
@@ -212,29 +153,3 @@ def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str 
             raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
     check_exchange(exchange, len(chosen))
     return chosen
-
-
-def fixed_order(order: Any) -> Any:
-    """The order with which a graph begins: a permutation, or None. None for "degree", known after the first batch."""
-    if isinstance(order, str):
-        if order != "degree":
-            raise InvalidOption(f'order {order!r} is neither "degree" nor a permutation of the vertices')
-        return None
-    return order
-
-
-def choose_device(device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> str:
-    """The kind of device to use, "cpu" or "cuda". "auto" chooses GPUs if every worker has one.
-
-    Raises
-    ------
-    DeviceError
-        GPUs were asked for, and a worker has none.
-    """
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker["gpus"]]
-    if device == "cuda" and without:
-        raise DeviceError(
-            f'device "cuda" was asked for and {len(without)} of {len(workers)} workers have no GPU that CuPy can use: '
-            f'{", ".join(without)}; a GPU needs the NVIDIA driver and CuPy (pip install "dask-mgraph[cuda13]")'
-        )
-    return device if device != "auto" else "cpu" if without else "cuda"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering, Routed
 from mgraph.structures import Csr
 
 __all__ = ["all_rows", "degrees", "has_edges", "neighbors"]
 
 
-def has_edges(coordinator: Coordinator, numbering: Numbering, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+def has_edges(coordinator: Caller, numbering: Numbering, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
     """Whether each edge, given by users' ids, exists: bool[n]."""
     routed = numbering.route(src)
     shares = zip(routed.deal(routed.internal), routed.deal(numbering.inside(dst)), strict=True)
@@ -23,21 +23,21 @@ def has_edges(coordinator: Coordinator, numbering: Numbering, src: np.ndarray, d
     return routed.restore([answer["found"] for answer in answers])
 
 
-def degrees(coordinator: Coordinator, numbering: Numbering, ids: np.ndarray, direction: str) -> np.ndarray:
+def degrees(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str) -> np.ndarray:
     """Out-degrees or in-degrees of users' ids: uint32[n]."""
     routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
     answers = coordinator.call("degrees", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return routed.restore([answer["degrees"] for answer in answers])
 
 
-def neighbors(coordinator: Coordinator, numbering: Numbering, ids: np.ndarray, direction: str) -> Csr:
+def neighbors(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str) -> Csr:
     """The out-neighbours or in-neighbours of users' ids, as rows in the order of `ids`."""
     routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, numbering), routed)
 
 
-def all_rows(coordinator: Coordinator, numbering: Numbering) -> Csr:
+def all_rows(coordinator: Caller, numbering: Numbering) -> Csr:
     """The rows of all vertices, in the order of users' ids.
 
     In a graph with an `order`, destinations ascend within each row and it takes O(m log m). Otherwise they come in the

@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes, format_time
 
 from mgraph.batch import COUNTS
 from mgraph.protocol import ShardState
@@ -123,6 +122,20 @@ def balance_of(addresses: Sequence[str], states: Sequence[ShardState]) -> Balanc
 HEADS = ("rank", "worker", "vertices", "edges", "of the mean", "memory", "last batch")
 
 
+def _bytes(n: int) -> str:
+    """`n` bytes with a binary unit, as in "1.50 MiB"."""
+    power = min((max(n, 1).bit_length() - 1) // 10, 5)
+    return f"{n} B" if power == 0 else f"{n / 1024**power:.2f} {'kMGTP'[power - 1]}iB"
+
+
+def _time(seconds: float) -> str:
+    """`seconds` with a unit, as in "1.50 ms"."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.2f} {name}"
+    return f"{seconds * 1e6:.2f} us"
+
+
 def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
     mean = sum(load.edges for load in loads) / max(1, len(loads))
     return [
@@ -132,8 +145,8 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
             f"{load.vertices:,}",
             f"{load.edges:,}",
             f"{load.edges / mean:.2f}" if mean else "-",
-            format_bytes(load.nbytes),
-            format_time(load.seconds) if load.seconds else "-",
+            _bytes(load.nbytes),
+            _time(load.seconds) if load.seconds else "-",
         )
         for load in loads
     ]

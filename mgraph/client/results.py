@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -13,9 +13,10 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
-from mgraph.batch import as_array
-from mgraph.client.coordinator import Coordinator
-from mgraph.client.numbering import Numbering
+from mgraph.batch import as_array, as_ids, check_ids
+from mgraph.checks import check_vertex
+from mgraph.client.caller import Caller
+from mgraph.client.numbering import Numbering, Routed
 from mgraph.device import Device
 from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
 from mgraph.partition import Partition
@@ -30,7 +31,7 @@ class _Held:
 
     Parameters
     ----------
-    coordinator : Coordinator
+    coordinator : Caller
     numbering : Numbering
         The order and the ranges in which the columns are stored on the ranks.
     name : str
@@ -46,7 +47,7 @@ class _Held:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Caller,
         numbering: Numbering,
         name: str,
         key: str,
@@ -74,9 +75,9 @@ class _Held:
         """A column as it lies on the ranks, in rank order."""
         return [answer["values"] for answer in self.call("fetch", column=column)]
 
-    def call(self, method: str, **args: Any) -> list[dict[str, Any]]:
+    def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
         self.check()
-        return self.coordinator.call(method, {"result": self.key, **args})
+        return self.coordinator.call(method, {"result": self.key, **args}, shares)
 
 
 class VertexValues:
@@ -84,7 +85,8 @@ class VertexValues:
 
     The algorithm's scalars, such as ``iterations``, and its other columns, such as ``predecessors``, are attributes.
     All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
-    ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values.
+    ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values;
+    ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices.
 
     Attributes
     ----------
@@ -115,6 +117,54 @@ class VertexValues:
         """
         values = np.concatenate(self._held.parts(self._column), axis=-1)
         return self._held.numbering.by_user(self._as_users_see(values))
+
+    def to_series(self) -> Any:
+        """The values as a ``pandas.Series`` with the vertices as its index, gathered to this process. O(n).
+
+        Raises the same as `to_numpy`. Needs pandas.
+        """
+        import pandas as pd
+
+        return pd.Series(self.to_numpy(), pd.RangeIndex(len(self), name="vertex"), name=self._column)
+
+    def to_pandas(self) -> Any:
+        """All columns of the result as a ``pandas.DataFrame`` with the vertices as its index, gathered here. O(n).
+
+        Raises the same as `to_numpy`. Needs pandas.
+        """
+        import pandas as pd
+
+        return pd.DataFrame({name: _column(self._held, name).to_series() for name in self._held.dtypes})
+
+    def __getitem__(self, vertices: Any) -> Any:
+        """The value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
+
+        Raises
+        ------
+        UnknownVertex
+            A vertex is not one of those that the graph had.
+        InvalidOption, InvalidBatch
+            `vertices` are no whole numbers.
+        """
+        n = len(self)
+        if isinstance(vertices, slice):
+            return self._of(np.arange(*vertices.indices(n), dtype=np.uint32))
+        if np.ndim(vertices) == 0:
+            value = self._of(np.array([check_vertex(vertices, n, "vertex")], np.uint32))[..., 0]
+            return value if value.ndim else value.item()
+        ids = as_ids(vertices, "vertices")
+        check_ids(ids, n, "vertices")
+        return self._of(Device.to_host(ids))
+
+    def _of(self, ids: np.ndarray) -> np.ndarray:
+        """The values of users' ids."""
+        routed = self._held.numbering.route(ids)
+        shares = [{"ids": part} for part in routed.deal(routed.internal)]
+        answers = self._held.call("fetch", shares, column=self._column)
+        return self._as_users_see(self._restored(routed, [answer["values"] for answer in answers]))
+
+    def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
+        return routed.restore(parts)
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values
@@ -160,6 +210,21 @@ class VertexValues:
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Arrow's PyCapsule interface, by which ``pyarrow.array`` and Polars take the values; needs pyarrow."""
+        import pyarrow as pa
+
+        capsules: tuple[Any, Any] = pa.array(self.to_numpy()).__arrow_c_array__(requested_schema)
+        return capsules
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The gathered values by DLPack, in host memory."""
+        return self.to_numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Host memory."""
+        return (1, 0)
+
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__.get("_held")
         if held is not None and name in held.info:
@@ -194,6 +259,19 @@ class VertexIds(VertexValues):
 class VertexRows(VertexValues):
     """A result of several rows, each with a value for each vertex: `to_numpy` gives dtype[k, n]."""
 
+    def to_series(self) -> Any:
+        """Not for several rows: take `to_pandas`."""
+        raise InvalidOption(f"this result of {self.name} has several rows; to_pandas() has a column for each")
+
+    def to_pandas(self) -> Any:
+        """The rows as the columns of a ``pandas.DataFrame`` with the vertices as its index, gathered here. O(k n)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_numpy().T, pd.RangeIndex(len(self), name="vertex"))
+
+    def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
+        return np.stack([routed.restore([part[row] for part in parts]) for row in range(len(parts[0]))])
+
     def top(self, k: int = 10) -> list[tuple[int, Any]]:
         """Not for several rows: take those of `to_numpy`."""
         raise InvalidOption(f"this result of {self.name} has several rows; top({k}) is of one value a vertex")
@@ -213,7 +291,7 @@ def _column(held: _Held, name: str) -> VertexValues:
 # ---- running an algorithm --------------------------------------------------------------------------------------------
 
 
-def run_algorithm(coordinator: Coordinator, name: str, arguments: Mapping[str, Any], numbering: Numbering) -> Any:
+def run_algorithm(coordinator: Caller, name: str, arguments: Mapping[str, Any], numbering: Numbering) -> Any:
     """The result of an algorithm, run on all ranks with arguments that its `check` has returned."""
     data = {
         k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
@@ -254,7 +332,7 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _own_values(name: str, values: Any, coordinator: Coordinator, numbering: Numbering) -> list[dict[str, Any]]:
+def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
     """Each rank's share of an argument that has a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'

@@ -10,13 +10,13 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Client
-
 from mgraph.checks import check_number, check_whole
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
-from mgraph.client.placement import Options, begin_graph, check_client, choose_workers, fixed_order, shards
+from mgraph.client.options import Options, fixed_order
+from mgraph.client.parts import AsParts
+from mgraph.client.place import Place, make_shards
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.log import SYNCS
 from mgraph.protocol import PATIENCE_SECONDS
@@ -56,13 +56,13 @@ class Storing:
         """What the workers are told of it."""
         return {name: value for name, value in vars(self).items() if name != "path"}
 
-    def create(self, coordinator: Coordinator, options: Options, n_vertices: int) -> None:
+    def create(self, coordinator: Caller, options: Options, n_vertices: int) -> None:
         """Make the store of a graph that was just made."""
         kind = _kind(options, n_vertices)
         coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
 
 
-KIND = ("structure", "weighted", "directed", "reverse")  #: the options that a store remembers
+KIND = ("structure", "weighted", "directed", "reverse", "grows")  #: the options that a store remembers
 DEFAULTS = {"exchange": "auto", "device": "auto", "reserve": 0, "patience": PATIENCE_SECONDS}
 OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #: what `open` takes
 
@@ -91,6 +91,12 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     return Storing(path_of(store), sync, **mine), {name: options[name] for name in options if name not in mine}
 
 
+def check_opening(given: Value) -> None:
+    """Raise `InvalidOption` for an option that is not one of a graph that is opened."""
+    if unknown := sorted(set(given) - OPENING):
+        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted(OPENING))}")
+
+
 def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
     """The path of a store that has an epoch, by what was acknowledged."""
     if storing is None:
@@ -100,7 +106,7 @@ def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
     return storing.path
 
 
-def snapshot(coordinator: Coordinator, storing: Storing | None, wait: bool) -> int:
+def snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> int:
     """Write a snapshot; its epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
@@ -111,13 +117,13 @@ def snapshot(coordinator: Coordinator, storing: Storing | None, wait: bool) -> i
     return epoch
 
 
-def save(coordinator: Coordinator, options: Options, n_vertices: int, path: Any) -> None:
+def save(coordinator: Caller, options: Options, n_vertices: int, path: Any) -> None:
     """Write the graph, as it is, to a folder."""
     coordinator.call("save", {"path": path_of(path), "kind": _kind(options, n_vertices)})
     _written(coordinator)
 
 
-def _written(coordinator: Coordinator) -> None:
+def _written(coordinator: Caller) -> None:
     """Wait until a snapshot is written; `StoreError` if it was not."""
     busy = True
     while busy:
@@ -167,7 +173,7 @@ class StoreReport:
     snapshots: tuple[int, ...]
 
 
-def report_of(coordinator: Coordinator, storing: Storing | None) -> StoreReport | None:
+def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | None:
     """What the ranks say of the store; None without one. One call."""
     if storing is None:
         return None
@@ -186,14 +192,14 @@ def report_of(coordinator: Coordinator, storing: Storing | None) -> StoreReport 
 
 
 def open_stored(
-    client: Client,
+    place: Place,
     storing: Storing,
     given: Value,
     *,
     logged: bool,
     epoch: int | None = None,
     repair: bool = False,
-) -> tuple[Directory, Options, bool]:
+) -> tuple[Directory, Options, AsParts]:
     """The graph that a store holds.
 
     Parameters
@@ -208,20 +214,14 @@ def open_stored(
 
     Returns
     -------
-    Directory, Options
-    bool
-        Whether the vertices are to be ordered by degree.
+    Directory, Options, AsParts
+        As of `make_graph`.
     """
-    if unknown := sorted(set(given) - OPENING):
-        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted(OPENING))}")
     epoch = None if epoch is None else check_whole(epoch, "epoch")
-    check_client(client)
-    addresses = choose_workers(client, given.get("workers"), given.get("exchange", "auto"))
-    order = given.get("order")
-    fixed = fixed_order(order)
+    fixed = fixed_order(given.get("order"))
     chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
     Options(**{**dict.fromkeys(KIND, False), "structure": "csr", **chosen})  # checked before anything is opened
-    coordinator = begin_graph(client, addresses, chosen["patience"])
+    coordinator, parts = place.begin(chosen["patience"])
     try:
         own = logged and epoch is None
         asked = {"path": storing.path, "epoch": epoch, "repair": repair, "own": own}
@@ -230,12 +230,12 @@ def open_stored(
             warnings.warn(f"the store is repaired: {note}", stacklevel=4)
         kept = {name: found["about"][name] for name in KIND}
         options = Options(**{**kept, **chosen})
-        numbering = Numbering.make(found["n_vertices"], len(addresses), fixed, given.get("balance"))
-        options = shards(coordinator, options, numbering)
+        numbering = Numbering.make(found["n_vertices"], place.size, fixed, given.get("balance"))
+        options = make_shards(place, coordinator, options, numbering)
         restored = {"epoch": found["epoch"], "repair": repair, "how": storing.how if own else None}
         coordinator.call("restore", {**restored, "read_only": epoch is not None}, connect=True)
     except BaseException:
         coordinator.close()
         raise
     logger.info("graph %s: %s opened at epoch %d", coordinator.graph, storing.path, coordinator.epoch)
-    return Directory(coordinator, numbering), options, isinstance(order, str)
+    return Directory(coordinator, numbering), options, parts

@@ -7,15 +7,13 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from distributed import Client
-
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_whole
+from mgraph.checks import check_count, check_growth, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
-from mgraph.client.ingest import as_parts
+from mgraph.client.options import Options
+from mgraph.client.parts import AsParts
 from mgraph.client.pipeline import Pipeline
-from mgraph.client.placement import Options
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
 from mgraph.errors import CapacityError, InvalidOption
@@ -30,12 +28,21 @@ class Updates:
     ----------
     directory : Directory
     options : Options
+    parts : AsParts
+        Makes the parts of a source of an ingest.
     order_due : bool
         Whether the first batch that leaves edges is to be followed by a `reorder`.
     """
 
-    def __init__(self, directory: Directory, options: Options, order_due: bool) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        options: Options,
+        parts: AsParts,
+        order_due: bool,
+    ) -> None:
         self._directory, self._options, self._order_due = directory, options, order_due
+        self._parts = parts
         self._coordinator = directory.coordinator
 
     # ---- edges -------------------------------------------------------------------------------------------------------
@@ -43,11 +50,30 @@ class Updates:
     def apply(self, batch: EdgeBatch) -> UpdateReport:
         """Apply a batch on all workers, or on none."""
         self._directory.check()
-        shares, began = self._shares(batch), time.perf_counter()
-        answers = self._coordinator.call("update", shares=shares, connect=True, commits=True)
-        done = report.of_batch(answers, time.perf_counter() - began)
+        n = self._vertices_after(batch) if self._options.grows else None
+        if n is None:
+            done = self._send(batch, self._directory.n_vertices, {})
+        else:
+            with self._directory.growing(n) as more:
+                done = self._send(batch, n, {} if more is None else {"n_vertices": more})
         self.order_first()
         return done
+
+    def _send(self, batch: EdgeBatch, n_vertices: int, args: dict[str, Any]) -> UpdateReport:
+        shares, began = self._shares(batch, n_vertices), time.perf_counter()
+        answers = self._coordinator.call("update", args, shares, connect=True, commits=True)
+        return report.of_batch(answers, time.perf_counter() - began)
+
+    def _vertices_after(self, batch: Any) -> int | None:
+        """The number of vertices that there are after a batch, if it brings some."""
+        if not isinstance(batch, EdgeBatch) or not len(batch):
+            return None
+        n, largest = self._directory.n_vertices, {name: getattr(batch, name).max() for name in ("src", "dst")}
+        name = max(largest, key=lambda name: int(largest[name]))
+        if int(largest[name]) < n:
+            return None
+        at = int(getattr(batch, name).argmax())
+        return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
 
     def pipeline(self, max_bytes: int) -> Pipeline:
         """Batches in flight, at most `max_bytes` of them."""
@@ -56,26 +82,22 @@ class Updates:
         self._directory.check()
         return Pipeline(self._coordinator, self._shares, max_bytes)
 
-    def ingest(
-        self, client: Client, source: Any, steps: int | None, columns: Mapping[str, str] | None
-    ) -> list[UpdateReport]:
+    def ingest(self, source: Any, steps: int | None, columns: Mapping[str, str] | None) -> list[UpdateReport]:
         """Apply what the workers read."""
         self._directory.check()
-        coordinator = self._coordinator
-        parts = as_parts(client, source, coordinator.addresses, steps, columns, coordinator.check)
+        parts = self._parts(source, steps, columns)
         shares = [{"source": share} for share in parts.shares]
-        answers = coordinator.call("ingest", shares=shares, connect=True, commits=True)
+        answers = self._coordinator.call("ingest", shares=shares, connect=True, commits=True)
         _warn_left_out(answers)
         done = report.of_steps(answers)
         self.order_first()
         return done
 
-    def _shares(self, batch: EdgeBatch) -> list[dict[str, Any]]:
+    def _shares(self, batch: EdgeBatch, n_vertices: int | None = None) -> list[dict[str, Any]]:
         """A batch, checked, as contiguous shares, one a worker."""
-        check_batch(batch, self._directory.n_vertices, self._options.weighted)
+        check_batch(batch, self._directory.n_vertices if n_vertices is None else n_vertices, self._options.weighted)
         coordinator = self._coordinator
-        one_process = all(address.startswith("inproc:") for address in coordinator.addresses)
-        shared_gpu = one_process and self._options.device == "cuda"
+        shared_gpu = coordinator.one_process and self._options.device == "cuda"
         return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------

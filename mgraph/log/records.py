@@ -9,14 +9,15 @@ offset   size  what
 6        2     reserved, 0
 8        8     the epoch that the change is to be
 16       8     the attempt: which try at that epoch; ascending in stream order
-24       8     n: edges, ids, or the number of vertices; of a mark the place up to which the log is synced
-32       8     bytes of the columns, padded to 8
-40       8     up to which place this log was synced when the record was written
-48       8     XXH3 of the columns
-56       8     the record's own place in this log, in bytes from the log's beginning
-64       8     which log it belongs to: store, term and rank, hashed
-72       8     XXH3 of the bytes before
-80       -     the columns: src, dst, weight, op; or ids
+24       8     n: edges or ids; of a mark the place up to which the log is synced
+32       8     the number of vertices afterwards, if the change brings some; else 0
+40       8     bytes of the columns, padded to 8
+48       8     up to which place this log was synced when the record was written
+56       8     XXH3 of the columns
+64       8     the record's own place in this log, in bytes from the log's beginning
+72       8     which log it belongs to: store, term and rank, hashed
+80       8     XXH3 of the bytes before
+88       -     the columns: src, dst, weight, op; or ids
 =======  ====  ===========================================================================================
 
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
@@ -35,12 +36,12 @@ import xxhash
 __all__ = ["HEADER", "Draft", "Entry", "body_of", "checksum", "columns_of", "draft", "foreign", "header_at", "log_id"]
 
 MAGIC = b"MGR1"
-HEADER = 80
+HEADER = 88
 WEIGHT, OP, DELETES = 1, 2, 4
 KINDS = {"batch": 1, "delete_vertices": 2, "add_vertices": 3, "refused": 16, "mark": 17}
 NAMES = {number: name for name, number in KINDS.items()}
 
-_FIELDS = struct.Struct("<4sBBHQQQQQQQQ")
+_FIELDS = struct.Struct("<4sBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
@@ -53,6 +54,7 @@ class Draft:
     epoch: int
     attempt: int
     n: int
+    vertices: int
     parts: Sequence[Any]
     nbytes: int
 
@@ -61,7 +63,7 @@ class Draft:
         body = xxhash.xxh3_64()
         for part in self.parts:
             body.update(part)
-        fields = (self.epoch, self.attempt, self.n, self.nbytes, synced, body.intdigest(), place, log)
+        fields = (self.epoch, self.attempt, self.n, self.vertices, self.nbytes, synced, body.intdigest(), place, log)
         head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, 0, *fields)
         return head + _WORD.pack(checksum(head))
 
@@ -79,7 +81,7 @@ class Entry:
     ----------
     kind : str
     mask : int
-    epoch, attempt, n, nbytes, synced, body, place : int
+    epoch, attempt, n, vertices, nbytes, synced, body, place : int
         As in the module's table.
     path : str
     at : int
@@ -91,6 +93,7 @@ class Entry:
     epoch: int
     attempt: int
     n: int
+    vertices: int
     nbytes: int
     synced: int
     body: int
@@ -130,12 +133,12 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Dr
             parts.append(_plain(op, np.int8))
     elif kind == "delete_vertices":
         parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
-    elif kind in ("add_vertices", "mark"):
-        n = int(columns["n_vertices"])
+    elif kind == "mark":
+        n = int(columns["synced"])
     nbytes = sum(part.nbytes for part in parts)
     if nbytes % 8:
         parts.append(np.zeros(8 - nbytes % 8, np.uint8))
-    return Draft(kind, mask, epoch, attempt, n, parts, -(-nbytes // 8) * 8)
+    return Draft(kind, mask, epoch, attempt, n, int(columns.get("n_vertices", 0)), parts, -(-nbytes // 8) * 8)
 
 
 def _plain(column: Any, dtype: Any) -> np.ndarray:
@@ -147,10 +150,10 @@ def header_at(data: np.ndarray, at: int, place: int, log: int, path: str) -> Ent
     head = bytes(data[at : at + HEADER])
     if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
         return None
-    _, kind, mask, _, epoch, attempt, n, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
+    _, kind, mask, _, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
     if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > len(data):
         return None
-    return Entry(NAMES[kind], mask, epoch, attempt, n, nbytes, synced, body, place, path, at)
+    return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at)
 
 
 def foreign(data: np.ndarray, log: int) -> bool:
@@ -170,7 +173,7 @@ def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
 def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
     """The columns of a record, as views of its bytes."""
     if entry.kind == "add_vertices":
-        return {"n_vertices": entry.n}
+        return {"n_vertices": entry.vertices}
     if entry.kind == "delete_vertices":
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
     n = entry.n

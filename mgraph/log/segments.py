@@ -124,7 +124,7 @@ class Segments:
 
     def spoil(self, place: int, size: int, epoch: int, attempt: int) -> None:
         """Write a refusal over a record that could not be written whole."""
-        empty = Draft("refused", 0, epoch, attempt, 0, [], size - HEADER)
+        empty = Draft("refused", 0, epoch, attempt, 0, 0, [], size - HEADER)
         self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
         with self._lock:
             self._unwritten.discard(place)
@@ -135,7 +135,7 @@ class Segments:
             upto = min(self._unwritten, default=self.end)
         self._file.sync()
         self.synced = max(self.synced, upto)
-        self.note(draft("mark", {"n_vertices": upto}, 0, 0))
+        self.note(draft("mark", {"synced": upto}, 0, 0))
 
     def note(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""

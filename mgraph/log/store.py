@@ -319,8 +319,7 @@ class Store:
         if epoch is not None and found.epoch < epoch:
             raise InvalidOption(f"{self.path} has epochs up to {found.epoch}, and {epoch} was asked for")
         for shares in found.shares:
-            if shares[0].kind == "add_vertices":
-                found.n_vertices = max(found.n_vertices, shares[0].n)
+            found.n_vertices = max(found.n_vertices, *(entry.vertices for entry in shares))
         return found
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:

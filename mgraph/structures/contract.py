@@ -220,6 +220,16 @@ class Structure(ABC):
         """Give up a plan and free its memory."""
         plan.work.clear()
 
+    def undo_vertices(self, plan: VerticesPlan) -> None:
+        """Go back to before `commit_vertices`, by a plan of ``prepare_vertices(0, 0)`` that was made before it.
+
+        No batch was committed since, so the vertices that go have no edges. O(1), allocates nothing.
+        """
+        arrays = dict(plan.work)
+        plan.work.clear()
+        self.n_rows, self.n_vertices, self._state = plan.n_rows, plan.n_vertices, object()
+        self._commit_vertices(arrays)
+
     def add_vertices(self, n: int, rows: int | None = None) -> None:
         """`prepare_vertices` and `commit_vertices` in one."""
         self.commit_vertices(self.prepare_vertices(n, rows))

@@ -25,7 +25,7 @@ from mgraph.partition import Partition
 from mgraph.protocol import ShardState, Stale, retold
 from mgraph.structures import Run
 from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange, Change, Record, VerticesChange
+from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange
 from mgraph.worker.fingerprint import fingerprint
 from mgraph.worker.ingest import ingest
 from mgraph.worker.memory import map_pages
@@ -176,6 +176,11 @@ class Calls:
         )
 
     @property
+    def device(self) -> Device | None:
+        """Where the shard is; None before `create`."""
+        return self._device
+
+    @property
     def shard(self) -> Shard:
         """The shard; `MgraphError` before `create`."""
         return self.ballot.shard
@@ -293,13 +298,25 @@ class Calls:
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
-    def update(self, epoch: int, **share: Any) -> Value:
-        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does."""
+    def update(self, epoch: int, n_vertices: int | None = None, **share: Any) -> Value:
+        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
+
+        With `n_vertices` the batch brings vertices, and the graph has so many then.
+        """
         shard = self._check_epoch(epoch)
-        with self.ballot.attempt(self._record("batch", share)), shard.working():
-            runs = share_runs(shard, **share)
-            share.clear()
-            return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))])
+        given = share if n_vertices is None else {**share, "n_vertices": n_vertices}
+        with self.ballot.attempt(self._record("batch", given)), shard.working():
+            growth = None if n_vertices is None else Growth(shard, n_vertices)
+            try:
+                given = {}
+                runs = share_runs(shard, **share)
+                share.clear()
+                routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+            except BaseException:
+                if growth is not None:
+                    growth.undo()
+                raise
+            return self._commit_batch(routed, growth)
 
     def ingest(self, epoch: int, source: Value) -> Value:
         """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`."""
@@ -355,8 +372,8 @@ class Calls:
         """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
         return None if self.ballot.log is None else Record.of(kind, columns)
 
-    def _commit_batch(self, runs: list[Run]) -> Value:
-        change = BatchChange(self.shard, runs)
+    def _commit_batch(self, runs: list[Run], growth: Growth | None = None) -> Value:
+        change = BatchChange(self.shard, runs, growth)
         return {**self._decide(change), **{name: getattr(change.counts, name) for name in COUNTS}}
 
     def _decide(self, change: Change) -> Value:
@@ -476,10 +493,22 @@ class Calls:
             return held
         return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
 
-    def fetch(self, result: str, column: str | None) -> Value:
-        """The values of a result on this rank: of a column by its name, or of the first column for None."""
-        found = self.shard.result(result).column(column)
-        return {"values": self.shard.device.fetch(found.reshape(-1)).reshape(found.shape)}
+    def fetch(self, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
+        """The values of a result on this rank: of a column by its name, or of the first column for None.
+
+        Of all vertices, or of these internal ids, which were in the range of the rank when the result was computed.
+        """
+        device, held = self.shard.device, self.shard.result(result)
+        values = held.column(column)
+        if ids is not None:
+            places = device.asarray(ids) - np.uint32(held.lo)
+            rows = values.reshape(-1, values.shape[-1])
+            return {
+                "values": np.stack([device.fetch(device.gather(row, places)) for row in rows]).reshape(
+                    *values.shape[:-1], len(ids)
+                )
+            }
+        return {"values": device.fetch(values.reshape(-1)).reshape(values.shape)}
 
     def top(self, result: str, k: int) -> Value:
         """The `k` largest of this rank's values of a result, and their internal ids."""

@@ -18,7 +18,7 @@ from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.worker.shard import Shard
 
-__all__ = ["BatchChange", "Change", "Record", "VerticesChange", "forward_counts"]
+__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "forward_counts"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Record:
     kind : "batch" | "delete_vertices" | "add_vertices"
     columns : mapping of str to array or int
         In host memory.
-        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order; for a deletion `ids`; for an
+        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order, and `n_vertices` if it brings
+        vertices, the number of vertices then; for a deletion `ids`; for an
         addition `n_vertices`, the number of vertices afterwards.
     """
 
@@ -89,11 +90,13 @@ class BatchChange(Change):
     shard : Shard
     runs : sequence of Run
         For each structure of the shard, in local rows.
+    growth : Growth, optional
+        The vertices that the batch brings; they stay if it is committed, and only then.
     """
 
-    def __init__(self, shard: Shard, runs: Sequence[Run]) -> None:
+    def __init__(self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None) -> None:
         super().__init__(shard)
-        self.counts = Counts()
+        self.counts, self._growth = Counts(), growth
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
 
@@ -120,6 +123,8 @@ class BatchChange(Change):
         plans, self._plans = self._plans, []
         for structure, plan in plans:
             structure.discard(plan)
+        if self._growth is not None:
+            self._growth.undo()
 
 
 def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
@@ -179,3 +184,36 @@ class VerticesChange(Change):
         plans, self._plans, self._order = self._plans, [], None
         for structure, plan in plans:
             structure.discard_vertices(plan)
+
+
+class Growth:
+    """The vertices that a batch brings: there while the batch is prepared, and gone again if it is refused.
+
+    Nobody sees a batch that is being prepared, so nobody sees them either. O(n_vertices).
+
+    Parameters
+    ----------
+    shard : Shard
+    n_vertices : int
+        The number of vertices of the whole graph if the batch is committed.
+
+    Raises
+    ------
+    CapacityError
+        They do not fit into memory. Nothing was changed.
+    """
+
+    def __init__(self, shard: Shard, n_vertices: int) -> None:
+        self._shard, self._before = shard, (shard.partition, shard.order)
+        self._back = [(structure, structure.prepare_vertices(0, 0)) for structure in shard.structures]
+        more = VerticesChange(shard, n_vertices)
+        more.prepare()
+        more.commit()
+
+    def undo(self) -> None:
+        """Take the vertices away. It may be called twice."""
+        back, self._back = self._back, []
+        for structure, plan in back:
+            structure.undo_vertices(plan)
+        if back:
+            self._shard.partition, self._shard.order = self._before

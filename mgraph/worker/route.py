@@ -96,6 +96,8 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     Owners are those of now, or by `partition`. Ranks hold contiguous shares of the stream, so that rank order is stream
     order, and the later rank wins. Which of the optional columns there are is the same on every rank.
     """
+    if shard.size == 1 and partition is None:
+        return run
     partition = partition or shard.partition
     parts = run.split(partition.starts)
     with shard.waiting():

@@ -55,9 +55,9 @@ def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device,
     ----------
     source : mapping
         `kind` is "keys" or "files", with `parts`, this rank's keys of Dask data or its paths, one for each step; or
-        "function", with the pickled `function`, and `steps`, the number of steps, or None if the function ends the
-        source by returning None. `columns` maps src, dst, weight and op to the columns of files and of the function's
-        parts, or is None.
+        "function", with the `function`, pickled where it comes from another process, and `steps`, the number of steps,
+        or None if the function ends the source by returning None. `columns` maps src, dst, weight and op to the columns
+        of files and of the function's parts, or is None.
     rank, size : int
     device : Device
         Passed to functions that have an argument `device`. Its budget decides whether there is memory for a part before
@@ -68,7 +68,7 @@ def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device,
     """
     columns, left_out = source["columns"], set[str]()
     if source["kind"] == "function":
-        function = _unpickled(source["function"])
+        function = source["function"] if callable(source["function"]) else _unpickled(source["function"])
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return Source(_called(function, source["steps"], columns, rank, size, device), name)
     read = held

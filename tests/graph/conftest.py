@@ -23,6 +23,12 @@ def client3() -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="module", params=["cluster", "in process"])
+def place(request: pytest.FixtureRequest) -> Client | None:
+    """Where a graph is: on two worker processes, or, for None, in this process."""
+    return request.getfixturevalue("client") if request.param == "cluster" else None
+
+
 @pytest.fixture
 def own_client() -> Iterator[Client]:
     """Two worker processes for one test, which may do away with them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from graph_clusters import addresses, assert_clean
+from graph_clusters import HERE, assert_clean, on
 
 from mgraph import DynamicGraph, GraphClosed, InvalidOption
 from mgraph.algorithms import ALGORITHMS
@@ -17,8 +17,7 @@ def make(client, size, seed, **options) -> tuple[DynamicGraph, nx.DiGraph]:
     """A sparse graph with isolated and dangling vertices, after insertions and deletions, and the same in NetworkX."""
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, N - 20, (2, 700))
-    workers = addresses(client)[:size]
-    graph = DynamicGraph(client, N, workers=workers, **options)
+    graph = DynamicGraph(n_vertices=N, **on(client, size), **options)
     graph.insert(src, dst)
     graph.delete(src[:200], dst[:200])
     oracle = nx.DiGraph() if graph.directed else nx.Graph()
@@ -52,7 +51,7 @@ def check_tree(found, way: nx.DiGraph, lengths: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 def test_bfs_and_pagerank(client3, size, kind):
     graph, oracle = make(client3, size, 3, **KINDS[kind])
     with graph:
@@ -76,8 +75,9 @@ def test_bfs_and_pagerank(client3, size, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pagerank_goes_on_from_an_older_result(client3, kind):
-    graph, oracle = make(client3, 3, 5, **KINDS[kind])
+@pytest.mark.parametrize("size", [HERE, 3])
+def test_pagerank_goes_on_from_an_older_result(client3, size, kind):
+    graph, oracle = make(client3, size, 5, **KINDS[kind])
     with graph:
         before = graph.pagerank()
         graph.insert([1, 2], [3, 4])
@@ -126,8 +126,8 @@ def test_pagerank_in_float64_and_by_iterations(client3):
         (np.full(N, np.nan), "negative values or NaN on [12] workers"),
     ],
 )
-def test_bad_starts(client, start, message):
-    with DynamicGraph(client, N) as graph:
+def test_bad_starts(place, start, message):
+    with DynamicGraph(place, N) as graph:
         graph.insert([1], [2])
         with pytest.raises(InvalidOption, match=message):
             graph.pagerank(start=start)
@@ -138,10 +138,10 @@ def test_bad_starts(client, start, message):
         assert graph.pagerank().converged
 
 
-def test_a_result_of_another_graph_is_an_array_as_a_start(client):
+def test_a_result_of_another_graph_is_an_array_as_a_start(place):
     with (
-        DynamicGraph(client, N) as one,
-        DynamicGraph(client, N, order=np.random.default_rng(1).permutation(N)) as other,
+        DynamicGraph(place, N) as one,
+        DynamicGraph(place, N, order=np.random.default_rng(1).permutation(N)) as other,
     ):
         one.insert(np.arange(N - 1), np.arange(1, N))
         other.insert(np.arange(N - 1), np.arange(1, N))
@@ -154,7 +154,7 @@ def test_a_result_of_another_graph_is_an_array_as_a_start(client):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "degree"])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 3])
 def test_components_by_users_ids(client3, size, kind):
     graph, oracle = make(client3, size, 4, **KINDS.get(kind, {"order": "degree"}))
     with graph:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from graph_clusters import addresses, assert_clean, check_graph
+from graph_clusters import HERE, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph
@@ -15,10 +15,6 @@ from mgraph.errors import CapacityError
 from mgraph.sources.rmat import Rmat
 
 N = 60
-
-
-def workers(client, size: int) -> list[str]:
-    return addresses(client)[:size]
 
 
 def hubs_first(graph: DynamicGraph) -> bool:
@@ -34,13 +30,13 @@ def hubs_first(graph: DynamicGraph) -> bool:
 @pytest.mark.parametrize(
     "kind", [{}, {"directed": False, "weighted": True}, {"reverse": True, "structure": "csr"}], ids=str
 )
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 def test_batches_reads_and_results_around_a_new_order(client3, kind, size):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed", seed)
     rng = np.random.default_rng(seed)
     model = GraphModel(N, kind.get("directed", True), kind.get("weighted", False))
-    with DynamicGraph(client3, N, order="degree", workers=workers(client3, size), **kind) as graph:
+    with DynamicGraph(n_vertices=N, order="degree", **on(client3, size), **kind) as graph:
         assert graph._directory.numbering.order is None
         for turn in range(3):
             before = graph.epoch
@@ -91,17 +87,17 @@ def test_ingest_into_an_empty_graph_is_ordered_and_even(client):
     assert_clean(client)
 
 
-def test_no_room_to_order_is_a_warning_and_the_batch_stays(client, monkeypatch):
-    with DynamicGraph(client, N, order="degree") as graph:
+def test_no_room_to_order_is_a_warning_and_the_batch_stays(place, monkeypatch):
+    with DynamicGraph(place, N, order="degree") as graph:
         monkeypatch.setattr(graph._updates, "reorder", lambda: (_ for _ in ()).throw(CapacityError("rank 1: no room")))
         with pytest.warns(UserWarning, match="the batch is committed; no room .* rank 1: no room"):
             assert graph.insert([1], [2]).inserted == 1
         assert graph.has_edges([1], [2]).all()
 
 
-def test_reads_of_other_threads_while_the_order_changes(client):
+def test_reads_of_other_threads_while_the_order_changes(place):
     rng = np.random.default_rng(2)
-    with DynamicGraph(client, N, order="degree") as graph, ThreadPoolExecutor(3) as pool:
+    with DynamicGraph(place, N, order="degree") as graph, ThreadPoolExecutor(3) as pool:
         src, dst = np.divmod(rng.choice(N * N, 600, replace=False), N)
         graph.insert(src, dst)
         degrees, distances = np.bincount(src, minlength=N), graph.bfs(3).to_numpy()
@@ -117,9 +113,9 @@ def test_reads_of_other_threads_while_the_order_changes(client):
 
 @pytest.mark.parametrize("first", ["degrees", "bfs", "pagerank", "insert"])
 @pytest.mark.parametrize("call", ["reorder", "rebalance", "add_vertices"])
-def test_a_move_that_an_interrupt_kept_from_being_known_here(client, call, first, monkeypatch):
-    """Ctrl-C between the ranks' switch and the client's: whoever calls next finds out."""
-    with DynamicGraph(client, N, order="degree") as graph:
+def test_a_move_that_an_interrupt_kept_from_being_known_here(place, call, first, monkeypatch):
+    """Ctrl-C between the ranks' switch and the place's: whoever calls next finds out."""
+    with DynamicGraph(place, N, order="degree") as graph:
         src, dst = np.arange(30) % 7, np.arange(30)
         graph.insert(src, dst)
         graph.insert(np.arange(30) % 9, np.arange(30, 60))

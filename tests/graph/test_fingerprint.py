@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_clusters import addresses, processes
+from graph_clusters import HERE, on, processes
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.worker import fingerprint
@@ -37,9 +37,10 @@ def test_it_depends_on_the_edges_alone(client, directed):
     if not directed:
         arcs |= {(b, a) for a, b in arcs}
     order = rng.permutation(N)
-    first = addresses(client)[0]
-    for options in ({}, {"order": order}, {"structure": "slabgraph", "order": order}, {"workers": [first]}):
-        with DynamicGraph(client, N, directed=directed, **options) as graph:
+    for size, options in (
+        (2, {}), (2, {"order": order}), (2, {"structure": "slabgraph", "order": order}), (1, {}), (HERE, {}),
+    ):  # fmt: skip
+        with DynamicGraph(n_vertices=N, directed=directed, **on(client, size), **options) as graph:
             shuffled = rng.permutation(500)
             assert graph.fingerprint() == 0
             graph.update(EdgeBatch(src[shuffled], dst[shuffled]))

@@ -33,7 +33,7 @@ def gpu_workers(n: int) -> Iterator[Client]:
             yield client
 
 
-def stream(client: Client, seed: int, **options) -> None:
+def stream(client: Client | None, seed: int, **options) -> None:
     """Batches in device memory, reads and algorithms, against the model and the same graph on the CPU."""
     import cupy
 
@@ -77,6 +77,37 @@ def test_one_gpu():
             stream(client, seed, **options)
 
 
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+def test_in_this_process():
+    import cupy
+
+    for seed, options in enumerate(KINDS):
+        stream(None, seed, **options)
+    flow(None, 1)
+    mine = cupy.cuda.Stream(non_blocking=True)
+    with mine, DynamicGraph(n_vertices=N) as graph:  # calls run on the graph's own stream
+        assert graph.device == "cuda"
+        src = cupy.zeros(1 << 24, np.uint32)
+        src[-N:] = cupy.arange(N)
+        assert graph.insert(src[-N:], (src[-N:] + np.uint32(1)) % np.uint32(N)).inserted == N
+        ranks = graph.pagerank()
+        assert ranks[[0, 1]].tolist() == ranks.to_numpy()[:2].tolist()
+        assert cupy.cuda.get_current_stream() == mine
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(600)
+def test_the_callers_device_stays_current():
+    import cupy
+
+    with cupy.cuda.Device(1):
+        with DynamicGraph(n_vertices=N) as graph:
+            graph.insert(cupy.arange(N - 1), cupy.arange(1, N))  # which lie on the other GPU
+            assert graph.bfs(0).to_numpy().tolist() == list(range(N))
+        assert cupy.cuda.Device().id == 1
+
+
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("exchange", ["ucx", "tcp", "peer"])
@@ -97,7 +128,7 @@ def born_here(rank: int, size: int, step: int, device) -> tuple:
     return tuple(device.asarray(column) for column in (batch.src, batch.dst, batch.weight, batch.op))
 
 
-def flow(client: Client, size: int) -> None:
+def flow(client: Client | None, size: int) -> None:
     """Ingest, a pipeline of batches in device memory, and a move of the ranges, against the model."""
     import cupy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_clusters import addresses, assert_clean, check_graph
+from graph_clusters import HERE, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch, UpdateReport
@@ -27,13 +27,12 @@ def make(client, size, rng, kind) -> tuple[DynamicGraph, GraphModel]:
         options["order"] = rng.permutation(N)
     if options.pop("balanced", False):
         options["balance"] = rng.integers(0, 30, N)
-    workers = addresses(client)[:size]
-    graph = DynamicGraph(client, N, workers=workers, **options)
+    graph = DynamicGraph(n_vertices=N, **on(client, size), **options)
     return graph, GraphModel(N, graph.directed, graph.weighted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 def test_random_stream_against_the_model(client3, size, kind):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed", seed)
@@ -58,8 +57,8 @@ def test_random_stream_against_the_model(client3, size, kind):
     assert_clean(client3)
 
 
-def test_insert_and_delete_say_what_they_did(client):
-    with DynamicGraph(client, 4) as graph:
+def test_insert_and_delete_say_what_they_did(place):
+    with DynamicGraph(place, 4) as graph:
         report = graph.insert([0, 1, 1], [1, 2, 2])
         assert report == UpdateReport(2, 0, 0, 0, 1, report.seconds)
         assert report.seconds > 0
@@ -69,8 +68,8 @@ def test_insert_and_delete_say_what_they_did(client):
         assert graph.num_edges == 1
 
 
-def test_empty_batches_and_empty_questions(client):
-    with DynamicGraph(client, 3, weighted=True) as graph:
+def test_empty_batches_and_empty_questions(place):
+    with DynamicGraph(place, 3, weighted=True) as graph:
         assert graph.insert([], [], []).epoch == 1
         assert graph.update(EdgeBatch([], [], op=[])).epoch == 2
         assert graph.has_edges([], []).shape == (0,)
@@ -83,8 +82,8 @@ def test_empty_batches_and_empty_questions(client):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_graphs_with_fewer_vertices_than_workers(client, n):
-    with DynamicGraph(client, n) as graph:
+def test_graphs_with_fewer_vertices_than_workers(place, n):
+    with DynamicGraph(place, n) as graph:
         assert graph.insert([0] * n, [0] * n).inserted == n
         assert graph.num_edges == n
         assert len(graph.degrees()) == n
@@ -92,8 +91,8 @@ def test_graphs_with_fewer_vertices_than_workers(client, n):
         assert graph.insert([n, n + 1], [n + 1, n]).inserted == 2
 
 
-def test_weights_left_out_are_one(client):
-    with DynamicGraph(client, 4, weighted=True, directed=False) as graph:
+def test_weights_left_out_are_one(place):
+    with DynamicGraph(place, 4, weighted=True, directed=False) as graph:
         graph.insert([0, 1], [1, 2])
         graph.insert([2], [3], [2.5])
         csr = graph.to_csr()
@@ -101,8 +100,8 @@ def test_weights_left_out_are_one(client):
         assert sorted(csr.weight.tolist()) == [1, 1, 1, 1, 2.5, 2.5]
 
 
-def test_the_later_of_two_orders_wins_across_shares_and_directions(client):
-    with DynamicGraph(client, 4, directed=False, weighted=True) as graph:
+def test_the_later_of_two_orders_wins_across_shares_and_directions(place):
+    with DynamicGraph(place, 4, directed=False, weighted=True) as graph:
         graph.update(EdgeBatch([0, 3, 1, 0], [1, 2, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]))
         assert graph.num_edges == 3
         assert graph.neighbors([0]).weight.tolist() == [4, 3]
@@ -110,8 +109,8 @@ def test_the_later_of_two_orders_wins_across_shares_and_directions(client):
         assert not graph.has_edges([0, 1], [1, 0]).any()
 
 
-def test_to_scipy(client):
-    with DynamicGraph(client, 4, weighted=True) as graph:
+def test_to_scipy(place):
+    with DynamicGraph(place, 4, weighted=True) as graph:
         graph.insert([0, 2], [3, 1], [0.5, 2])
         matrix = graph.to_scipy()
         assert matrix.toarray().tolist() == [[0, 0, 0, 0.5], [0] * 4, [0, 2, 0, 0], [0] * 4]
@@ -153,10 +152,10 @@ def test_two_clients_on_one_cluster(client):
     assert_clean(client)
 
 
-def test_threads_of_one_client_take_turns(client):
+def test_threads_take_turns(place):
     from concurrent.futures import ThreadPoolExecutor
 
-    with DynamicGraph(client, 100) as graph, ThreadPoolExecutor(4) as pool:
+    with DynamicGraph(place, 100) as graph, ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda i: graph.insert([i] * 10, range(i, i + 10)), range(40)))
         assert sorted(report.epoch for report in reports) == list(range(1, 41))
         assert graph.num_edges == 400

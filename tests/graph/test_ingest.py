@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from graph_clusters import addresses, assert_clean, check_graph
+from graph_clusters import HERE, addresses, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 
 from mgraph import (
@@ -142,19 +142,20 @@ def test_one_part_alone(client):
 
 
 @pytest.mark.parametrize("end", [StopIteration, SystemExit, KeyboardInterrupt])
-def test_a_function_that_raises_what_ends_a_loop_or_a_process(client, end):
+def test_a_function_that_raises_what_ends_a_loop_or_a_process(place, end):
     def source(rank, size, step):
-        if step == 2 and rank == 1:
+        if step == 2 and rank == size - 1:
             raise end("of this test")
         return [step], [rank]
 
-    with DynamicGraph(client, N) as graph:
+    with DynamicGraph(place, N) as graph:
+        size = len(graph.workers)
         with pytest.raises(
-            MgraphError, match=f"{end.__name__}: of this test.*ingest step 2, epoch 3, rank 1"
+            MgraphError, match=f"{end.__name__}: of this test.*ingest step 2, epoch 3, rank {size - 1}"
         ) as raised:
             graph.ingest(source)
         assert type(raised.value) is MgraphError
-        assert (graph.epoch, graph.num_edges) == (2, 4)
+        assert (graph.epoch, graph.num_edges) == (2, 2 * size)
         assert graph.insert([40], [41]).epoch == 3
 
 
@@ -173,16 +174,16 @@ def test_functions_on_each_worker(client):
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_a_generator_gives_the_same_graph_on_any_number_of_workers(client, directed):
-    workers = addresses(client)
     found = []
-    for size in (1, 2):
-        with DynamicGraph(client, 1 << 8, workers=workers[:size], directed=directed) as graph:
-            reports = graph.ingest(Rmat(8, 2000 // size), steps=3)
+    for size in (HERE, 1, 2):
+        with DynamicGraph(n_vertices=1 << 8, **on(client, size), directed=directed) as graph:
+            reports = graph.ingest(Rmat(8, 2000 // max(size, 1)), steps=3)
             assert sum(report.inserted for report in reports) == graph.num_edges
             found.append((graph.to_csr(), graph.bfs(1).to_numpy()))
-    np.testing.assert_array_equal(found[0][0].offsets, found[1][0].offsets)
-    np.testing.assert_array_equal(found[0][0].dst, found[1][0].dst)
-    np.testing.assert_array_equal(found[0][1], found[1][1])
+    for rows, distances in found[1:]:
+        np.testing.assert_array_equal(found[0][0].offsets, rows.offsets)
+        np.testing.assert_array_equal(found[0][0].dst, rows.dst)
+        np.testing.assert_array_equal(found[0][1], distances)
 
 
 def fails_late(rank, size, step):
@@ -236,10 +237,10 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 28])
-def test_a_pipeline_against_the_model(client, max_bytes):
+def test_a_pipeline_against_the_model(place, max_bytes):
     rng = fresh_rng()
     model = GraphModel(N, directed=False, weighted=True)
-    with DynamicGraph(client, N, directed=False, weighted=True) as graph:
+    with DynamicGraph(place, N, directed=False, weighted=True) as graph:
         batches = [random_batch(rng, N, int(rng.integers(0, 200)), True) for _ in range(15)]
         with graph.pipeline(max_bytes) as pipe:
             pending = [pipe.update(batch) for batch in batches]
@@ -250,8 +251,8 @@ def test_a_pipeline_against_the_model(client, max_bytes):
         check_graph(graph, model, rng)
 
 
-def test_a_pipeline_checks_each_batch_before_it_is_sent(client):
-    with DynamicGraph(client, N) as graph:
+def test_a_pipeline_checks_each_batch_before_it_is_sent(place):
+    with DynamicGraph(place, N) as graph:
         with pytest.raises(UnknownVertex), graph.pipeline() as pipe:
             pipe.update(EdgeBatch([0], [1]))
             pipe.update(EdgeBatch([0], [N]))
@@ -262,8 +263,8 @@ def test_a_pipeline_checks_each_batch_before_it_is_sent(client):
             pipe.update(([0], [1]))
 
 
-def test_deletes_by_one_number(client):
-    with DynamicGraph(client, N, directed=False) as graph:
+def test_deletes_by_one_number(place):
+    with DynamicGraph(place, N, directed=False) as graph:
         graph.insert([0, 1, 2], [1, 2, 3])
         assert graph.update(EdgeBatch([1, 3], [0, 0], op=-1)).deleted == 1
 

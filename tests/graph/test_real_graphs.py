@@ -1,11 +1,11 @@
-"""Real graphs through the user's handle, on 1, 2 and 3 real processes, against SciPy in float64."""
+"""Real graphs through the user's handle, in this process and on 1, 2 and 3 others, against SciPy in float64."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from graph_clusters import addresses, assert_clean
+from graph_clusters import HERE, assert_clean, on
 from scipy.sparse import csgraph
 
 from mgraph import DynamicGraph
@@ -22,7 +22,7 @@ def ranks_in_float64(matrix: sp.csr_array) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 @pytest.mark.parametrize(("name", "directed"), [("web-NotreDame", True), ("cit-HepPh", True), ("ego-twitter", False)])
 def test_bfs_and_pagerank_of_a_real_graph(client3, data_dir, name, directed, size):
     with np.load(data_dir / f"{name}.npz") as archive:
@@ -32,8 +32,7 @@ def test_bfs_and_pagerank_of_a_real_graph(client3, data_dir, name, directed, siz
     matrix = sp.csr_array((ones, (src, dst)), shape=(n, n))
     matrix = (matrix if directed else matrix + matrix.T).tocsr()
     matrix.data[:] = 1
-    workers = addresses(client3)[:size]
-    with DynamicGraph(client3, n, directed=directed, reverse=directed and size == 2, workers=workers) as graph:
+    with DynamicGraph(n_vertices=n, directed=directed, reverse=directed and size == 2, **on(client3, size)) as graph:
         graph.insert(src, dst)
         want = csgraph.shortest_path(matrix, method="D", unweighted=True, indices=int(src[0]))
         found = graph.bfs(int(src[0])).to_numpy()

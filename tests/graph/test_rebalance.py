@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from graph_clusters import addresses, assert_clean, check_graph
+from graph_clusters import HERE, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph
@@ -60,12 +60,12 @@ def test_a_skewed_graph_is_even_from_its_build_on_and_stays_so(client3, directed
         assert graph.balance().ratio < 1.3
 
 
-def test_batches_go_on_after_a_move(client):
+def test_batches_go_on_after_a_move(place):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed", seed)
     rng = np.random.default_rng(seed)
     model = GraphModel(N, directed=False)
-    with DynamicGraph(client, N, directed=False, order=rng.permutation(N), balance=np.arange(N) ** 2) as graph:
+    with DynamicGraph(place, N, directed=False, order=rng.permutation(N), balance=np.arange(N) ** 2) as graph:
         for round_ in range(3):
             batch = random_batch(rng, model.n_vertices, 200, False)
             graph.update(batch)
@@ -80,9 +80,9 @@ def test_batches_go_on_after_a_move(client):
             assert graph.epoch == 3 * (round_ + 1)  # a batch, vertices added, vertices deleted; a move takes none
 
 
-def test_reads_of_other_threads_while_ranges_move(client):
+def test_reads_of_other_threads_while_ranges_move(place):
     rng = np.random.default_rng(2)
-    with DynamicGraph(client, N) as graph, ThreadPoolExecutor(3) as pool:
+    with DynamicGraph(place, N) as graph, ThreadPoolExecutor(3) as pool:
         src, dst = np.divmod(rng.choice(N * N, 600, replace=False), N)
         graph.insert(src, dst)
         degrees = np.bincount(src, minlength=N)
@@ -115,8 +115,9 @@ def test_balance_shows_each_worker(client):
         assert graph.workers[1] in repr(balance)
 
 
-def test_one_worker_has_nothing_to_move(client):
-    with DynamicGraph(client, N, workers=addresses(client)[:1]) as graph:
+@pytest.mark.parametrize("size", [HERE, 1])
+def test_one_rank_has_nothing_to_move(client, size):
+    with DynamicGraph(n_vertices=N, **on(client, size)) as graph:
         graph.insert([0, 1], [1, 2])
         assert graph.rebalance().ratio == 1
         assert graph.has_edges([0, 1], [1, 2]).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from graph_clusters import add_algorithm, assert_clean
 
-from mgraph import DynamicGraph, GraphClosed
+from mgraph import DynamicGraph, GraphClosed, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.errors import CapacityError
 
 N = 20
@@ -31,6 +31,19 @@ def register() -> None:
     add_algorithm("squares", squares, ["square"], ["iterations"])
 
 
+def register_in(place) -> None:
+    register()  # the arguments are checked here
+    if place is not None:
+        place.run(register)
+
+
+def results_held(place, graph) -> list[int]:
+    """How many results each shard of a place with one graph holds."""
+    if place is None:
+        return [len(graph._directory.coordinator._session._calls.shard.results)]
+    return [n for worker in place.run(held).values() for n in worker]
+
+
 def held(dask_worker) -> list[int]:
     """How many results each shard of a worker holds; runs there."""
     found = []
@@ -45,10 +58,9 @@ def order():
 
 
 @pytest.fixture
-def graph(client, order):
-    with DynamicGraph(client, N, order=order) as graph:
-        client.run(register)
-        register()  # the arguments are checked here
+def graph(place, order):
+    with DynamicGraph(place, N, order=order) as graph:
+        register_in(place)
         graph.insert([0], [1])
         yield graph
 
@@ -71,6 +83,51 @@ def test_values_come_by_users_ids(graph, order):
     assert len(set(result.top(N))) == N
 
 
+def test_values_of_some_vertices(graph, order):
+    result = graph.run("squares")
+    want = (order % 7).astype(np.float32)
+    graph.add_vertices(5)
+    graph.rebalance()
+    graph.reorder()
+    rng = np.random.default_rng(1)
+    for ids in (rng.integers(0, N, 30), [3], np.array([], int), rng.permutation(N).astype(np.uint8)):
+        found = result[ids]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, want[ids])
+    for part in (slice(None), slice(3, 9), slice(9, 3, -2), slice(-4, None), slice(N, None)):
+        np.testing.assert_array_equal(result[part], want[part])
+    assert [result[vertex] for vertex in range(N)] == want.tolist() == list(result)
+    assert type(result[np.uint8(3)]) is float
+    for bad, error, message in [
+        (N, UnknownVertex, f"vertex is {N}; the graph has {N} vertices"),
+        (-1, UnknownVertex, "vertex is -1"),
+        ([0, N], UnknownVertex, rf"vertices\[1\] is {N}"),
+        ([0, -1], InvalidBatch, r"vertices\[1\] is -1"),
+        ("ada", InvalidOption, "vertex is 'ada'"),
+        (np.ones(N, bool), InvalidBatch, "dtype bool"),
+    ]:
+        with pytest.raises(error, match=message):
+            result[bad]
+
+
+def test_series_and_frames(graph):
+    pandas = pytest.importorskip("pandas")
+    search = graph.bfs(0, predecessors=True)
+    series = search.to_series()
+    assert (series.name, series.index.name, series.dtype) == ("distance", "vertex", np.int32)
+    assert series.tolist() == search.to_numpy().tolist()
+    frame = search.to_pandas()
+    assert list(frame.columns) == ["distance", "predecessors"]
+    assert frame.loc[1].tolist() == [1, 0]
+    pandas.testing.assert_series_equal(frame["predecessors"], search.predecessors.to_series())
+    assert search.predecessors[[1, 2]].tolist() == [0, -1]
+    pyarrow = pytest.importorskip("pyarrow")
+    assert pyarrow.array(search).to_pylist() == series.tolist()
+    assert pyarrow.array(search).type == pyarrow.int32()
+    np.testing.assert_array_equal(np.from_dlpack(search), search.to_numpy())
+    assert graph.pagerank().to_series().nlargest(3).index.tolist()[0] == 1
+
+
 def test_values_belong_to_the_vertices_there_were(graph):
     result = graph.run("squares")
     graph.add_vertices(5)
@@ -79,15 +136,15 @@ def test_values_belong_to_the_vertices_there_were(graph):
 
 
 def test_a_program_fails_on_one_rank_and_the_graph_goes_on(graph):
-    for rank in (0, 1):
+    for rank in range(len(graph.workers)):
         with pytest.raises(CapacityError, match=f"rank {rank}: no room"):
             graph.run("squares", fails=rank)
     assert len(graph.run("squares").to_numpy()) == N
 
 
-def test_results_are_freed_when_closed_or_forgotten(client, graph):
+def test_results_are_freed_when_closed_or_forgotten(place, graph):
     results = [graph.run("squares") for _ in range(3)]
-    assert list(client.run(held).values()) == [[3], [3]]
+    assert results_held(place, graph) == [3] * len(graph.workers)
     results[0].close()
     results[0].close()
     with pytest.raises(GraphClosed, match="this result of squares .epoch 1. was closed"):
@@ -95,10 +152,10 @@ def test_results_are_freed_when_closed_or_forgotten(client, graph):
     del results[1]
     gc.collect()
     graph.degrees([0])
-    assert list(client.run(held).values()) == [[1], [1]]
+    assert results_held(place, graph) == [1] * len(graph.workers)
 
 
-def test_predecessors_live_as_long_as_their_search(client, graph):
+def test_predecessors_live_as_long_as_their_search(place, graph):
     search = graph.bfs(0, predecessors=True)
     held_bytes = graph.nbytes
     predecessors = search.predecessors
@@ -116,21 +173,21 @@ def test_predecessors_live_as_long_as_their_search(client, graph):
         graph.bfs(0).predecessors  # noqa: B018
 
 
-def test_results_of_a_closed_graph(client, graph):
+def test_results_of_a_closed_graph(place, graph):
     result = graph.run("squares")
     graph.close()
     with pytest.raises(GraphClosed, match="is closed"):
         result.to_numpy()
-    assert_clean(client)
+    assert_clean(place)
 
 
-def test_a_result_keeps_its_graph(client):
-    graph = DynamicGraph(client, N)
-    client.run(register)
+def test_a_result_keeps_its_graph(place):
+    graph = DynamicGraph(place, N)
+    register_in(place)
     result = graph.run("squares")
     del graph
     gc.collect()
     assert len(result.to_numpy()) == N
     del result
     gc.collect()
-    assert_clean(client)
+    assert_clean(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +47,14 @@ def addresses(client: Client) -> list[str]:
     return sorted(workers_of(client))
 
 
+HERE = 0  #: among numbers of workers: a graph in this process
+
+
+def on(client: Client, size: int) -> dict[str, Any]:
+    """The arguments of a graph on the first `size` workers of a cluster, or in this process."""
+    return {} if size == HERE else {"client": client, "workers": addresses(client)[:size]}
+
+
 def add_algorithm(name: str, program: Any, columns: list[str], scalars: list[str]) -> None:
     """Add an algorithm of a test's own to this process, whose arguments are not checked."""
     kinds = dict.fromkeys(columns, "value")
@@ -54,8 +63,6 @@ def add_algorithm(name: str, program: Any, columns: list[str], scalars: list[str
 
 def leftovers(dask_worker: Any) -> dict[str, Any]:
     """What mgraph holds in a worker process; runs there."""
-    import threading
-
     plugin = dask_worker.plugins.get("mgraph")
     return {
         "sessions": len(plugin.table.sessions) if plugin else 0,
@@ -65,8 +72,11 @@ def leftovers(dask_worker: Any) -> dict[str, Any]:
     }
 
 
-def assert_clean(client: Client, workers: list[str] | None = None, timeout: float = 5.0) -> None:
-    """No shards, no threads, no comms of mgraph on these workers, soon."""
+def assert_clean(client: Client | None, workers: list[str] | None = None, timeout: float = 5.0) -> None:
+    """No shards, no threads, no comms of mgraph on these workers, soon; without a client no threads here."""
+    if client is None:
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("mgraph")]
+        return
     clean = {"sessions": 0, "exchanges": 0, "threads": [], "comms": []}
     end = time.monotonic() + timeout
     while time.monotonic() < end:

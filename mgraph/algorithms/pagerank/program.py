@@ -318,7 +318,8 @@ def _scale(shard: Shard, start: Array, even: float, name: str = "start") -> floa
     total, bad = even * (shard.hi - shard.lo), 0.0
     if start is not None and len(start):
         start = start[: shard.hi - shard.lo]
-        total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
+        with np.errstate(over="ignore"):  # a sum that is not finite is refused below
+            total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
         bad = float(not float(start.min()) >= 0)  # NaN too
     total, bad = shard.exchange.allreduce(np.array([total, bad])).tolist()
     if bad or not 0 < total < math.inf:

@@ -1,0 +1,94 @@
+"""What makes the calls of one graph: over the sessions of a cluster's workers, or on a shard in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from mgraph.protocol import ShardState
+
+__all__ = ["Alive", "Caller", "Flight", "Value"]
+
+Value = dict[str, Any]
+
+
+class Flight(Protocol):
+    """A batch in flight, which ends with the ranks' answers: a future of `asyncio` or of `concurrent.futures`."""
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> object:
+        """Call `function` with this object when the batch has ended."""
+
+    def cancelled(self) -> bool:
+        """Whether Ctrl-C dropped the batch."""
+
+    def exception(self) -> BaseException | None:
+        """Its error."""
+
+    def result(self) -> list[Value]:
+        """The ranks' answers."""
+
+
+class Alive(Protocol):
+    """What may end before the answer to a call comes."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+
+class Caller(Protocol):
+    """One graph's calls, in the same order on every rank. Several threads may use it; their calls take turns.
+
+    `mgraph.client.coordinator.Coordinator` documents each member.
+    """
+
+    graph: str
+    addresses: tuple[str, ...]
+    one_process: bool
+
+    @property
+    def bridge(self) -> Alive:
+        """What runs the calls."""
+
+    @property
+    def closed(self) -> bool: ...  # noqa: D102
+
+    @property
+    def epoch(self) -> int: ...  # noqa: D102
+
+    @property
+    def changes(self) -> int: ...  # noqa: D102
+
+    @property
+    def unsettled(self) -> bool: ...  # noqa: D102
+
+    @property
+    def states(self) -> list[ShardState]: ...  # noqa: D102
+
+    def call(  # noqa: D102
+        self,
+        method: str,
+        args: Value | None = None,
+        shares: Sequence[Value] | None = None,
+        *,
+        connect: bool = False,
+        commits: bool = False,
+    ) -> list[Value]: ...
+
+    def launch(  # noqa: D102
+        self,
+        method: str,
+        shares: Sequence[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+    ) -> None: ...
+
+    def land(self) -> None: ...  # noqa: D102
+
+    def recall(self) -> None: ...  # noqa: D102
+
+    def check(self) -> None: ...  # noqa: D102
+
+    def forget(self, result: str) -> None: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102

@@ -1,0 +1,73 @@
+"""A source of an ingest as the ranks are told it, and the sources that need no Dask: functions and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mgraph.batch import FILES
+from mgraph.checks import check_count
+from mgraph.errors import InvalidOption
+
+__all__ = ["AsParts", "Parts", "dealt", "function_or_files"]
+
+
+class Parts:
+    """A source as each rank is told it; keeps the data that it names alive.
+
+    Parameters
+    ----------
+    shares : list of dict
+        What each rank's `mgraph.worker.sources.open_source` is given.
+    held : sequence
+        Dask data, each on the worker of the rank that reads it.
+    """
+
+    def __init__(self, shares: list[dict[str, Any]], held: Sequence[Any] = ()) -> None:
+        self.shares, self._held = shares, held
+
+
+#: ``as_parts(source, steps, columns)``: a source as the ranks are told it; see `DynamicGraph.ingest`
+AsParts = Callable[[Any, int | None, Mapping[str, str] | None], Parts]
+
+
+def dealt(kind: str, parts: Sequence[Any], size: int, columns: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    """Each rank's share of the parts: part i goes to rank ``i % size``."""
+    return [{"kind": kind, "parts": parts[rank::size], "columns": columns} for rank in range(size)]
+
+
+def function_or_files(
+    source: Any,
+    size: int,
+    steps: int | None,
+    columns: Mapping[str, str] | None,
+    packed: Callable[[Callable[..., Any]], Any],
+) -> Parts | None:
+    """The parts of a function, which ranks get as `packed` makes it, or of a list of files; None for other sources.
+
+    Raises
+    ------
+    InvalidOption
+        `steps` is given and the source is no function; a list is empty; or a file has another suffix than `FILES`.
+    """
+    is_function = callable(source) and not hasattr(source, "__dask_graph__")  # Dask's delayed values can be called
+    if steps is not None and not is_function:
+        raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
+    if is_function:
+        steps = None if steps is None else check_count(steps, "steps")
+        return Parts([{"kind": "function", "function": packed(source), "steps": steps, "columns": columns}] * size)
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, list) and not source:
+        raise InvalidOption("a list of 0 parts; a source has at least one")
+    if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
+        return Parts(dealt("files", [_checked_path(item) for item in source], size, columns))
+    return None
+
+
+def _checked_path(path: Any) -> str:
+    if Path(path).suffix not in FILES:
+        raise InvalidOption(f"{os.fspath(path)}: workers read files that end in {', '.join(FILES)}")
+    return os.fspath(path)

@@ -1,0 +1,77 @@
+"""Where a graph's shards are: on the workers of a cluster, or in this process; and making a graph there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from mgraph.client.caller import Caller
+from mgraph.client.directory import Directory
+from mgraph.client.numbering import Numbering
+from mgraph.client.options import Options, choose_device, shape
+from mgraph.client.parts import AsParts
+
+__all__ = ["Place", "make_graph", "make_shards"]
+
+
+class Place(Protocol):
+    """A place for shards: `mgraph.client.placement.OnCluster` or `mgraph.local.Here`.
+
+    Attributes
+    ----------
+    size : int
+        The number of ranks.
+    """
+
+    size: int
+
+    def begin(self, patience: float) -> tuple[Caller, AsParts]:
+        """What makes the calls of a new graph, without shards yet; and what makes the parts of a source there."""
+
+    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+        """The name of the exchange between the ranks; `found` is what they said of themselves."""
+
+
+def make_graph(
+    place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Any = None
+) -> tuple[Directory, Options, AsParts]:
+    """A new graph, empty; with `storing`, a `Storing`, a store too.
+
+    Returns
+    -------
+    Directory
+        The graph's numbering and caller.
+    Options
+        `options` with the chosen device and exchange.
+    AsParts
+        Makes the parts of a source of `ingest`.
+
+    Raises
+    ------
+    DeviceError
+        GPUs were asked for and a worker has none, or a worker has no compiler.
+    CapacityError
+        There is too little memory.
+    WorkerLost
+        A worker cannot be reached.
+    """
+    now = numbering(place.size)
+    caller, parts = place.begin(options.patience)
+    try:
+        options = make_shards(place, caller, options, now)
+        if storing is not None:
+            storing.create(caller, options, now.n_vertices)
+    except BaseException:
+        caller.close()
+        raise
+    return Directory(caller, now), options, parts
+
+
+def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:
+    """Make the shards, empty; `options` with the chosen device and exchange."""
+    found = caller.call("inspect")
+    device = choose_device(options.device, caller.addresses, found)
+    options = replace(options, device=device, exchange=place.exchange(caller, options.exchange, device, found))
+    caller.call("create", shape(options, numbering))
+    return options

@@ -1,0 +1,132 @@
+"""Columns of users' tables as vertex ids and weights, checked value by value: errors name column, row and value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import MAX_VERTICES
+from mgraph.errors import InvalidBatch
+
+__all__ = ["Column", "choose", "vertex_ids", "weights"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    values : array, shape (n,)
+        Numbers; or objects, where the table has them.
+    missing : bool[n], optional
+        Where a value is missing; None if none is.
+    """
+
+    name: str
+    values: np.ndarray
+    missing: np.ndarray | None = None
+
+    def refuse(self, bad: np.ndarray, why: str) -> None:
+        """Raise `InvalidBatch` for the first row of `bad`, a mask, if there is one."""
+        if bad.any():
+            row = int(bad.argmax())
+            value = self.values[row]
+            shown = value.item() if isinstance(value, np.generic) else value
+            raise InvalidBatch(f"column {self.name!r}, row {row} is {shown!r}; {why}")
+
+    def check_there(self) -> None:
+        """Raise `InvalidBatch` for the first missing value; NaN is one."""
+        missing = self.missing
+        if missing is None and self.values.dtype.kind == "f":
+            missing = np.isnan(self.values)
+        if missing is not None and missing.any():
+            row = int(missing.argmax())
+            raise InvalidBatch(f"column {self.name!r}, row {row} is missing; every edge needs a value")
+
+
+def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> list[str]:
+    """The names in `wanted` that are not None, each of which `there` has exactly once.
+
+    Raises
+    ------
+    InvalidBatch
+        A column is missing, or there are two of its name; the message lists the columns. Or one is wanted twice.
+    """
+    there, names = list(there), [name for name in wanted if name is not None]
+    for name in names:
+        if there.count(name) != 1:
+            count = "no column" if name not in there else f"{there.count(name)} columns"
+            raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {', '.join(map(repr, there)) or 'none'}")
+        if names.count(name) > 1:
+            raise InvalidBatch(f"column {name!r} is wanted twice; source, target and weight are three columns")
+    return names
+
+
+def vertex_ids(column: Column) -> np.ndarray:
+    """The ids in a column: uint32[n]. O(n).
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing, no whole number, negative, or past the largest id.
+    """
+    column.check_there()
+    if column.values.dtype == object:
+        column = Column(column.name, _whole_objects(column))
+    values = column.values
+    if values.dtype.kind == "f":
+        column.refuse(values != np.floor(values), "vertex ids are whole numbers")
+    elif values.dtype.kind not in "iu":
+        column.refuse(np.ones(len(values), bool), f"vertex ids are whole numbers, and the column is {values.dtype}")
+    if len(values) and (values.min() < 0 or values.max() >= MAX_VERTICES):
+        limit = f"vertex ids run from 0 to {MAX_VERTICES - 1}"
+        column.refuse((values < 0) | (values >= MAX_VERTICES), limit)
+    return values.astype(np.uint32)
+
+
+def _whole_objects(column: Column) -> np.ndarray:
+    """The integers in a column of Python objects."""
+    values = column.values
+    kinds = set(map(type, values))
+    other = {kind for kind in kinds if not issubclass(kind, int | np.integer) or kind is bool}
+    if other:
+        bad = np.fromiter((type(value) in other for value in values), bool, len(values))
+        text = np.fromiter((isinstance(v, str) and not v.strip("+- ").isdigit() for v in values), bool, len(values))
+        bad = text if text.any() else bad  # of a column that was read as text, the row that is why
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        column.refuse(bad, f"vertex ids are whole numbers, and the column has values of {names}")
+    try:
+        return np.array(values.tolist(), np.int64)
+    except OverflowError:
+        large = np.fromiter((not 0 <= value < MAX_VERTICES for value in values), bool, len(values))
+        column.refuse(large, f"vertex ids run from 0 to {MAX_VERTICES - 1}")
+        raise
+
+
+def weights(column: Column) -> np.ndarray:
+    """The weights in a column: float32[n]. O(n).
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing, no number, or too large for float32.
+    """
+    column.check_there()
+    values = column.values
+    if values.dtype == object:
+        numbers = np.fromiter((isinstance(v, int | float | np.number) for v in values), bool, len(values))
+        column.refuse(~numbers, "weights are numbers")
+        values = values.astype(np.float64)
+    elif values.dtype.kind not in "iuf":
+        column.refuse(np.ones(len(values), bool), f"weights are numbers, and the column is {values.dtype}")
+    with np.errstate(over="ignore"):
+        kept = values.astype(np.float32)
+    most = np.finfo(np.float32).max
+    column.refuse(np.isinf(kept) & ~np.isinf(values), f"weights are stored as float32, up to {most:.8g}")
+    return kept

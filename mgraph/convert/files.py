@@ -1,0 +1,118 @@
+"""Graphs from Parquet and CSV files, read in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mgraph.convert.build import Edges, build
+from mgraph.convert.columns import choose
+from mgraph.convert.frames import arrow_edges
+from mgraph.errors import InvalidBatch, ReadError
+
+__all__ = ["from_csv", "from_parquet"]
+
+
+def from_parquet(
+    cls: Any,
+    path: str | os.PathLike[str],
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of the rows of a Parquet file, an edge a row, read in this process; needs pyarrow.
+
+    Only the named columns are read. `DynamicGraph.ingest` has the workers read files.
+
+    Parameters
+    ----------
+    path : path
+    source, target, weight, client, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    ReadError
+        The file cannot be read, or has bad values. The message names file, column, row and value. No graph was made.
+    UnknownVertex
+        An id is `n_vertices` or more. No graph was made.
+    """
+    with _reading(path) as file:
+        import pyarrow.parquet as parquet
+
+        with parquet.ParquetFile(file) as opened:
+            names = choose(opened.schema_arrow.names, (source, target, weight), "the file")
+            edges = arrow_edges(opened.read(columns=names), source, target, weight)
+    return _built(cls, path, edges, client, n_vertices, options)
+
+
+def from_csv(
+    cls: Any,
+    path: str | os.PathLike[str],
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    *,
+    delimiter: str = ",",
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of the rows of a CSV file, an edge a row, read in this process; needs pyarrow.
+
+    Parameters
+    ----------
+    path : path
+        Its first line names the columns. Files that end in .gz, .bz2 or .zst are decompressed.
+    delimiter : str
+        The character between columns.
+    source, target, weight, client, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    ReadError, UnknownVertex
+        As in `from_parquet`.
+    """
+    with _reading(path) as file:
+        from pyarrow import csv
+
+        parse = csv.ParseOptions(delimiter=delimiter)
+        with csv.open_csv(file, parse_options=parse) as opened:
+            names = choose(opened.schema.names, (source, target, weight), "the file")
+        convert = csv.ConvertOptions(include_columns=names)
+        edges = arrow_edges(csv.read_csv(file, parse_options=parse, convert_options=convert), source, target, weight)
+    return _built(cls, path, edges, client, n_vertices, options)
+
+
+@contextmanager
+def _reading(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The path as text; errors of reading and of values as `ReadError`, which names the file."""
+    file = os.fspath(path)
+    try:
+        yield file
+    except ImportError:
+        raise ReadError(f"{file}: reading Parquet and CSV needs pyarrow: pip install pyarrow") from None
+    except (InvalidBatch, OSError, ValueError) as error:  # pyarrow's errors are of the last two
+        raise ReadError(f"{file}: {error}") from None
+
+
+def _built(cls: Any, path: Any, edges: Edges, client: Any, n_vertices: int | None, options: Any) -> Any:
+    try:
+        return build(cls, edges, client, n_vertices, options)
+    except InvalidBatch as error:
+        raise ReadError(f"{os.fspath(path)}: {error}") from None

@@ -1,0 +1,116 @@
+"""Graphs from NetworkX, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.checks import check_count
+from mgraph.convert.build import Edges, build, edges_of
+from mgraph.convert.columns import Column, vertex_ids
+from mgraph.errors import InvalidBatch, UnknownVertex
+
+__all__ = ["from_networkx", "to_networkx"]
+
+
+def from_networkx(
+    cls: Any,
+    graph: Any,
+    weight: str | None = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    directed: bool | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of a NetworkX graph whose nodes are the numbers 0, 1, and so on.
+
+    ``networkx.convert_node_labels_to_integers`` makes such a graph of any other.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or networkx.DiGraph
+    weight : str, optional
+        The attribute of the edges that is their weight; every edge has it. With it the graph is weighted. Other
+        attributes are not read.
+    client : distributed.Client, optional
+        The cluster that holds the graph; without it the graph is in this process.
+    n_vertices : int, optional
+        The number of vertices; by default one more than the largest node.
+    directed : bool, optional
+        By default as `graph` is. An undirected graph has each edge both ways with True.
+    **options
+        The other options of `DynamicGraph`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    InvalidBatch
+        A node is no whole number or is negative, an edge lacks the weight, or `graph` has parallel edges. The message
+        names the node or edge. No graph was made.
+    UnknownVertex
+        A node is `n_vertices` or more. No graph was made.
+    """
+    if not hasattr(graph, "is_multigraph"):
+        raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
+    if graph.is_multigraph():
+        raise InvalidBatch(f"a {type(graph).__name__} may have parallel edges; networkx.DiGraph(graph) has one of each")
+    nodes = vertex_ids(Column("nodes", _objects(graph.nodes)))
+    least = int(nodes.max()) + 1 if len(nodes) else 0
+    if n_vertices is not None and check_count(n_vertices, "n_vertices") < least:
+        raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
+    both = bool(directed) and not graph.is_directed()
+    edges = _edges(graph, weight, both)
+    options["directed"] = graph.is_directed() if directed is None else directed
+    return build(cls, edges, client, least if n_vertices is None else n_vertices, options)
+
+
+def _edges(graph: Any, weight: str | None, both: bool) -> Edges:
+    """The edges of a graph whose nodes were checked; `both` ways if wanted."""
+    ends = np.array([*graph.edges()], np.uint32).reshape(-1, 2)
+    source, target = ends[:, 0], ends[:, 1]
+    values = None if weight is None else _weights(graph, weight)
+    if both:
+        source, target = np.concatenate([source, target]), np.concatenate([target, source])
+        values = values if values is None else np.concatenate([values, values])
+    column = None if values is None or weight is None else Column(weight, values)
+    return Edges.of(Column("source", source), Column("target", target), column)
+
+
+def _weights(graph: Any, weight: str) -> np.ndarray:
+    found = [*graph.edges(data=weight, default=None)]
+    for source, target, value in found:
+        if value is None:
+            raise InvalidBatch(f"edge ({source!r}, {target!r}) has no attribute {weight!r}; every edge needs a weight")
+    return _objects(value for _, _, value in found)
+
+
+def _objects(values: Any) -> np.ndarray:
+    """Any objects, tuples among them, as an array of one dimension."""
+    values = [*values]
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def to_networkx(graph: Any, weight: str = "weight") -> Any:
+    """The whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
+
+    All vertices are nodes. In a weighted graph each edge has its weight, a Python float, as the attribute `weight`.
+    O(n + m), in Python.
+    """
+    import networkx as nx
+
+    made = nx.DiGraph() if graph.directed else nx.Graph()
+    made.add_nodes_from(range(graph.num_vertices))
+    src, dst, values = edges_of(graph)
+    pairs = zip(src.tolist(), dst.tolist(), strict=True)
+    if values is None:
+        made.add_edges_from(pairs)
+    else:
+        made.add_weighted_edges_from(((u, v, w) for (u, v), w in zip(pairs, values.tolist(), strict=True)), weight)
+    return made

@@ -1,0 +1,234 @@
+"""The calls of a graph in this process, one at a time, each in the thread that makes it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from itertools import count
+from typing import Any
+
+from mgraph.client.caller import Flight, Value
+from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
+from mgraph.local.interrupts import Interrupts
+from mgraph.local.session import Session
+from mgraph.protocol import Call, ShardState
+
+__all__ = ["Coordinator"]
+
+ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
+CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
+
+
+class _Here:
+    """What runs the calls, as `Caller` has it."""
+
+    alive = True
+
+
+class Coordinator:
+    """Makes the calls of one graph on its shard. See `mgraph.client.coordinator.Coordinator` for the same on a cluster.
+
+    Calls of several threads run one after another. Ctrl-C stops a call between two supersteps, or before it votes on a
+    change; afterwards the graph is as it was after the last whole epoch. A process that forks hands its child a copy of
+    a graph on the CPU, unless a call was running; a graph on a GPU cannot be used in a child.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+
+    Attributes
+    ----------
+    bridge, one_process, unsettled
+        As on a cluster: calls are always answered, in this process, and what they did is known when they end.
+    states : list of ShardState
+        The state of the shard after the last call.
+    """
+
+    bridge, one_process, unsettled = _Here(), True, False
+    addresses: tuple[str, ...] = (ADDRESS,)
+
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
+        self.states = [ShardState()]
+        self._interrupts = Interrupts()
+        self._session: Session | None = Session(graph, self._interrupts.stopped)
+        self._connected = False
+        self._numbers, self._garbage = count(), deque[str]()
+        self._lost: str | None = None
+        self._kept: Session | None = None
+        self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        method: str,
+        args: Value | None = None,
+        shares: Sequence[Value] | None = None,
+        *,
+        connect: bool = False,
+        commits: bool = False,
+    ) -> list[Value]:
+        """The shard's answer to a call of `method`, in a list. Raises what the call raises, or as `check`."""
+        given = {**(args or {}), **(shares[0] if shares else {})}
+        session = self._begin()
+        try:
+            if connect and not self._connected:
+                self._connect(session)
+            if commits:
+                given["epoch"] = self.epoch + 1
+            return [self._ask(session, method, given)]
+        finally:
+            self._end()
+
+    def _connect(self, session: Session) -> None:
+        """Give the shard its exchange, which it keeps."""
+        opened = self._ask(session, "open_exchange", {})
+        self._ask(session, "connect_exchange", {"addresses": [opened["address"]]})
+        self._connected = True
+
+    def _ask(self, session: Session, method: str, given: Value) -> Value:
+        free = tuple(self._garbage.popleft() for _ in range(len(self._garbage)))
+        try:
+            with self._interrupts:
+                try:
+                    answer = session.ask(Call(next(self._numbers), 0, method, given, free))
+                    self.states = [answer.state]
+                except BaseException:
+                    self.states = [session.state]
+                    raise
+        except Aborted as error:
+            raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {self.epoch})") from error
+        finally:
+            if (broken := self.states[0].broken) is not None:
+                self._lost = f"a change was interrupted while it was made ({broken})"
+        return answer.value
+
+    def launch(
+        self,
+        method: str,
+        shares: Sequence[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+    ) -> None:
+        """Apply a batch of a pipeline, now; `sent` gets its flight, which ends before this call returns."""
+        _run(room())
+        flight: Future[list[Value]] = Future()
+        sent(flight, self.epoch + 1)
+        try:
+            flight.set_result(self.call(method, shares=shares, connect=True, commits=True))
+        except Exception as error:
+            flight.set_exception(error)
+        except BaseException:
+            flight.cancel()
+            raise
+
+    def land(self) -> None:
+        """Nothing is in flight."""
+
+    def recall(self) -> None:
+        """Nothing is in flight."""
+
+    def forget(self, result: str) -> None:
+        """Free a result with the next call. Safe in a finalizer, since it only records the key."""
+        self._garbage.append(result)
+
+    def close(self) -> None:
+        """Free the shard. A call of another thread stops first, and fails. It may be called twice."""
+        self._interrupts.closed = True
+        if os.getpid() != self._pid:
+            self._forked()
+        if self._owner != threading.get_ident():
+            if not self._lock.acquire(timeout=CLOSE_SECONDS):
+                return  # the call that runs frees it
+            self._lock.release()
+        self._free()
+
+    # ---- turns -------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Session:
+        """Wait until no other thread's call runs; raises as `check`. Call `_end` after the call."""
+        if os.getpid() != self._pid:
+            self._forked()
+        if not self._lock.acquire(blocking=False):
+            self._check_thread()
+            self._lock.acquire()
+        try:
+            self._owner = threading.get_ident()
+            self.check()
+            assert self._session is not None
+            return self._session
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Let the next thread's call run. If the graph was closed meanwhile, free it."""
+        self._owner = 0
+        self._lock.release()
+        if self._interrupts.closed:
+            self._free()
+
+    def _check_thread(self) -> None:
+        """Raise if the call that runs waits for the calling thread."""
+        reads = threading.current_thread().name.startswith(f"mgraph-{self.graph}-")
+        if reads or self._owner == threading.get_ident():
+            raise MgraphError(
+                f"graph {self.graph}: a call was made inside another call of the same graph, by a source function or a "
+                "signal handler; it would wait for ever"
+            )
+
+    def _forked(self) -> None:
+        """In a child process: take the copy of the graph over, with a lock that no thread of the parent holds."""
+        running, self._owner = self._owner, 0
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        if running:
+            self._lost = "this process was forked while a call was running"
+        if self._session is not None and self._session.device == "cuda":
+            self._lost = "this process was forked, and a child cannot use its parent's GPU memory"
+            self._kept = self._session  # its memory is the parent's
+            self._session = None
+
+    def _free(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    # ---- the graph ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise if no call is possible any more: `GraphClosed` or `GraphLost`."""
+        if self._interrupts.closed:
+            raise GraphClosed(f"graph {self.graph} is closed (epoch {self.epoch})")
+        if self._lost is not None:
+            raise GraphLost(
+                f"graph {self.graph} was lost: {self._lost}; the last whole epoch is {self.epoch}; only close() works"
+            )
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._interrupts.closed
+
+    @property
+    def epoch(self) -> int:
+        """The number of committed changes of content."""
+        return self.states[0].epoch
+
+    @property
+    def changes(self) -> int:
+        """The number of committed changes of any kind."""
+        return self.states[0].changes
+
+
+def _run(work: Any) -> None:
+    """Run a coroutine that has nothing to wait for."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("in a graph of this process nothing is in flight that could be waited for")

@@ -1,0 +1,51 @@
+"""The user's process as the place of a graph."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from mgraph.client.caller import Caller
+from mgraph.client.parts import AsParts
+from mgraph.errors import InvalidOption
+from mgraph.local.coordinator import Coordinator
+from mgraph.local.parts import as_parts
+
+__all__ = ["Here"]
+
+
+class Here:
+    """The GPU or the CPU of this process; see `mgraph.client.place.Place`.
+
+    Parameters
+    ----------
+    workers : None
+        Workers belong to a cluster.
+    exchange : "auto" | "loopback"
+
+    Raises
+    ------
+    InvalidOption
+        Workers are named, or the exchange is one between processes.
+    """
+
+    size = 1
+
+    def __init__(self, workers: Sequence[str] | None, exchange: str) -> None:
+        if workers is not None:
+            raise InvalidOption(
+                f"workers is {workers!r}; a graph without a Dask client is in this process and has none"
+            )
+        if exchange not in ("auto", "loopback"):
+            raise InvalidOption(
+                f'exchange {exchange!r} connects workers; a graph without a Dask client has "auto" or "loopback"'
+            )
+
+    def begin(self, patience: float) -> tuple[Caller, AsParts]:
+        """What makes the calls of a new graph in this process."""
+        return Coordinator(uuid.uuid4().hex[:12]), as_parts
+
+    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+        """A single rank has nobody to exchange with."""
+        return "loopback"

@@ -1,0 +1,96 @@
+"""The session of a graph in this process: it runs each call on the one shard, in the thread that makes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from mgraph.budget import Budget
+from mgraph.device import Device
+from mgraph.exchange import Exchange, Loopback
+from mgraph.protocol import Answer, Call, ShardState
+from mgraph.worker.calls import Calls, Host
+
+__all__ = ["Session"]
+
+READS = {"has_edges", "degrees", "neighbors", "fingerprint", "fetch", "top"}  #: calls that leave the shard as it is
+_NOWHERE = nullcontext()
+
+
+class Session:
+    """One shard, which takes the messages of `mgraph.protocol` as Python objects. One thread at a time uses it.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+    stopped : callable
+        Whether the running call is to stop; its exchange polls it.
+    """
+
+    def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
+        host = Host(_open_exchange, len(os.sched_getaffinity(0)), Budget(), _itself)
+        self._calls = Calls(graph, 0, 1, stopped, host)
+        self._state = self._calls.state
+
+    @property
+    def device(self) -> str:
+        """The kind of the shard's device: "cpu" or "cuda"."""
+        return "cpu" if self._calls.device is None else self._calls.device.kind
+
+    @property
+    def state(self) -> ShardState:
+        """The shard's state now."""
+        self._state = self._calls.state
+        return self._state
+
+    def ask(self, call: Call) -> Answer:
+        """The answer to a call, with the shard's state after it; raises what the call raises.
+
+        A change that was stopped before it knew the outcome of its vote is not made: no other rank can have made it.
+        """
+        calls = self._calls
+        calls.free(call.free)
+        with self._on_device(call.args.get("device")):
+            try:
+                value = calls.find(call.method, call.attempt)(**call.args) or {}
+            except BaseException as error:
+                if calls.state.in_doubt:
+                    calls.ballot.resolve(calls.shard.changes)
+                if (told := calls.told(error)) is error:
+                    raise
+                told.__suppress_context__ = True
+                raise told  # noqa: B904
+            changes = call.free or call.method not in READS
+            return Answer(value, self.state if changes else self._state)
+
+    def close(self) -> None:
+        """Free the shard."""
+        with self._on_device():
+            self._calls.close()
+
+    def _on_device(self, wanted: str | None = None) -> AbstractContextManager[Any]:
+        """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile.
+
+        `wanted` is the device of a shard that is to be made.
+        """
+        device = self._calls.device
+        if device is None and wanted == "cuda":
+            device = Device(wanted)
+        if device is None or device.kind == "cpu":
+            return _NOWHERE
+        stack = ExitStack()
+        stack.enter_context(device.xp.cuda.Device(device.index))
+        stack.enter_context(device.xp.cuda.Stream.null)
+        return stack
+
+
+def _open_exchange(name: str, rank: int, size: int, attempt: int, device: Any, aborted: Callable[[], bool]) -> Exchange:
+    return Loopback(aborted)
+
+
+def _itself(data: Any) -> Any:
+    """What a worker finds by a key is in this process the key itself."""
+    return data

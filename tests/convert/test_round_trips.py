@@ -1,0 +1,169 @@
+"""What goes into a graph comes out of it again: every converter, on random graphs."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mgraph import DynamicGraph
+
+some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+IDS = st.integers(0, 12)
+WEIGHTS = st.floats(width=32, allow_nan=False)
+
+
+@st.composite
+def tables(draw) -> tuple[pd.DataFrame, bool, bool]:
+    """A table with repeats and loops, and whether its graph is directed and weighted."""
+    rows = draw(st.lists(st.tuples(IDS, IDS, WEIGHTS), min_size=1, max_size=30))
+    frame = pd.DataFrame(rows, columns=["source", "target", "weight"])
+    return frame, draw(st.booleans()), draw(st.booleans())
+
+
+def model(frame: pd.DataFrame, directed: bool, weighted: bool) -> dict[tuple[int, int], float]:
+    """Each edge and its weight; of repeats the last one counts."""
+    edges = {}
+    for u, v, w in zip(frame["source"], frame["target"], frame["weight"], strict=True):
+        edges[(u, v) if directed else (min(u, v), max(u, v))] = float(w) if weighted else 1.0
+    return edges
+
+
+def found(frame: pd.DataFrame) -> dict[tuple[int, int], float]:
+    """The edges of a frame that came out; no edge comes twice."""
+    weights = frame["weight"].tolist() if "weight" in frame else [1.0] * len(frame)
+    pairs = list(zip(frame["source"].tolist(), frame["target"].tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    return dict(zip(pairs, weights, strict=True))
+
+
+def check(graph: DynamicGraph, want: dict[tuple[int, int], float], n: int) -> None:
+    """The graph has these edges, by each way out of it."""
+    with graph:
+        assert graph.num_vertices == n
+        assert found(graph.to_pandas()) == want
+        assert found(graph.to_arrow().to_pandas()) == want
+        made = graph.to_networkx()
+        assert (sorted(made.nodes), made.is_directed()) == (list(range(n)), graph.directed)
+        assert {
+            e if graph.directed else (min(e), max(e)): w
+            for *pair, w in made.edges(data="weight", default=1.0)
+            for e in [tuple(pair)]
+        } == want
+        matrix = graph.to_scipy().tocoo()
+        arcs = dict(zip(zip(matrix.row.tolist(), matrix.col.tolist(), strict=True), matrix.data.tolist(), strict=True))
+        assert arcs == want if graph.directed else arcs == want | {(v, u): w for (u, v), w in want.items()}
+
+
+@some
+@given(tables())
+def test_frames_and_tables(case):
+    frame, directed, weighted = case
+    want, n = model(*case), int(frame[["source", "target"]].max().max()) + 1
+    options = {"directed": directed, "weight": "weight" if weighted else None}
+    for source in (
+        frame,
+        frame.astype({"source": "Int64", "target": "uint16"}),
+        frame.astype({"source": "category", "target": object}),
+        frame.astype({"source": "float64"}),
+    ):
+        check(DynamicGraph.from_pandas(source, **options), want, n)
+    table = pa.Table.from_pandas(frame)
+    for made in (table, table.set_column(0, "source", table["source"].dictionary_encode()), table.to_batches()[0]):
+        check(DynamicGraph.from_arrow(made, **options), want, n)
+
+
+@some
+@given(tables())
+def test_files(tmp_path, case):
+    frame, directed, weighted = case
+    want, n = model(*case), int(frame[["source", "target"]].max().max()) + 1
+    options = {"directed": directed, "weight": "w" if weighted else None}
+    renamed = frame.rename(columns={"source": "from", "target": "to", "weight": "w"}).assign(note="text")
+    parquet.write_table(pa.Table.from_pandas(renamed), tmp_path / "edges.parquet")
+    check(DynamicGraph.from_parquet(tmp_path / "edges.parquet", "from", "to", **options), want, n)
+    renamed.to_csv(tmp_path / "edges.csv", index=False)
+    check(DynamicGraph.from_csv(tmp_path / "edges.csv", "from", "to", **options), want, n)
+    renamed.to_csv(tmp_path / "edges.tsv.gz", index=False, sep="\t")
+    made = DynamicGraph.from_csv(str(tmp_path / "edges.tsv.gz"), "from", "to", delimiter="\t", **options)
+    check(made, want, n)
+
+
+@some
+@given(tables())
+def test_networkx(case):
+    _, directed, weighted = case
+    want = model(*case)
+    graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(range(5))
+    graph.add_weighted_edges_from((u, v, w) for (u, v), w in want.items())
+    n = max(graph.nodes) + 1
+    weight = "weight" if weighted else None
+    check(DynamicGraph.from_networkx(graph, weight), want, n)
+    if not directed:
+        both = want | {(v, u): w for (u, v), w in want.items()}
+        check(DynamicGraph.from_networkx(graph, weight, directed=True), both, n)
+
+
+@some
+@given(tables())
+def test_scipy(case):
+    _, directed, weighted = case
+    want, n = model(*case), 13
+    arcs = want if directed else want | {(v, u): w for (u, v), w in want.items()}
+    ends, data = np.array([*arcs]).reshape(-1, 2).T, np.array([*arcs.values()], np.float32)
+    matrix = sp.coo_array((data, (ends[0], ends[1])), shape=(n, n))
+    for made in (matrix, matrix.tocsc(), sp.csr_matrix(matrix)):
+        check(DynamicGraph.from_scipy(made, weighted=weighted, directed=directed), want, n)
+
+
+def test_entries_at_the_same_place_are_added_up_and_the_matrix_is_left_alone():
+    matrix = sp.csr_array(([1.0, 2.0, 0.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    with DynamicGraph.from_scipy(matrix, weighted=True) as graph:
+        assert found(graph.to_pandas()) == {(0, 1): 3.0, (1, 0): 0.0}
+    assert matrix.nnz == 3
+
+
+def test_graphs_without_edges():
+    with DynamicGraph.from_pandas(pd.DataFrame({"source": [], "target": []}), n_vertices=3) as graph:
+        assert (graph.num_vertices, graph.num_edges, len(graph.to_pandas())) == (3, 0, 0)
+        assert graph.to_networkx().number_of_nodes() == 3
+        assert graph.to_arrow().num_rows == graph.to_scipy().nnz == 0
+    with DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]})) as graph:
+        assert (graph.num_vertices, graph.insert([5], [1]).epoch, graph.num_vertices) == (2, 2, 6)
+    with DynamicGraph.from_networkx(nx.Graph()) as graph:
+        assert (graph.num_vertices, graph.directed) == (0, False)
+    with DynamicGraph.from_scipy(sp.csr_array((2, 2))) as graph:
+        assert (graph.num_vertices, graph.num_edges) == (2, 0)
+
+
+def test_options_go_to_the_graph_and_columns_can_be_named():
+    frame = pd.DataFrame({"a": [0, 1], "b": [1, 2], "c": [0.5, 1.5]})
+    made = DynamicGraph.from_pandas(frame, "a", "b", "c", n_vertices=9, reverse=True, structure="csr", device="cpu")
+    with made as graph:
+        assert (graph.num_vertices, graph.reverse, graph.structure, graph.weighted) == (9, True, "csr", True)
+        assert list(graph.to_pandas("x", "y", "z").columns) == ["x", "y", "z"]
+        assert graph.to_networkx("length").edges[1, 2] == {"length": 1.5}
+        with pytest.raises(ValueError, match="need different names"):
+            graph.to_arrow("x", "x")
+
+
+def test_onto_the_workers_of_a_cluster():
+    from dask.distributed import Client, LocalCluster
+
+    frame = pd.DataFrame({"source": [0, 1, 5], "target": [1, 2, 0]})
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        DynamicGraph.from_pandas(frame, client=client) as graph,
+    ):
+        assert len(graph.workers) == 2
+        assert found(graph.to_pandas()) == model(frame.assign(weight=1.0), True, False)
+        assert graph.bfs(5).to_series().tolist() == [1, 2, 3, -1, -1, 0]

@@ -1,0 +1,267 @@
+"""Ctrl-C, other threads, forks and failures: what they leave of a graph in this process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from graph_clusters import add_algorithm, assert_clean
+from interrupts import after, ctrl_c, when
+
+from mgraph import DynamicGraph, GraphClosed, GraphLost, MgraphError
+from mgraph.algorithms import ALGORITHMS
+from mgraph.worker.ballot import Ballot
+from mgraph.worker.change import BatchChange
+
+N = 50
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def graph():
+    with DynamicGraph(n_vertices=N) as graph:
+        graph.insert(np.arange(20), np.arange(1, 21))
+        yield graph
+    assert_clean(None)
+
+
+def check_whole(graph: DynamicGraph, epoch: int, edges: int) -> None:
+    assert (graph.epoch, graph.num_edges) == (epoch, edges)
+    assert graph.to_csr().offsets[-1] == edges
+    assert graph.insert([45], [46]).inserted == 1
+    assert graph.delete([45], [46]).epoch == epoch + 2
+
+
+@contextmanager
+def resting(monkeypatch, owner: type, method: str):
+    """In here a method rests for 0.3 s before it begins; the event is set when it does."""
+    begun, real = threading.Event(), getattr(owner, method)
+
+    def rest(*args, **options):
+        begun.set()
+        time.sleep(0.3)
+        return real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, rest)
+        yield begun
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "commits"),
+    [(BatchChange, "prepare", False), (BatchChange, "commit", True), (Ballot, "settle", True)],
+)
+def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, method, commits):
+    with (
+        resting(monkeypatch, owner, method) as begun,
+        when(begun.is_set, ctrl_c),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        graph.insert(range(30), range(10, 40))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    check_whole(graph, 1 + commits, 20 + 30 * commits)
+
+
+def test_ctrl_c_while_vertices_are_added_and_moved(graph, monkeypatch):
+    for call in (lambda: graph.add_vertices(5), graph.rebalance, graph.reorder):
+        n, changes = graph.num_vertices, graph._directory.coordinator.changes
+        with (
+            resting(monkeypatch, Ballot, "_commit") as begun,
+            when(begun.is_set, ctrl_c),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            call()
+        assert graph._directory.coordinator.changes == changes + 1
+        assert graph.num_vertices == len(graph.degrees()) == N + 5 >= n
+    check_whole(graph, 2, 20)
+
+
+def test_ctrl_c_ends_a_long_algorithm(graph):
+    begun = threading.Event()
+
+    def endless(shard):
+        while True:
+            shard.exchange.barrier()
+            begun.set()
+
+    add_algorithm("endless", endless, ["value"], [])
+    try:
+        with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt):
+            graph.run("endless")
+    finally:
+        del ALGORITHMS["endless"]
+    check_whole(graph, 1, 20)
+
+
+def test_ctrl_c_during_an_ingest_keeps_whole_epochs(graph):
+    begun = threading.Event()
+
+    def source(rank, size, step):
+        if step == 3:
+            begun.set()
+            time.sleep(0.5)
+        return [step], [40]
+
+    with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt):
+        graph.ingest(source)
+    assert 1 <= graph.epoch <= 4
+    check_whole(graph, graph.epoch, 20 + graph.epoch - 1)
+
+
+def test_ctrl_c_in_a_pipeline(graph, monkeypatch):
+    from mgraph import EdgeBatch
+
+    with pytest.raises(KeyboardInterrupt), graph.pipeline() as pipe:
+        first = pipe.update(EdgeBatch([0], [30]))
+        with resting(monkeypatch, BatchChange, "prepare") as begun, when(begun.is_set, ctrl_c):
+            pipe.update(EdgeBatch([0], [31]))
+    assert first.result().epoch == 2
+    check_whole(graph, 2, 21)
+
+
+def test_a_handler_of_the_application_is_called_after_the_call(graph, monkeypatch):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(graph.epoch))
+    try:
+        with resting(monkeypatch, BatchChange, "commit") as begun, when(begun.is_set, ctrl_c):
+            assert graph.insert([0], [30]).epoch == 2
+        assert heard == [2]
+        with (
+            resting(monkeypatch, BatchChange, "prepare") as begun,
+            when(begun.is_set, ctrl_c),
+            pytest.raises(KeyboardInterrupt),  # the batch is not applied, so the call must not return
+        ):
+            graph.insert([0], [31])
+        assert heard == [2, 2]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    check_whole(graph, 2, 21)
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_close_ends_a_call_of_another_thread(graph, monkeypatch):
+    caught = []
+
+    def insert() -> None:
+        with pytest.raises(GraphClosed, match="closed while a call was running") as raised:
+            graph.insert([0], [30])
+        caught.append(raised.value)
+
+    with resting(monkeypatch, BatchChange, "prepare") as begun:
+        thread = threading.Thread(target=insert)
+        thread.start()
+        assert begun.wait(5)
+        graph.close()
+        thread.join(5)
+    assert caught
+    with pytest.raises(GraphClosed, match=f"graph {graph.id} is closed"):
+        graph.degrees()
+
+
+def test_a_source_that_calls_its_own_graph_is_refused(graph):
+    def source(rank, size, step):
+        return [graph.degrees([0])[0]], [1]
+
+    with pytest.raises(MgraphError, match="inside another call of the same graph"):
+        graph.ingest(source, steps=1)
+    check_whole(graph, 1, 20)
+
+
+def test_threads_wait_for_each_other_and_main_can_be_interrupted_meanwhile(graph, monkeypatch):
+    with resting(monkeypatch, BatchChange, "commit") as begun:
+        thread = threading.Thread(target=lambda: graph.insert([0], [30]))
+        thread.start()
+        assert begun.wait(5)
+        with after(0.1, ctrl_c), pytest.raises(KeyboardInterrupt):
+            graph.degrees()
+        thread.join(5)
+    check_whole(graph, 2, 21)
+
+
+# ---- the process -----------------------------------------------------------------------------------------------------
+
+
+def in_child(work) -> int:
+    """The exit status of a child that runs `work`; 0 where it raises nothing."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # of forks with threads
+def test_a_forked_child_has_a_copy_of_its_own(graph):
+    ranks = graph.pagerank()
+
+    def work() -> None:
+        assert graph.insert([30], [31]).epoch == 2
+        assert graph.bfs(0).to_numpy()[20] == 20
+        assert abs(ranks.to_numpy().sum() - 1) < 1e-5
+        graph.close()
+
+    assert in_child(work) == 0
+    check_whole(graph, 1, 20)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_child_forked_during_a_call_finds_its_graph_lost(graph, monkeypatch):
+    def work() -> None:
+        with pytest.raises(GraphLost, match="forked while a call was running"):
+            graph.degrees()
+        graph.close()
+
+    with resting(monkeypatch, BatchChange, "commit") as begun:
+        thread = threading.Thread(target=lambda: graph.insert([0], [30]))
+        thread.start()
+        assert begun.wait(5)
+        assert in_child(work) == 0
+        thread.join(5)
+    check_whole(graph, 2, 21)
+
+
+def test_a_commit_that_fails_loses_the_graph(graph, monkeypatch):
+    def fail(change) -> None:
+        raise RuntimeError("of this test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchChange, "commit", fail)
+        with pytest.raises(RuntimeError, match="of this test"):
+            graph.insert([0], [30])
+    with pytest.raises(GraphLost, match="the commit failed: RuntimeError: of this test.*the last whole epoch is 1"):
+        graph.degrees()
+
+
+def test_a_graph_that_nobody_closed_is_freed():
+    graph = DynamicGraph(n_vertices=N)
+    graph.insert([1], [2])
+    shard = weakref.ref(graph._directory.coordinator._session._calls.shard)
+    result = graph.bfs(1)
+    del graph
+    gc.collect()
+    assert result.to_numpy()[2] == 1  # a result keeps its graph
+    del result
+    gc.collect()
+    assert shard() is None
