@@ -1,0 +1,71 @@
+"""A graph in this process with a store: the same log, and vertices that batches bring are in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graph_model import GraphModel, random_batch
+from plain_graph import fresh_rng
+
+from mgraph import DynamicGraph, StoreError
+
+
+def rows(graph: DynamicGraph) -> list[list[int]]:
+    csr = graph.to_csr()
+    return [csr.dst[a:b].tolist() for a, b in zip(csr.offsets[:-1], csr.offsets[1:], strict=True)]
+
+
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_everything_is_there_again(tmp_path, sync):
+    rng, model, store = fresh_rng(), GraphModel(30, weighted=True), tmp_path / "store"
+    with DynamicGraph(n_vertices=30, weighted=True, store=store, sync=sync) as graph:
+        for _ in range(5):
+            batch = random_batch(rng, 30, 60, True, 0.3)
+            graph.update(batch)
+            model.update(batch)
+        graph.delete_vertices([3, 4])
+        model.delete_vertices([3, 4])
+        graph.add_vertices(2)
+        model.n_vertices += 2
+        epoch, ranks = graph.epoch, graph.pagerank().to_numpy()
+        with pytest.raises(StoreError, match="in use"):
+            DynamicGraph.open(None, store)
+    for structure in ("csr", "slabgraph"):
+        with DynamicGraph.open(None, store, structure=structure) as graph:
+            assert (graph.epoch, graph.num_vertices, graph.num_edges) == (epoch, 32, len(model.edges))
+            assert graph.exchange == "loopback"
+            offsets, dst, weight = model.csr()
+            csr = graph.to_csr()
+            np.testing.assert_array_equal(csr.offsets, offsets)
+            np.testing.assert_array_equal(csr.dst, dst)
+            np.testing.assert_array_equal(csr.weight, weight)
+            np.testing.assert_allclose(graph.pagerank().to_numpy(), ranks, atol=1e-6)
+
+
+def test_vertices_that_batches_bring_are_in_the_log(tmp_path):
+    store = tmp_path / "store"
+    with DynamicGraph(store=store) as graph:
+        graph.insert([0, 5], [2, 1])
+        assert graph.num_vertices == 6
+        graph.insert([1], [9])
+        graph.insert([3], [3])
+        assert (graph.epoch, graph.num_vertices) == (3, 10)
+        wanted = rows(graph)
+        with graph.at(1) as before:
+            assert (before.num_vertices, before.num_edges) == (6, 2)
+    for _ in range(2):
+        with DynamicGraph.open(None, store) as graph:
+            assert rows(graph)[:10] == wanted
+            n = graph.num_vertices
+            graph.insert([n], [0])  # it goes on growing
+            assert graph.num_vertices == n + 1
+            wanted = rows(graph)[:10]
+
+
+def test_saved_and_loaded(tmp_path):
+    with DynamicGraph(n_vertices=4) as graph:
+        graph.insert([0, 1], [1, 2])
+        graph.save(tmp_path / "saved")
+    with DynamicGraph.load(None, tmp_path / "saved") as graph:
+        assert rows(graph) == [[1], [2], [], []]
+        assert graph.store is None
