@@ -12,7 +12,7 @@ from mgraph.errors import CapacityError
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.contract import HUB_DEGREE
 
-__all__ = ["CLASSES", "MOST_BITS", "Layout", "Needs", "Pool", "Rebuild", "plan_rebuild"]
+__all__ = ["CLASSES", "LEAST_BITS", "MOST_BITS", "Needs", "Pool", "Rebuild", "plan_build", "plan_rebuild"]
 
 Array = Any
 Hornet = Any  # the class in structure.py, which imports this module
@@ -21,6 +21,8 @@ _SOURCE = constants("structures/hornet/layout.cuh", HUB_DEGREE=HUB_DEGREE)
 CLASSES = _SOURCE["classes"]
 BARE = _SOURCE["bare"]
 CHUNK_ROWS = _SOURCE["chunk_rows"]
+PIECE = 2048  #: rows that a tile finds the keys of
+UNITS = 8  #: a unit is at most 128 slots
 ADDRESSES = 1 << 32  #: blocks and units of slots are numbered with 32 bits
 LEAST_BITS, MOST_BITS = 5, 26  #: of an array, which has at least a word of leaf bits
 ARRAYS = 12  #: log2 of how many arrays a pool has, about: each batch that takes blocks looks at every array's root
@@ -149,7 +151,7 @@ def plan_rebuild(s: Hornet, graph: View, batch: Struct | None = None) -> Rebuild
     if batch is not None:
         changed = device.zeros(rows // 32 + 1, np.uint32)
         kernels.ChangeDegrees(batch.values["n"], batch=batch, degrees=degrees, changed=changed)
-    new = lay_out(s, degrees)
+    new = _lay_out(s, degrees)
     new.changed = changed
     new.tasks, new.n_tasks = device.empty(2 * s.num_edges // HUB_DEGREE, np.uint64), device.zeros(1, np.int64)
     return new
@@ -163,23 +165,20 @@ def plan_build(s: Hornet, run: Any, numbers: Struct) -> Rebuild:
         -(-(rows + 1) // PIECE), numbers=numbers, keys=run.keys, entries=rows + 1, piece=PIECE, starts=starts
     )
     kernels.SubtractStarts(rows, starts=starts, rows=rows, degrees=degrees)
-    new = lay_out(s, degrees)
+    new = _lay_out(s, degrees)
     new.numbers, new.starts = numbers, starts
     return new
 
 
-PIECE = 2048  # rows that a tile finds the keys of
-
-
-def lay_out(s: Hornet, degrees: Array) -> Rebuild:
+def _lay_out(s: Hornet, degrees: Array) -> Rebuild:
     """A new pool, with a block for each row of so many edges."""
     device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
     chunks, bits = -(-rows // CHUNK_ROWS), s.array and s.array.bit_length() - 1
     counts, words = device.empty(CLASSES * chunks + 1, np.uint32), device.empty(rows, np.uint64)
-    for unit in range(8):
+    for unit in range(UNITS):
         device.fill(counts, 0)
         kernels.CountRows(chunks, degrees=degrees, rows=rows, unit=unit, chunks=chunks, counts=counts[1:])
-        device.xp.cumsum(counts, dtype=np.uint32, out=counts)
+        device.cumsum(counts, out=counts)
         ends = device.to_host(counts[:: max(chunks, 1)]).astype(np.int64) if chunks else np.zeros(CLASSES + 1, np.int64)
         layout = Layout.of(np.diff(ends), bits, unit)
         used = int(layout.first[-1])
@@ -187,7 +186,9 @@ def lay_out(s: Hornet, degrees: Array) -> Rebuild:
         if count << layout.bits >> unit <= ADDRESSES:
             break
     else:
-        raise CapacityError(f"{layout.slots} slots are more than can be addressed")
+        raise CapacityError(
+            f"blocks of {layout.slots} slots; 32-bit addresses allow {ADDRESSES << (UNITS - 1)} at most"
+        )
     pool = Pool.empty(device, layout.bits, unit, count, s.weighted)
     where = {"first": device.asarray(layout.first), "smaller": device.asarray(layout.smaller)}
     kernels.PlaceRows(

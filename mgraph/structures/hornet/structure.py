@@ -96,7 +96,7 @@ class Hornet(Structure):
     Notes
     -----
     A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
-    edges behind the first change; 6 to 12 launches and one wait for the device. Where the pool is replaced it waits
+    edges behind the first change; 6 to 16 launches and one wait for the device. Where the pool is replaced it waits
     twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
     8 bytes per row. Neighbours are sorted.
     """
