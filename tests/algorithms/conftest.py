@@ -33,6 +33,19 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return request.param
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of more than 16 edges are cut into tasks."""
+    monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
+    monkeypatch.setattr(algorithm, "CHUNK", 2)  # as `pieces` has it: the same kernels serve both
+
+
+@pytest.fixture(params=[1, 3])
+def ranks(request: pytest.FixtureRequest, small: None) -> int:
+    """The number of ranks."""
+    return int(request.param)
+
+
 @pytest.fixture(params=["kept", "made", "pushed"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where in-edges of a directed graph come from: the graph, a sort for the call; or it pushes for want of memory."""
