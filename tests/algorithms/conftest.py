@@ -34,9 +34,16 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of more than 16 edges are cut into tasks, as only long ones would be."""
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of more than 16 edges are cut into tasks."""
     monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
+    monkeypatch.setattr(algorithm, "CHUNK", 2)  # as `pieces` has it: the same kernels serve both
+
+
+@pytest.fixture(params=[1, 3])
+def ranks(request: pytest.FixtureRequest, small: None) -> int:
+    """The number of ranks."""
+    return int(request.param)
 
 
 @pytest.fixture(params=["kept", "made", "pushed"])

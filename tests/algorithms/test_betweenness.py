@@ -54,7 +54,7 @@ def check(graph: Graph, size: int, even: bool = True, reverse: bool = False, **k
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, small_pieces: None, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, small: None, size: int, even: bool) -> None:
     for graph in shapes():
         if graph.n < 70 and (size == 1 or graph.n < 51):
             check(graph, size, even, structure=structure, device=device)
@@ -62,7 +62,7 @@ def test_shapes(structure: str, device: str, small_pieces: None, size: int, even
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, small_pieces: None, size: int, even: bool, directed: bool) -> None:
+def test_random(structure: str, device: str, small: None, size: int, even: bool, directed: bool) -> None:
     for seed in range(2):
         print(f"seed {seed}")
         graph = random_graph(seed, 50 + 3 * seed, 150, directed, skew=seed == 1)

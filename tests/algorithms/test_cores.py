@@ -55,24 +55,23 @@ def long_ones() -> list[Graph]:
     ]
 
 
-@pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, ranks: int) -> None:
     for graph in shapes():
-        one = replace(graph, directed=False) if even and pieces == "as-is" else graph
-        check(one, cut(one.n, size, even), structure=structure, device=device, reverse=even)
+        for directed in {graph.directed, False}:
+            partition = cut(graph.n, ranks, even=False)
+            check(replace(graph, directed=directed), partition, structure=structure, device=device, reverse=ranks == 1)
 
 
 @pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, pieces: str, size: int, even: bool, directed: bool) -> None:
+def test_random(structure: str, device: str, ranks: int, directed: bool) -> None:
     for seed in range(3):
         print(f"seed {seed}")
         graph = random_graph(seed, 300 + 31 * seed, (250, 3000, 2500)[seed], directed, skew=seed == 2)
-        check(graph, cut(graph.n, size, even), structure=structure, device=device, reverse=seed == 1)
+        check(graph, cut(graph.n, ranks, even=False), structure=structure, device=device, reverse=seed == 1)
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_long_ways(device: str, pieces: str, size: int, even: bool) -> None:
+def test_long_ways(device: str, small: None, size: int, even: bool) -> None:
     for graph in long_ones():
         check(graph, cut(graph.n, size, even), structure="gpma+", device=device)
 
@@ -116,7 +115,7 @@ def test_no_vertices(device: str, size: int) -> None:
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, pieces: str) -> None:
+def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, small: None) -> None:
     graph = random_graph(12, 4000, 30000, directed, skew=True)
     made, want = shards(graph, cut(graph.n, size), structure), by_heap(graph)
     for shard in made:
@@ -128,7 +127,7 @@ def test_many_threads_on_the_same_edges(structure: str, size: int, directed: boo
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 3])
-def test_after_batches(structure: str, device: str, size: int, directed: bool) -> None:
+def test_after_batches(structure: str, device: str, small: None, size: int, directed: bool) -> None:
     for graph, made in apply_to(structure, device, size, n=150, each=400, directed=directed, reverse=size == 3):
         got, info = run(made, CORES)
         np.testing.assert_array_equal(got, by_networkx(graph))

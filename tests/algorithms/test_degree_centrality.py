@@ -24,14 +24,13 @@ def check(graph: Graph, made: list[FakeShard]) -> None:
     assert (got.dtype, info) == (np.float64, {})
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_shapes_and_random(structure: str, device: str, pieces: str, size: int) -> None:
+def test_shapes_and_random(structure: str, device: str, ranks: int) -> None:
     graphs = [random_graph(seed, 200, 1500, directed=seed % 2 == 0, skew=seed > 1) for seed in range(4)]
     for graph in (*shapes(), *graphs, Graph(0, NONE, NONE), Graph(1, NONE, NONE, False)):
-        check(graph, shards(graph, cut(graph.n, size, even=False), structure, size == 3, device))
+        check(graph, shards(graph, cut(graph.n, ranks, even=False), structure, ranks == 3, device))
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_after_batches(structure: str, device: str, directed: bool) -> None:
+def test_after_batches(structure: str, device: str, small: None, directed: bool) -> None:
     for graph, made in apply_to(structure, device, 2, n=90, each=200, directed=directed):
         check(graph, made)

@@ -13,7 +13,7 @@ from batches import apply_to, reordered
 from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
-from mgraph.algorithms import ALGORITHMS, algorithm
+from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.louvain import program
 from mgraph.algorithms.tally import tally
 from mgraph.errors import Aborted, InvalidOption
@@ -76,11 +76,10 @@ def check(graph: Graph, partition: Partition, resolution: float = 1.0, **options
 
 
 @pytest.fixture(params=["as-is", "small"])
-def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Also with tables for few rows at a time, rows cut into tasks, and pieces of few arcs."""
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
+    """Also with tables for few rows at a time, and pieces of few arcs."""
     if request.param == "small":
         monkeypatch.setattr(tally, "ROOM", 64)
-        monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
         monkeypatch.setattr(program, "PIECE", 50)
     return request.param
 
@@ -89,7 +88,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_shapes(structure: str, device: str, size: int) -> None:
+def test_shapes(structure: str, device: str, small: None, size: int) -> None:
     for graph in shapes():
         one = replace(graph, directed=False)
         check(one, cut(one.n, size, even=False), structure=structure, device=device)
@@ -103,9 +102,9 @@ def test_planted_communities_are_found(structure: str, device: str, tables: str)
 
 @pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
 def test_ranks_and_structures_change_no_label(device: str, tables: str, make: Callable[[Graph, int], Graph]) -> None:
-    for seed in range(2):
+    for seed in (1, 2):
         print(f"seed {seed}")
-        graph = make(random_graph(seed, 300, 1500 + 900 * seed, directed=False, skew=seed == 1), seed)
+        graph = make(random_graph(seed, 200, 600 * seed, directed=False, skew=seed == 1), seed)
         want = check(graph, cut(graph.n, 1), device=device)
         for structure, size in (("gpma+", 2), ("slabgraph", 3), ("graphvine", 1)):
             got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
@@ -149,7 +148,7 @@ def test_seeds() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_after_batches(structure: str, device: str, size: int) -> None:
+def test_after_batches(structure: str, device: str, small: None, size: int) -> None:
     for graph, made in apply_to(structure, device, size, n=100, each=200, directed=False):
         got, info = run(made, LOUVAIN)
         assert info["modularity"] == pytest.approx(quality(graph, got), abs=1e-12)
@@ -237,6 +236,7 @@ def test_weights_of_any_magnitude() -> None:
     labels = np.random.default_rng(1).integers(0, 4, 60)
     want = quality(graph, labels)
     assert graph.weight is not None
+    graph.weight[graph.weight == 0] = -0.0
     for power in (-100, 100):
         scaled = replace(graph, weight=(graph.weight * np.float32(2.0**power)).astype(np.float32))
         got = run(shards(scaled, cut(60, 2)), MODULARITY, labels)[1]["modularity"]

@@ -44,7 +44,7 @@ KINDS = [(False, False), (True, False), (False, True), (True, True)]  # whether 
 @pytest.mark.parametrize(("reverse", "weight"), KINDS)
 @pytest.mark.parametrize("size", [1, 3])
 def test_against_networkx(
-    device: str, small_pieces: None, size: int, directed: bool, reverse: bool, weight: bool
+    device: str, small: None, size: int, directed: bool, reverse: bool, weight: bool
 ) -> None:
     graph = random_weighted(1, directed, "fractions")
     rng = np.random.default_rng(5)
@@ -63,7 +63,7 @@ def test_against_networkx(
 
 
 @pytest.mark.parametrize("structure", ["csr", "slabgraph", "graphvine"])
-def test_structures_and_float32(structure: str, small_pieces: None) -> None:
+def test_structures_and_float32(structure: str, small: None) -> None:
     graph = random_weighted(1, kind="fractions")
     for size in (1, 2):
         made = shards(graph, cut(graph.n, size), structure, reverse=True)

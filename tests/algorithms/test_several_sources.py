@@ -25,7 +25,7 @@ CUTS = [(1, True), (2, True), (3, False)]
 
 
 @pytest.fixture(params=["few", "many"])
-def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small_pieces: None) -> str:
+def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
     """Lists of any length left to one block; or of 5 vertices at most, three levels at a time."""
     if request.param == "many":
         for module in (search, waves):

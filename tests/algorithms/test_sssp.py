@@ -31,7 +31,7 @@ def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, small_pieces: None, lists: str, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, small: None, lists: str, size: int, even: bool) -> None:
     for seed, graph in enumerate(shapes()):
         check(graph, cut(graph.n, size, even), 0, structure=structure, device=device)
         if graph.n < 1000:
@@ -40,7 +40,7 @@ def test_shapes(structure: str, device: str, small_pieces: None, lists: str, siz
 
 @pytest.mark.parametrize("kind", ["whole", "fractions", "zeros", "sizes"])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, small_pieces: None, lists: str, kind: str, size: int, even: bool) -> None:
+def test_random(structure: str, device: str, small: None, lists: str, kind: str, size: int, even: bool) -> None:
     for seed, directed in ((0, True), (1, False)):
         print(f"seed {seed}")
         graph = random_weighted(seed, directed, kind)
@@ -50,7 +50,7 @@ def test_random(structure: str, device: str, small_pieces: None, lists: str, kin
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_nothing_but_weights_of_0(device: str, small_pieces: None, size: int) -> None:
+def test_nothing_but_weights_of_0(device: str, small: None, size: int) -> None:
     """All distances are 0, so that predecessors are found in rounds."""
     for seed in range(3):
         print(f"seed {seed}")
@@ -120,7 +120,7 @@ def test_an_undirected_edge_has_its_last_weight_from_either_end(structure: str) 
 
 @pytest.mark.parametrize("bad", [-1.0, -1e-30, -np.inf])
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_negative_weight_is_refused_and_named(device: str, small_pieces: None, size: int, bad: float) -> None:
+def test_a_negative_weight_is_refused_and_named(device: str, small: None, size: int, bad: float) -> None:
     graph = weighted(random_graph(2, 200, 3000, skew=True), 1)
     edge = 1234  # its ends may be joined again later
     graph = Graph(graph.n, graph.src, graph.dst, weight=graph.weight.copy())

@@ -18,7 +18,6 @@ from mgraph.errors import Aborted
 from mgraph.partition import Partition
 
 STRONG = ALGORITHMS["strongly_connected_components"]
-CUTS = [(1, True), (3, False)]
 
 
 def labels(graph: Graph) -> np.ndarray:
@@ -50,22 +49,20 @@ def chain(components: int, each: int, seed: int) -> Graph:
     return Graph(n + 40, order[src], order[dst], name=f"chain-{components}")
 
 
-@pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, ranks: int) -> None:
     for graph in shapes():
-        check(graph, cut(graph.n, size, even), structure=structure, device=device, reverse=even)
+        check(graph, cut(graph.n, ranks, even=False), structure=structure, device=device, reverse=ranks == 1)
 
 
-@pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, pieces: str, size: int, even: bool) -> None:
+def test_random(structure: str, device: str, ranks: int) -> None:
     for seed, degree in enumerate((0.8, 1.3, 2, 4)):  # no large component, one that grows
         print(f"seed {seed}")
         graph = random_graph(seed, 400, int(400 * degree), skew=seed == 3)
-        check(graph, cut(graph.n, size, even), structure=structure, device=device, reverse=seed == 1)
+        check(graph, cut(graph.n, ranks, even=False), structure=structure, device=device, reverse=seed == 1)
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_chains_of_components(device: str, pieces: str, size: int) -> None:
+def test_chains_of_components(device: str, small: None, size: int) -> None:
     for graph in (chain(60, 3, 1), chain(3, 100, 2), chain(1, 50, 3), chain(100, 2, 4)):
         check(graph, cut(graph.n, size), structure="gpma+", device=device)
 
@@ -87,7 +84,7 @@ def test_no_vertices(device: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_vertices(structure: str, size: int, pieces: str) -> None:
+def test_many_threads_on_the_same_vertices(structure: str, size: int, small: None) -> None:
     graph = random_graph(12, 5000, 9000, skew=size == 2)
     made = shards(graph, cut(graph.n, size), structure)
     for shard in made:
@@ -96,7 +93,7 @@ def test_many_threads_on_the_same_vertices(structure: str, size: int, pieces: st
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_after_batches(structure: str, device: str, size: int) -> None:
+def test_after_batches(structure: str, device: str, small: None, size: int) -> None:
     for graph, made in apply_to(structure, device, size, n=150, each=200, directed=True, reverse=size == 3):
         np.testing.assert_array_equal(run(made, STRONG)[0], labels(graph))
 

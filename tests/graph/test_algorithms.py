@@ -203,6 +203,11 @@ def test_triangles_cores_and_communities(client3, size, kind):
             got = graph.clustering(definition="fagiolo").to_numpy()
             np.testing.assert_allclose(got, [clustering[v] for v in range(n)], rtol=1e-12)
             weak = list(nx.weakly_connected_components(oracle) if graph.directed else nx.connected_components(oracle))
+            strong = list(nx.strongly_connected_components(oracle)) if graph.directed else weak
+            least = {v: min(part) for part in strong for v in part}
+            assert graph.strongly_connected_components().to_numpy().tolist() == [least[v] for v in range(n)]
+            centrality = nx.degree_centrality(oracle)
+            np.testing.assert_allclose(graph.degree_centrality(), [centrality[v] for v in range(n)], rtol=1e-14)
             components = graph.connected_components()
             assert graph.modularity(components) == pytest.approx(nx.community.modularity(oracle, weak), abs=1e-12)
             assert graph.modularity(components.to_numpy()) == graph.modularity(components)

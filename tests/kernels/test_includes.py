@@ -27,7 +27,7 @@ def below(folder: PurePosixPath) -> set[str]:
         case ("structures", name):
             return {"structures", "kernels", *(["structures/pma"] if name in PMAS else [])}
         case ("algorithms", *_):
-            return {"algorithms/frontier", "algorithms/near_far", "structures", "kernels"}
+            return {"algorithms/frontier", "algorithms/near_far", "algorithms/tally", "structures", "kernels"}
         case _:
             return {"kernels"}
 
@@ -78,6 +78,7 @@ def test_no_circle():
     [
         ("algorithms/bfs/search.cuh", "algorithms/frontier/frontier.cuh", True),
         ("algorithms/bfs/search.cuh", "algorithms/pagerank/ranks.cuh", False),
+        ("algorithms/louvain/louvain.cuh", "algorithms/tally/fixed.cuh", True),
         ("algorithms/bfs/search.cuh", "structures/view.cuh", True),
         ("algorithms/bfs/search.cuh", "structures/csr/view.cuh", False),
         ("algorithms/frontier/frontier.cuh", "algorithms/bfs/search.cuh", False),

@@ -27,7 +27,8 @@ struct Scale {
             if (weighing == largest) {
                 f32 weight = graph.weight(slot);
                 bool refused = !(weight >= 0.0f && weight <= 3.402823466e38f);
-                bad += refused, most = refused ? most : greater(most, (i64)bits_of(weight));
+                bad += refused;
+                if (weight > 0 && !refused) most = greater(most, (i64)bits_of(weight));  // -0.0 has the larger bits
                 return false;
             }
             i64 weight = (i64)fixed(graph, slot, unit) * (id == first + row ? loops : 1);

@@ -47,12 +47,9 @@ def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
     Notes
     -----
     O(n + m). Weights are added up as whole numbers of a unit that is 2**-61 of the sum of all. ``g.run("modularity",
-    labels=...)`` gives each vertex's share of it, too.
-
-    References
-    ----------
-    .. [1] M. E. J. Newman, "Analysis of weighted networks", Phys. Rev. E 70, 2004. E. A. Leicht, M. E. J. Newman,
-       "Community structure in directed networks", Phys. Rev. Lett. 100, 2008.
+    labels=...)`` gives each vertex's share of it, too. After M. E. J. Newman, "Analysis of weighted networks", Phys.
+    Rev. E 70, 2004; for directed graphs E. A. Leicht, M. E. J. Newman, "Community structure in directed networks",
+    Phys. Rev. Lett. 100, 2008.
 
     Examples
     --------
