@@ -619,7 +619,7 @@ class DynamicGraph:
         InvalidOption
             The graph has no store, or the store has no such epoch.
         """
-        mine = {"structure": self.structure, "device": self.device}
+        mine: dict[str, Any] = {"structure": self.structure, "device": self.device}
         mine |= {} if self._client is None else {"workers": self.workers}
         path = storing.place_of(self._storing, epoch, self.epoch)
         return DynamicGraph.open(self._client, path, epoch, **{**mine, **options})

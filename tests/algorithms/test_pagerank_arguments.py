@@ -43,9 +43,7 @@ KINDS = [(False, False), (True, False), (False, True), (True, True)]  # whether 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("reverse", "weight"), KINDS)
 @pytest.mark.parametrize("size", [1, 3])
-def test_against_networkx(
-    device: str, small: None, size: int, directed: bool, reverse: bool, weight: bool
-) -> None:
+def test_against_networkx(device: str, small: None, size: int, directed: bool, reverse: bool, weight: bool) -> None:
     graph = random_weighted(1, directed, "fractions")
     rng = np.random.default_rng(5)
     few, many = {3: 1.0, 200: 2.5, 17: 0.0}, rng.random(graph.n)

@@ -38,14 +38,14 @@ def test_shapes(structure: str, device: str, small: None, lists: str, size: int,
             check(weighted(graph, seed), cut(graph.n, size, even), 0, structure=structure, device=device)
 
 
-@pytest.mark.parametrize("kind", ["whole", "fractions", "zeros", "sizes"])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, small: None, lists: str, kind: str, size: int, even: bool) -> None:
-    for seed, directed in ((0, True), (1, False)):
+def test_random(structure: str, device: str, small: None, lists: str, size: int, even: bool) -> None:
+    most = structure == "gpma+"  # what is asked of others does not hang on the weights
+    for seed, kind in enumerate(["whole", "zeros", "fractions", "sizes"] if most else ["whole", "zeros"]):
         print(f"seed {seed}")
-        graph = random_weighted(seed, directed, kind)
+        graph = random_weighted(seed, directed=seed != 1, kind=kind)
         source = int(graph.src[seed])
-        for dtype in ("float32", "float64") if structure == "gpma+" else ("float32",):
+        for dtype in ("float32", "float64") if most else ("float32",):
             check(graph, cut(graph.n, size, even), source, dtype, structure=structure, device=device)
 
 

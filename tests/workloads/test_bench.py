@@ -12,6 +12,7 @@ from bench_runs import SMALL, bench, drawn, keys_of, of, splitmix_finaliser
 import workloads.bench.bfs
 import workloads.bench.components
 import workloads.bench.pagerank
+import workloads.bench.sssp
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import Run, create
@@ -279,6 +280,32 @@ def test_wrong_counts_are_caught(monkeypatch, capsys, name, program, says, every
     monkeypatch.setattr(module, program, wrong)
     assert main(["bench", name, *SMALL, "--repeats", "1"]) == 2
     assert (says if everywhere else "with csr") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["--symmetric", "--directed"])
+def test_sssp(tmp_path, way):
+    lines = bench(tmp_path, "sssp", way, "--roots", "2", "--predecessors")
+    found = of(lines, "sssp")
+    assert [line["structure"] for line in found] == ["csr", "gpma+"]
+    assert found[0]["reached"] == found[1]["reached"] > 1
+    for line in found:
+        assert line["n"] == 2
+        assert line["delta"] > 0
+
+
+@pytest.mark.parametrize(("structure", "says"), [(GpmaPlus, "differ from csr's"), (CsrStructure, "shorter ways")])
+def test_sssp_catches_wrong_distances(monkeypatch, capsys, structure, says):
+    search = workloads.bench.sssp.sssp
+
+    def wrong(shard, *args):
+        found, info = search(shard, *args)
+        if isinstance(shard.out_edges, structure):
+            found["distance"][found["distance"] > 0] += 9
+        return found, info
+
+    monkeypatch.setattr(workloads.bench.sssp, "sssp", wrong)
+    assert main(["bench", "sssp", *SMALL, "--roots", "1"]) == 2
+    assert says in capsys.readouterr().err
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

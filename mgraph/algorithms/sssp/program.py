@@ -1,8 +1,9 @@
 """Shortest paths from one source on each rank: near and far lists as in `mgraph.algorithms.near_far`.
 
-The step `delta` by which the limit rises is the mean weight of sampled edges times `STEP` / mean degree, as in [1]_ and
-[2]_. With a small step few vertices are near at a time. With a large one more lengths fall again later, and edges are
-followed more than once. CPU seconds of a search with weights from 1 to 255 (mean 128), on two cores that were in use:
+The step `delta` by which the limit rises is the mean weight above 0 of sampled edges times `STEP` / mean degree, as in
+[1]_ and [2]_. With a small step few vertices are near at a time. With a large one more lengths fall again later, and
+edges are followed more than once. CPU seconds of a search with weights from 1 to 255 (mean 128), the best of four each,
+on two cores that others used too; a second run differed by up to a third:
 
 ========================= ======= ======= ======= ======= ======= ======= ======= =======
 delta / mean weight       1/32    1/8     1/4     1/2     1       2       8       32
@@ -90,10 +91,10 @@ class Paths:
             given = self.device.empty(samples * _SAMPLED, np.float32)
             self.kernels.SampleWeights(samples, graph=self.graph, rows=self.n, samples=samples, weights=given)
             weights = Device.to_host(given).astype(np.float64)
-            weights = weights[(weights >= 0) & np.isfinite(weights)]
+            weights = weights[(weights > 0) & np.isfinite(weights)]  # with a step of 0 each distance would take one
         mine = np.array([weights.sum(), len(weights), edges.num_edges, self.n], np.float64)
         total, count, arcs, rows = self.shard.exchange.allreduce(mine).tolist()
-        mean = total / count if count else 0.0
+        mean = total / count if count else 1.0
         return mean * STEP[self.device.kind] * rows / arcs if arcs else mean
 
     # ---- results ----------------------------------------------------------------------------------------------------
