@@ -111,8 +111,7 @@ class DynamicGraph:
     Use the graph as a context manager, or call `close`: the workers hold its memory until then, or until this process
     ends. Several threads may call it; their calls run one after another. If a worker dies, the graph is lost: every
     later call raises `WorkerLost` or `GraphLost`, and only `close` still works. A worker that is retired or removed by
-    adaptive scaling counts as dead. After Ctrl-C a batch is applied whole or
-    not at all.
+    adaptive scaling counts as dead. After Ctrl-C a batch is applied whole or not at all.
 
     Examples
     --------

@@ -67,3 +67,8 @@ def test_degree_order_on_a_gpu_is_that_on_the_host(size: int) -> None:
     degrees = np.random.default_rng(size).integers(0, 50, 1000)  # many alike: ties keep their order
     found = degree_order(cupy.asarray(degrees), size)
     np.testing.assert_array_equal(found.get(), degree_order(degrees, size))
+
+
+def test_the_first_vertices_of_all_are_dealt_evenly():
+    assert Partition((0, 0, 0, 0)).grown(7) == Partition.equal(7, 3)
+    assert Partition((0, 0, 0)).grown(0).starts == (0, 0, 0)

@@ -94,6 +94,11 @@ def test_in_this_process():
         ranks = graph.pagerank()
         assert ranks[[0, 1]].tolist() == ranks.to_numpy()[:2].tolist()
         assert cupy.cuda.get_current_stream() == mine
+    with DynamicGraph(device="cuda", order="degree") as graph:  # which grows
+        for last in (5, 60, 61, 4000):
+            assert graph.insert(cupy.arange(last), cupy.arange(1, last + 1)).epoch > 0
+            assert graph.num_vertices == last + 1
+        assert graph.bfs(0).to_numpy().tolist() == list(range(4001))
 
 
 @pytest.mark.multigpu(2)

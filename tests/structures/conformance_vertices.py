@@ -96,6 +96,25 @@ class Vertices:
         assert snapshot(s) == before
         check(s, model)
 
+    @pytest.mark.parametrize(("n", "rows"), [(1, 1), (10, 10), (500, 500), (5, 0), (0, 0)])
+    def test_vertices_that_came_for_a_refused_batch_go_again(self, make, monkeypatch, n, rows):
+        s, model = make.full(60, 300)
+        before = seen(s), snapshot(s)
+        back = s.prepare_vertices(0, 0)
+        s.add_vertices(n, rows)
+        pairs = [(s.n_rows - 1, s.n_vertices - 1), (0, s.n_vertices - 1), (s.n_rows - 1, 0)]
+        plan = s.prepare(run_of(s, edges(s, pairs, [2, 3, 4])))
+        s.discard(plan)
+        with no_allocation(monkeypatch, s):
+            s.undo_vertices(back)
+        assert (seen(s), snapshot(s)) == before
+        check(s, model)
+        with pytest.raises(InvalidOption, match="plan"):
+            s.commit(plan)
+        step(s, model, random_batch(s, np.random.default_rng(1), 500))
+        s.add_vertices(n, rows)
+        step(s, model, edges(s, pairs, [2, 3, 4]))
+
     def test_a_discarded_plan_outdates_none(self, make):
         s, model = make.full(60, 300)
         batch = random_batch(s, np.random.default_rng(1), 500)
