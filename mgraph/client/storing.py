@@ -154,6 +154,8 @@ class StoreReport:
         Bytes of the log that are not on the disk yet.
     snapshots : tuple of int
         The epochs of the snapshots.
+    offsets : dict of str to int
+        The last place in each source, by `update`'s `offset`.
     """
 
     path: str
@@ -165,6 +167,7 @@ class StoreReport:
     logged: int
     lag: int
     snapshots: tuple[int, ...]
+    offsets: dict[str, int]
 
 
 def report_of(coordinator: Coordinator, storing: Storing | None) -> StoreReport | None:
@@ -182,6 +185,7 @@ def report_of(coordinator: Coordinator, storing: Storing | None) -> StoreReport 
         sum(answer["logged"] for answer in answers),
         sum(answer["lag"] for answer in answers),
         tuple(answers[0]["snapshots"]),
+        answers[0]["offsets"],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from distributed import Client
 
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_whole
+from mgraph.checks import check_count, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
 from mgraph.client.ingest import as_parts
@@ -40,11 +40,12 @@ class Updates:
 
     # ---- edges -------------------------------------------------------------------------------------------------------
 
-    def apply(self, batch: EdgeBatch) -> UpdateReport:
-        """Apply a batch on all workers, or on none."""
+    def apply(self, batch: EdgeBatch, offset: Any = None) -> UpdateReport:
+        """Apply a batch on all workers, or on none; `offset` is its place in a source."""
         self._directory.check()
+        place = {} if offset is None else {"offset": check_offset(offset)}
         shares, began = self._shares(batch), time.perf_counter()
-        answers = self._coordinator.call("update", shares=shares, connect=True, commits=True)
+        answers = self._coordinator.call("update", place, shares, connect=True, commits=True)
         done = report.of_batch(answers, time.perf_counter() - began)
         self.order_first()
         return done

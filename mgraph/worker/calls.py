@@ -254,10 +254,16 @@ class Calls:
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
-    def update(self, epoch: int, **share: Any) -> Value:
-        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does."""
-        shard = self._check_epoch(epoch)
-        with self.ballot.attempt(self._record("batch", share)), shard.working():
+    def update(self, epoch: int, offset: tuple[str, int] | None = None, **share: Any) -> Value:
+        """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
+
+        `offset` is its place in a source, for the log.
+        """
+        shard, place = self._check_epoch(epoch), {}
+        if offset is not None:
+            place = {"offset": (str(offset[0]), int(offset[1]))}
+            self._stored().check_offset(place["offset"])
+        with self.ballot.attempt(self._record("batch", {**share, **place})), shard.working():
             runs = share_runs(shard, **share)
             share.clear()
             return self._commit_batch([route(shard, runs.pop(0)) for _ in range(len(runs))])
@@ -352,11 +358,15 @@ class Calls:
         assert self._storage is not None
         self.ballot.log = self._storage.start(self.shard, How(**how), self._attempt, self._aborted)
 
+    def _stored(self) -> Storage:
+        """The store of this graph; `InvalidOption` if it has none."""
+        if self._storage is None or self._storage.log is None:
+            raise InvalidOption(f"graph {self.graph} has no store")
+        return self._storage
+
     def snapshot(self) -> None:
         """Begin a snapshot of this rank's edges."""
-        if self._storage is None or self._storage.log is None:
-            raise InvalidOption(f"graph {self.graph} has no store, so there is no place for a snapshot; see save()")
-        self._storage.snapshot(self.shard)
+        self._stored().snapshot(self.shard)
 
     def save(self, path: str, kind: Value) -> None:
         """Begin to write this rank's edges to a folder of their own."""

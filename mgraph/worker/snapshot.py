@@ -107,7 +107,14 @@ class Snapshots:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(
-        self, shard: Shard, store: Store, place: int, term: int, retain: int, about: Mapping[str, Any] | None = None
+        self,
+        shard: Shard,
+        store: Store,
+        place: int,
+        term: int,
+        retain: int,
+        about: Mapping[str, Any] | None = None,
+        offsets: Mapping[str, int] | None = None,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
 
@@ -119,11 +126,13 @@ class Snapshots:
             How many snapshots are kept; all for 0.
         about : dict, optional
             The description of a store that has nothing but this snapshot.
+        offsets : dict, optional
+            The last place in each source.
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         arrow()
-        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices}
+        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         args = (store, columns, place, content, retain, about)
