@@ -7,7 +7,7 @@ and the rename of that description makes it valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -73,7 +73,9 @@ class _Sink:
     close = flush
 
 
-def write_part(store: Store, folder: str, rank: int, columns: Columns, place: int) -> None:
+def write_part(
+    store: Store, folder: str, rank: int, columns: Columns, place: int, over: Callable[[], bool] = lambda: False
+) -> None:
     """Write a rank's edges, durably, and then that they are there.
 
     Parameters
@@ -81,6 +83,8 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
     columns : mapping of str to array
     place : int
         The place in the rank's log at which later epochs begin.
+    over : callable
+        Whether to give up, which is asked before each record batch.
     """
     name = f"{folder}/rank-{rank:04d}.arrow"
     path, files = store.at(name), store.files
@@ -98,6 +102,8 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
             with pa.PythonFile(sink, "w") as out, pa.ipc.new_file(out, schema) as writer:
                 n = len(columns["src"])
                 for at in range(0, n, ROWS):
+                    if over():
+                        raise StoreError(f"{path}: the graph was closed before the snapshot was written")
                     part = [pa.array(column[at : at + ROWS]) for column in columns.values()]
                     writer.write_batch(pa.record_batch(part, schema=schema))
             file.sync()

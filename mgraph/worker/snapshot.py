@@ -144,7 +144,7 @@ class Snapshots:
     ) -> None:
         folder = folder_of(content["epoch"], content["term"])
         try:
-            write_part(store, folder, self._rank, columns, place)
+            write_part(store, folder, self._rank, columns, place, self._closing.is_set)
             columns.clear()
             if self._rank == 0:
                 self._finish(store, folder, content, about)
@@ -165,7 +165,7 @@ class Snapshots:
         make_valid(store, folder, self._size, content)
 
     def close(self) -> None:
-        """Wait for the snapshot that is being written, unless it waits for other ranks."""
+        """End the snapshot that is being written; a small one is written before."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

@@ -103,8 +103,8 @@ class Storage:
             if self.rank == 0:
                 self.store.begin(self._survey, shard.size, how.sync)
         with together(shard):
+            about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
-            about = self.store.about()
             self._locks.append(self.store.lock("ranks.lock", shared=True))
             number = log_id(about["id"], term.number, self.rank)
             segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)

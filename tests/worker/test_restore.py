@@ -246,3 +246,12 @@ def test_places_in_sources_are_those_of_the_batches_that_are_there(tmp_path, sna
     assert ranks.call("store")[0]["offsets"] == places
     assert_same(ranks, model, epoch)
     end(ranks)
+
+
+def test_workers_that_do_not_see_the_same_folder_are_told(tmp_path):
+    ranks = Ranks((0, 5, 10))
+    kind = {"structure": "csr", "directed": True, "weighted": False, "reverse": False, "n_vertices": 10}
+    paths = [{"path": str(tmp_path / name)} for name in ("a", "b")]
+    with pytest.raises(StoreError, match="b holds no store that this worker can see; a store is a folder that all"):
+        raised(ranks.call("create_store", paths, kind=kind, sync="always", lag_bytes=1 << 20, lag_seconds=1.0))
+    end(ranks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,19 @@ def test_a_worker_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert arrow_files.arrow() is pa
     end(graph.ranks)
+
+
+def test_a_graph_that_is_closed_ends_its_snapshot(tmp_path, monkeypatch, caplog):
+    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    monkeypatch.setattr(arrow_files, "ROWS", 1)
+    write = arrow_files._Sink.write
+    monkeypatch.setattr(arrow_files._Sink, "write", lambda sink, data: (time.sleep(0.02), write(sink, data))[1])
+    raised(graph.ranks.call("snapshot"))
+    began = time.monotonic()
+    end(graph.ranks)
+    assert time.monotonic() - began < 1
+    assert "closed before the snapshot was written" in caplog.text
+    ranks = opened(tmp_path, 2)
+    assert_same(ranks, graph.model, 1)
+    end(ranks)
