@@ -182,6 +182,7 @@ def test_a_source_goes_on_where_the_graph_is(client3, tmp_path):
             with pytest.raises(InvalidOption, match=match):
                 graph.update(source[0], offset=offset)
     with DynamicGraph.open(client3, tmp_path / "s") as graph:
-        for place in range(graph.offsets["topic"] + 1, len(source)):
-            assert graph.update(source[place], offset=("topic", place)).inserted == 1
+        with graph.pipeline() as flight:
+            for place in range(graph.offsets["topic"] + 1, len(source)):
+                flight.update(source[place], offset=("topic", place))
         assert (graph.num_edges, graph.epoch, graph.store.offsets) == (10, 10, {"topic": 9})
