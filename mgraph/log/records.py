@@ -150,7 +150,8 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Dr
     elif kind in ("add_vertices", "mark"):
         n = int(columns["n_vertices"])
     extra = b"" if columns.get("offset") is None else json.dumps(list(columns["offset"])).encode()
-    parts.append(np.frombuffer(extra, np.uint8))
+    if extra:
+        parts.append(np.frombuffer(extra, np.uint8))
     nbytes = sum(part.nbytes for part in parts)
     if nbytes % 8:
         parts.append(np.zeros(8 - nbytes % 8, np.uint8))

@@ -150,6 +150,8 @@ class Store:
             self.files.folder(self.path)
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
+        with suppress(OSError):  # where it was there before, its name may not be durable; its folder may not be ours
+            self.files.sync_folder(os.path.dirname(self.path))
 
     def describe(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a description, durably and at once."""

@@ -135,14 +135,13 @@ class Snapshots:
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
-        args = (store, columns, place, content, retain, about)
+        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
     def _write(
-        self, store: Store, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
+        self, store: Store, folder: str, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
     ) -> None:
-        folder = folder_of(content["epoch"], content["term"])
         try:
             write_part(store, folder, self._rank, columns, place, self._closing.is_set)
             columns.clear()
