@@ -18,6 +18,7 @@ __all__ = [
     "check_float",
     "check_growth",
     "check_number",
+    "check_offset",
     "check_vertex",
     "check_vertices",
     "check_whole",
@@ -52,6 +53,18 @@ def check_whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or n < 0:
         raise InvalidOption(f"{name} is {value!r}; it must be a whole number of 0 or more")
     return n
+
+
+def check_offset(value: Any) -> tuple[str, int]:
+    """`value` as the name of a source and a place in it, of 0 or more."""
+    if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str):
+        raise InvalidOption(f"offset is {value!r}; it must be the name of a source and a number, as in ('topic', 42)")
+    if len(value[0].encode()) > 1000:
+        raise InvalidOption(f"offset names a source with {len(value[0].encode())} bytes; 1000 are the limit")
+    n = check_whole(value[1], "offset")
+    if n >= 2**63:
+        raise InvalidOption(f"offset is {n}; it must be less than 2**63")
+    return value[0], n
 
 
 def check_number(value: Any, name: str) -> float:

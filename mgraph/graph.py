@@ -292,13 +292,26 @@ class DynamicGraph:
         """The state of the store: size, segments, snapshots, lag; None without one. One call to the workers."""
         return report_of(self._directory.coordinator, self._storing)
 
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The last committed place in each source, by `update`'s `offset`. One call to the workers with a store."""
+        report = self.store
+        return {} if report is None else report.offsets
+
     # ---- changes -----------------------------------------------------------------------------------------------------
 
-    def update(self, batch: EdgeBatch) -> UpdateReport:
+    def update(self, batch: EdgeBatch, offset: tuple[str, int] | None = None) -> UpdateReport:
         """Apply a batch of insertions and deletions on all workers, completely or not at all.
 
         If the batch names an edge more than once, the last operation counts. Inserting an edge that exists updates its
         weight. Deleting an edge that does not exist changes nothing and is counted as missing.
+
+        Parameters
+        ----------
+        batch : EdgeBatch
+        offset : (str, int), optional
+            The name of a source and the batch's place in it, which is logged with the batch. Places of a source must
+            ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
 
         Returns
         -------
@@ -311,6 +324,8 @@ class DynamicGraph:
             An id is `num_vertices` or more.
         InvalidBatch
             The batch has weights and the graph is unweighted.
+        InvalidOption
+            `offset` is not after the last one of its source, or the graph has no store.
         CapacityError
             A worker has too little memory for the batch. Nothing was changed.
         WorkerLost, GraphLost, GraphClosed
@@ -320,7 +335,7 @@ class DynamicGraph:
         -----
         O(n log n) in total for n operations, divided over the workers.
         """
-        return self._updates.apply(batch)
+        return self._updates.apply(batch, offset)
 
     def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
         """Insert edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""

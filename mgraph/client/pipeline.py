@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from mgraph.checks import check_offset
 from mgraph.client.caller import Alive, Caller, Flight, Value
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
@@ -86,7 +87,7 @@ class Pipeline:
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
-    def update(self, batch: Any) -> PendingReport:
+    def update(self, batch: Any, offset: tuple[str, int] | None = None) -> PendingReport:
         """Send a batch and return its pending report. Waits while there are `max_bytes` in flight.
 
         Do not change the batch's arrays until its report is done.
@@ -94,6 +95,8 @@ class Pipeline:
         Parameters
         ----------
         batch : EdgeBatch
+        offset : (str, int), optional
+            The name of a source and the batch's place in it, as in `DynamicGraph.update`.
 
         Returns
         -------
@@ -109,6 +112,9 @@ class Pipeline:
             raise InvalidOption('a pipeline takes batches inside its with block only: "with graph.pipeline() as p"')
         self._check()
         shares = self._deal(batch)
+        if offset is not None:
+            place = check_offset(offset)
+            shares = [{**share, "offset": place} for share in shares]
         pending = PendingReport(self._coordinator.bridge)
         self._coordinator.launch("update", shares, self.room(nbytes(shares)), self._landing(pending, nbytes(shares)))
         return pending

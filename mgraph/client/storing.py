@@ -160,6 +160,8 @@ class StoreReport:
         Bytes of the log that are not on the disk yet.
     snapshots : tuple of int
         The epochs of the snapshots.
+    offsets : dict of str to int
+        The last place in each source, by `update`'s `offset`.
     """
 
     path: str
@@ -171,6 +173,7 @@ class StoreReport:
     logged: int
     lag: int
     snapshots: tuple[int, ...]
+    offsets: dict[str, int]
 
 
 def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | None:
@@ -188,6 +191,7 @@ def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | Non
         sum(answer["logged"] for answer in answers),
         sum(answer["lag"] for answer in answers),
         tuple(answers[0]["snapshots"]),
+        answers[0]["offsets"],
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_growth, check_whole
+from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
 from mgraph.client.options import Options
@@ -47,15 +47,16 @@ class Updates:
 
     # ---- edges -------------------------------------------------------------------------------------------------------
 
-    def apply(self, batch: EdgeBatch) -> UpdateReport:
-        """Apply a batch on all workers, or on none."""
+    def apply(self, batch: EdgeBatch, offset: Any = None) -> UpdateReport:
+        """Apply a batch on all workers, or on none; `offset` is its place in a source."""
         self._directory.check()
+        args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
         n = self._vertices_after(batch) if self._options.grows else None
         if n is None:
-            done = self._send(batch, self._directory.n_vertices, {})
+            done = self._send(batch, self._directory.n_vertices, args)
         else:
             with self._directory.growing(n) as more:
-                done = self._send(batch, n, {} if more is None else {"n_vertices": more})
+                done = self._send(batch, n, args if more is None else {**args, "n_vertices": more})
         self.order_first()
         return done
 

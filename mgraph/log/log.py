@@ -51,6 +51,7 @@ class _Open:
     place: int
     end: int
     written: Future[None]
+    offset: tuple[str, int] | None = None
 
 
 class Log:
@@ -78,6 +79,8 @@ class Log:
         The number of the exchange of the ranks, which tells the attempts at one epoch apart; the same on all ranks.
     broken : str or None
         Why nothing can be logged any more.
+    offsets : dict of str to int
+        The last place in each source, by what was committed.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -107,6 +110,7 @@ class Log:
         self.since, self._snapshot_bytes = 0, snapshot_bytes
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
+        self.offsets: dict[str, int] = {}
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
@@ -133,7 +137,7 @@ class Log:
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
         written = self._writer.submit(self._write, record, place)
-        self._open = _Open(epoch, record.attempt, place, place + record.size, written)
+        self._open = _Open(epoch, record.attempt, place, place + record.size, written, columns.get("offset"))
 
     def _number(self, epoch: int) -> int:
         """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
@@ -196,6 +200,8 @@ class Log:
         change, self._open = self._open, None
         assert change is not None
         self._kept.append((change.end, change.epoch, time.monotonic()))
+        if change.offset is not None:
+            self.offsets[change.offset[0]] = change.offset[1]
 
     def refuse(self) -> None:
         """What was begun, if anything, was refused: write that down, durably.
@@ -287,6 +293,7 @@ class ReadOnly:
 
     def __init__(self, epoch: int) -> None:
         self.durable = epoch
+        self.offsets: dict[str, int] = {}
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
         """Refuse."""

@@ -6,18 +6,18 @@ offset   size  what
 0        4     ``MGR1``
 4        1     the kind, one of `KINDS`
 5        1     the columns, by the bits `WEIGHT`, `OP` and `DELETES`
-6        2     reserved, 0
+6        2     bytes of the place in a source; 0 for none
 8        8     the epoch that the change is to be
 16       8     the attempt: which try at that epoch; ascending in stream order
 24       8     n: edges or ids; of a mark the place up to which the log is synced
 32       8     the number of vertices afterwards, if the change brings some; else 0
-40       8     bytes of the columns, padded to 8
+40       8     bytes of the columns and the place in a source, padded to 8
 48       8     up to which place this log was synced when the record was written
-56       8     XXH3 of the columns
+56       8     XXH3 of these bytes
 64       8     the record's own place in this log, in bytes from the log's beginning
 72       8     which log it belongs to: store, term and rank, hashed
 80       8     XXH3 of the bytes before
-88       -     the columns: src, dst, weight, op; or ids
+88       -     the columns: src, dst, weight, op; or ids; then the place in a source, as JSON ``[name, n]``
 =======  ====  ===========================================================================================
 
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
@@ -25,6 +25,7 @@ A block that an older file left on the disk, or that belongs elsewhere, is no re
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,19 @@ from typing import Any
 import numpy as np
 import xxhash
 
-__all__ = ["HEADER", "Draft", "Entry", "body_of", "checksum", "columns_of", "draft", "foreign", "header_at", "log_id"]
+__all__ = [
+    "HEADER",
+    "Draft",
+    "Entry",
+    "body_of",
+    "checksum",
+    "columns_of",
+    "draft",
+    "foreign",
+    "header_at",
+    "log_id",
+    "offset_of",
+]
 
 MAGIC = b"MGR1"
 HEADER = 88
@@ -57,6 +70,7 @@ class Draft:
     vertices: int
     parts: Sequence[Any]
     nbytes: int
+    extra: int = 0
 
     def packed(self, synced: int, place: int, log: int) -> bytes:
         """The header, for a place in a log; hashes the columns."""
@@ -64,7 +78,7 @@ class Draft:
         for part in self.parts:
             body.update(part)
         fields = (self.epoch, self.attempt, self.n, self.vertices, self.nbytes, synced, body.intdigest(), place, log)
-        head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, 0, *fields)
+        head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, self.extra, *fields)
         return head + _WORD.pack(checksum(head))
 
     @property
@@ -86,6 +100,8 @@ class Entry:
     path : str
     at : int
         The offset of the header in the file.
+    extra : int
+        Bytes of the place in a source.
     """
 
     kind: str
@@ -100,6 +116,7 @@ class Entry:
     place: int
     path: str
     at: int
+    extra: int = 0
 
     @property
     def end(self) -> int:
@@ -135,10 +152,13 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Dr
         parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
     elif kind == "mark":
         n = int(columns["synced"])
-    nbytes = sum(part.nbytes for part in parts)
+    extra = b"" if columns.get("offset") is None else json.dumps(list(columns["offset"])).encode()
+    if extra:
+        parts.append(np.frombuffer(extra, np.uint8))
+    nbytes, vertices = sum(part.nbytes for part in parts), int(columns.get("n_vertices", 0))
     if nbytes % 8:
         parts.append(np.zeros(8 - nbytes % 8, np.uint8))
-    return Draft(kind, mask, epoch, attempt, n, int(columns.get("n_vertices", 0)), parts, -(-nbytes // 8) * 8)
+    return Draft(kind, mask, epoch, attempt, n, vertices, parts, -(-nbytes // 8) * 8, len(extra))
 
 
 def _plain(column: Any, dtype: Any) -> np.ndarray:
@@ -150,10 +170,10 @@ def header_at(data: np.ndarray, at: int, place: int, log: int, path: str) -> Ent
     head = bytes(data[at : at + HEADER])
     if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
         return None
-    _, kind, mask, _, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
+    _, kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
     if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > len(data):
         return None
-    return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at)
+    return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
 
 
 def foreign(data: np.ndarray, log: int) -> bool:
@@ -168,6 +188,17 @@ def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
     """The bytes of a record's columns, uint8[nbytes]; None if they are not what was written."""
     body = data[entry.at + HEADER : entry.at + HEADER + entry.nbytes]
     return body if len(body) == entry.nbytes and checksum(body) == entry.body else None
+
+
+def offset_of(data: np.ndarray, entry: Entry) -> tuple[str, int] | None:
+    """The place in a source that a batch's record has; None without one, or where it is damaged."""
+    wide = 8 + 4 * bool(entry.mask & WEIGHT) + bool(entry.mask & OP)
+    at = entry.at + HEADER + wide * entry.n
+    try:
+        name, n = json.loads(bytes(data[at : at + entry.extra])) if entry.extra else (None, 0)
+    except (ValueError, TypeError):
+        return None
+    return None if name is None else (str(name), int(n))
 
 
 def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:

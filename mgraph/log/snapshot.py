@@ -7,7 +7,7 @@ and the rename of that description makes it valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -47,9 +47,12 @@ def arrow() -> Any:
     return pyarrow
 
 
-def folder_of(epoch: int, term: int) -> str:
-    """The name of the folder of a snapshot."""
-    return f"snapshot-{epoch:012d}-{term:06d}"
+def folder_of(epoch: int, term: int, changes: int) -> str:
+    """The name of the folder of a snapshot.
+
+    `changes` counts changes of any kind in a term: after a move of rows, parts of the same epoch have other edges.
+    """
+    return f"snapshot-{epoch:012d}-{term:06d}-{changes:012d}"
 
 
 class _Sink:
@@ -73,7 +76,9 @@ class _Sink:
     close = flush
 
 
-def write_part(store: Store, folder: str, rank: int, columns: Columns, place: int) -> None:
+def write_part(
+    store: Store, folder: str, rank: int, columns: Columns, place: int, over: Callable[[], bool] = lambda: False
+) -> None:
     """Write a rank's edges, durably, and then that they are there.
 
     Parameters
@@ -81,12 +86,14 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
     columns : mapping of str to array
     place : int
         The place in the rank's log at which later epochs begin.
+    over : callable
+        Whether to give up, which is asked before each record batch.
     """
     name = f"{folder}/rank-{rank:04d}.arrow"
     path, files = store.at(name), store.files
     about = f"{folder}/rank-{rank:04d}.json"
     if files.exists(store.at(about)) and "problem" not in store.read(about):
-        return  # of a snapshot of the same epoch: it has the same edges, and may be valid, so that it stays untouched
+        return  # of an attempt without a change since: it has the same edges, and may be valid, so it stays untouched
     pa = arrow()
     try:
         files.folder(store.at(folder))
@@ -98,6 +105,8 @@ def write_part(store: Store, folder: str, rank: int, columns: Columns, place: in
             with pa.PythonFile(sink, "w") as out, pa.ipc.new_file(out, schema) as writer:
                 n = len(columns["src"])
                 for at in range(0, n, ROWS):
+                    if over():
+                        raise StoreError(f"{path}: the graph was closed before the snapshot was written")
                     part = [pa.array(column[at : at + ROWS]) for column in columns.values()]
                     writer.write_batch(pa.record_batch(part, schema=schema))
             file.sync()
@@ -129,7 +138,7 @@ def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any])
     if problem := next((part["problem"] for part in parts if "problem" in part), None):
         raise StoreError(problem)
     places = [part.pop("place") for part in parts]
-    store.describe(f"{folder}.json", {**content, "places": places, "files": parts})
+    store.describe(f"{folder}.json", {**content, "folder": folder, "places": places, "files": parts})
 
 
 def drop_old(store: Store, retain: int) -> None:
@@ -143,7 +152,7 @@ def drop_old(store: Store, retain: int) -> None:
     old, kept = snapshots[:-retain], snapshots[-retain:]
     files, first = store.files, kept[0]
     for one in old:
-        folder = folder_of(one["epoch"], one["term"])
+        folder = one["folder"]
         files.remove(store.at(f"{folder}.json"))
         files.sync_folder(store.path)
         files.remove(store.at(folder))

@@ -27,9 +27,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import DISK, Files, failed
-from mgraph.log.records import Entry, checksum, log_id
+from mgraph.log.records import Entry, checksum, log_id, offset_of
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.survey import kept
@@ -79,6 +81,8 @@ class Survey:
         The segments that may not be on the disk yet as they were read.
     notes : list of str
         What a repair gives up.
+    offsets : dict of str to int
+        The last place in each source.
     """
 
     about: dict[str, Any]
@@ -89,6 +93,7 @@ class Survey:
     term: int = 0
     tails: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -145,6 +150,8 @@ class Store:
             self.files.folder(self.path)
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
+        with suppress(OSError):  # where it was there before, its name may not be durable; its folder may not be ours
+            self.files.sync_folder(os.path.dirname(self.path))
 
     def describe(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a description, durably and at once."""
@@ -318,9 +325,21 @@ class Store:
                     break
         if epoch is not None and found.epoch < epoch:
             raise InvalidOption(f"{self.path} has epochs up to {found.epoch}, and {epoch} was asked for")
+        found.offsets = self._offsets(found)
         for shares in found.shares:
             found.n_vertices = max(found.n_vertices, *(entry.vertices for entry in shares))
         return found
+
+    def _offsets(self, found: Survey) -> dict[str, int]:
+        """The last place in each source, by the snapshot and by the records after it."""
+        offsets = dict((found.snapshot or {}).get("offsets", {}))
+        path, data = "", np.empty(0, np.uint8)
+        for entry in (shares[0] for shares in found.shares if shares[0].extra):
+            if entry.path != path:
+                path, data = entry.path, self.files.map(entry.path)
+            if (offset := offset_of(data, entry)) is not None:
+                offsets[offset[0]] = offset[1]
+        return offsets
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:
         """Whether the log has all epochs, and none was dropped after a snapshot."""

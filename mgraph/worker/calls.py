@@ -298,17 +298,22 @@ class Calls:
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
-    def update(self, epoch: int, n_vertices: int | None = None, **share: Any) -> Value:
+    def update(
+        self, epoch: int, n_vertices: int | None = None, offset: tuple[str, int] | None = None, **share: Any
+    ) -> Value:
         """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
 
-        With `n_vertices` the batch brings vertices, and the graph has so many then.
+        With `n_vertices` the batch brings vertices, and the graph has so many then. `offset` is its place in a source,
+        for the log.
         """
         shard = self._check_epoch(epoch)
-        given = share if n_vertices is None else {**share, "n_vertices": n_vertices}
-        with self.ballot.attempt(self._record("batch", given)), shard.working():
+        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices}
+        if offset is not None:
+            more["offset"] = str(offset[0]), int(offset[1])
+            self._stored().check_offset(more["offset"])
+        with self.ballot.attempt(self._record("batch", {**share, **more})), shard.working():
             growth = None if n_vertices is None else Growth(shard, n_vertices)
             try:
-                given = {}
                 runs = share_runs(shard, **share)
                 share.clear()
                 routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
@@ -408,11 +413,15 @@ class Calls:
         assert self._storage is not None
         self.ballot.log = self._storage.start(self.shard, How(**how), self._attempt, self._aborted)
 
+    def _stored(self) -> Storage:
+        """The store of this graph; `InvalidOption` if it has none."""
+        if self._storage is None or self._storage.log is None:
+            raise InvalidOption(f"graph {self.graph} has no store")
+        return self._storage
+
     def snapshot(self) -> None:
         """Begin a snapshot of this rank's edges."""
-        if self._storage is None or self._storage.log is None:
-            raise InvalidOption(f"graph {self.graph} has no store, so there is no place for a snapshot; see save()")
-        self._storage.snapshot(self.shard)
+        self._stored().snapshot(self.shard)
 
     def save(self, path: str, kind: Value) -> None:
         """Begin to write this rank's edges to a folder of their own."""

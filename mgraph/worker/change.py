@@ -30,9 +30,9 @@ class Record:
     kind : "batch" | "delete_vertices" | "add_vertices"
     columns : mapping of str to array or int
         In host memory.
-        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order, and `n_vertices` if it brings
-        vertices, the number of vertices then; for a deletion `ids`; for an
-        addition `n_vertices`, the number of vertices afterwards.
+        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order; `offset`, its place in a source; and
+        `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an addition
+        `n_vertices`, the number of vertices afterwards.
     """
 
     kind: str
@@ -41,7 +41,8 @@ class Record:
     @classmethod
     def of(cls, kind: str, columns: Mapping[str, Any]) -> Record:
         """The record of columns wherever they are: those on a GPU are copied to the host."""
-        host = {k: c if c is None or isinstance(c, int) else Device.to_host(c) for k, c in columns.items()}
+        plain = (type(None), int, tuple)
+        host = {k: c if isinstance(c, plain) else Device.to_host(c) for k, c in columns.items()}
         return cls(kind, host)
 
 

@@ -107,7 +107,14 @@ class Snapshots:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(
-        self, shard: Shard, store: Store, place: int, term: int, retain: int, about: Mapping[str, Any] | None = None
+        self,
+        shard: Shard,
+        store: Store,
+        place: int,
+        term: int,
+        retain: int,
+        about: Mapping[str, Any] | None = None,
+        offsets: Mapping[str, int] | None = None,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
 
@@ -119,23 +126,24 @@ class Snapshots:
             How many snapshots are kept; all for 0.
         about : dict, optional
             The description of a store that has nothing but this snapshot.
+        offsets : dict, optional
+            The last place in each source.
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         arrow()
-        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices}
+        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
-        args = (store, columns, place, content, retain, about)
+        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
     def _write(
-        self, store: Store, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
+        self, store: Store, folder: str, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
     ) -> None:
-        folder = folder_of(content["epoch"], content["term"])
         try:
-            write_part(store, folder, self._rank, columns, place)
+            write_part(store, folder, self._rank, columns, place, self._closing.is_set)
             columns.clear()
             if self._rank == 0:
                 self._finish(store, folder, content, about)
@@ -156,7 +164,7 @@ class Snapshots:
         make_valid(store, folder, self._size, content)
 
     def close(self) -> None:
-        """Wait for the snapshot that is being written, unless it waits for other ranks."""
+        """End the snapshot that is being written; a small one is written before."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

@@ -103,8 +103,8 @@ class Storage:
             if self.rank == 0:
                 self.store.begin(self._survey, shard.size, how.sync)
         with together(shard):
+            about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
-            about = self.store.about()
             self._locks.append(self.store.lock("ranks.lock", shared=True))
             number = log_id(about["id"], term.number, self.rank)
             segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
@@ -113,6 +113,7 @@ class Storage:
                 snapshot_bytes=-(-how.snapshot_bytes // shard.size),
             )  # fmt: skip
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
+            log.offsets = dict(self._survey.offsets) if self._survey else {}
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
@@ -126,7 +127,15 @@ class Storage:
             return mine
         segments, nbytes = self.store.usage()
         snapshots = [one["epoch"] for one in self.store.snapshots()]
-        return {**mine, "segments": segments, "nbytes": nbytes, "snapshots": snapshots}
+        offsets = dict(log.offsets) if log else {}
+        return {**mine, "segments": segments, "nbytes": nbytes, "snapshots": snapshots, "offsets": offsets}
+
+    def check_offset(self, offset: tuple[str, int]) -> None:
+        """Raise `InvalidOption` unless a place in a source is behind the last one that was committed."""
+        assert self.log is not None
+        name, n = offset
+        if n <= (last := self.log.offsets.get(name, -1)):
+            raise InvalidOption(f"offset is {n} of {name!r}, which is in the graph up to {last}: the batch is there")
 
     # ---- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +143,7 @@ class Storage:
         """Begin a snapshot; the log goes on in a new segment."""
         assert isinstance(self.log, Log)
         place = self.log.turn()
-        self._of(shard).begin(shard, self.store, place, self._term, self._retain)
+        self._of(shard).begin(shard, self.store, place, self._term, self._retain, offsets=dict(self.log.offsets))
         self.log.since = place
 
     def _automatic(self, shard: Shard) -> None:

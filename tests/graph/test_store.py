@@ -132,6 +132,10 @@ def test_a_graph_without_a_store_says_so(client3, tmp_path):
             graph.snapshot()
         with pytest.raises(InvalidOption, match="no store"):
             graph.at(0)
+        assert graph.offsets == {}
+        with pytest.raises(InvalidOption, match="no store"):
+            graph.update(EdgeBatch([1], [2]), offset=("topic", 1))
+        assert graph.insert([1], [3]).epoch == 2
 
 
 def test_bad_options_change_nothing(client3, tmp_path):
@@ -161,3 +165,24 @@ def test_bad_options_change_nothing(client3, tmp_path):
     with DynamicGraph.open(client3, str(tmp_path / "s")) as graph:
         assert graph.epoch == 1
     assert_clean(client3)
+
+
+def test_a_source_goes_on_where_the_graph_is(client3, tmp_path):
+    source = [EdgeBatch([turn], [turn + 1]) for turn in range(10)]
+    with DynamicGraph(client3, N, store=tmp_path / "s") as graph:
+        for place, batch in enumerate(source[:4]):
+            graph.update(batch, offset=("topic", place))
+        assert graph.offsets == {"topic": 3}
+        for offset, match in [
+            (("topic", 3), "offset is 3 of 'topic', which is in the graph up to 3"),
+            (("topic", -1), "offset is -1"),
+            ("topic", "offset is 'topic'; it must be the name of a source and a number"),
+            (("x" * 1001, 1), "1001 bytes"),
+        ]:
+            with pytest.raises(InvalidOption, match=match):
+                graph.update(source[0], offset=offset)
+    with DynamicGraph.open(client3, tmp_path / "s") as graph:
+        with graph.pipeline() as flight:
+            for place in range(graph.offsets["topic"] + 1, len(source)):
+                flight.update(source[place], offset=("topic", place))
+        assert (graph.num_edges, graph.epoch, graph.store.offsets) == (10, 10, {"topic": 9})

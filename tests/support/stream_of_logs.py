@@ -82,14 +82,14 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
         assert len(there) == found.snapshot["epoch"]
     for shares in found.shares:
         numbers_of = set()
-        for entry in shares:
+        for rank, entry in enumerate(shares):
             body = body_of(files.map(entry.path), entry)
             if body is None:
                 raise StoreError(f"{entry.path}, offset {entry.at}: damaged")
             columns = columns_of(entry, body)
             numbers_of |= set(columns["src"].tolist())
             assert len(columns["src"]) == entry.n >= 1
-            assert (columns["dst"] == np.arange(entry.n)).all()
+            assert (columns["dst"] == np.arange(entry.n) + 1000 * rank).all(), "a share of another rank"
         assert len(numbers_of) == 1, "shares of several changes in one epoch"
         there.extend(numbers_of)
     assert len(there) == found.epoch
@@ -144,7 +144,11 @@ class Graph:
             if log._segments.full or rng.random() < 0.3:
                 self.syncers[rank].run()
             log.attempt = self.exchange
-            log.begin("batch", {"src": np.full(n, number, np.uint32), "dst": np.arange(n, dtype=np.uint32)}, epoch)
+            log.begin(
+                "batch",
+                {"src": np.full(n, number, np.uint32), "dst": np.arange(n, dtype=np.uint32) + np.uint32(1000 * rank)},
+                epoch,
+            )
             begun.append(rank)
             if rng.random() < 0.5 and rank not in against:
                 log.ready()
@@ -178,7 +182,7 @@ class Graph:
         """A snapshot by all ranks, each of which writes some of the numbers."""
         for syncer in self.syncers:
             syncer.run()
-        folder = folder_of(self.epoch, self.term.number)
+        folder = folder_of(self.epoch, self.term.number, self.epoch)
         places = [log.turn() for log in self.logs]
         for rank in self.rng.sample(range(self.size), self.size):
             mine = np.array(self.told.made[rank :: self.size], np.uint32)

@@ -10,7 +10,7 @@ import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import cuts, fresh_rng
 from ranks import Ranks
-from stores import end, opened, raised, store_of
+from stores import end, opened, raised, store_of, written
 from test_ballot import CONTENT, KINDS, MOVES, STARTS, Changed, N
 from test_shards import check
 
@@ -207,4 +207,51 @@ def test_all_ranks_hear_of_a_log_that_cannot_be_begun(tmp_path):
     (tmp_path / "ranks.lock").mkdir()
     with pytest.raises(StoreError, match=r"cannot be locked: .*/ranks\.lock: Is a directory"):
         store_of(ranks, tmp_path)
+    end(ranks)
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_places_in_sources_are_those_of_the_batches_that_are_there(tmp_path, snapshots, monkeypatch):
+    rng = fresh_rng()
+    ranks = Ranks((0, 13, N))
+    store_of(ranks, tmp_path, retain=1)
+    model, epoch, places, prepare = GraphModel(N), 0, {}, BatchChange.prepare
+    for turn in range(20):
+        name, batch = str(rng.choice(["topic-1", "Stra\u00dfe", "x" * 300])), random_batch(rng, N, 9, False)
+        place = (name, places.get(name, -1) + int(rng.integers(1, 1 << 40)))
+        parts = [{c: getattr(batch[a:b], c) for c in ("src", "dst", "op")} for a, b in ((0, 4), (4, 9))]
+        if refused := rng.random() < 0.3:
+            monkeypatch.setattr(BatchChange, "prepare", lambda change: (_ for _ in ()).throw(CapacityError("no room")))
+        answers = ranks.call("update", parts, epoch=epoch + 1, offset=place)
+        monkeypatch.setattr(BatchChange, "prepare", prepare)
+        if refused:
+            assert any(isinstance(answer, CapacityError) for answer in answers)
+            ranks.reconnect()
+            continue
+        raised(answers)
+        model.update(batch)
+        epoch, places[name] = epoch + 1, place[1]
+        with pytest.raises(InvalidOption, match="which is in the graph up to"):
+            raised(ranks.call("update", parts, epoch=epoch + 1, offset=place))
+        ranks.reconnect()
+        if snapshots and turn % 5 == 4:
+            raised(ranks.call("snapshot"))
+            written(ranks)
+        if turn % 7 == 6:
+            end(ranks)
+            ranks = opened(tmp_path, 2, retain=1)
+        assert ranks.call("store")[0]["offsets"] == places
+    end(ranks)
+    ranks = opened(tmp_path, 2)
+    assert ranks.call("store")[0]["offsets"] == places
+    assert_same(ranks, model, epoch)
+    end(ranks)
+
+
+def test_workers_that_do_not_see_the_same_folder_are_told(tmp_path):
+    ranks = Ranks((0, 5, 10))
+    kind = {"structure": "csr", "directed": True, "weighted": False, "reverse": False, "n_vertices": 10}
+    paths = [{"path": str(tmp_path / name)} for name in ("a", "b")]
+    with pytest.raises(StoreError, match="b holds no store that this worker can see; a store is a folder that all"):
+        raised(ranks.call("create_store", paths, kind=kind, sync="always", lag_bytes=1 << 20, lag_seconds=1.0))
     end(ranks)

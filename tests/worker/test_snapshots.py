@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,44 @@ def test_a_worker_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert arrow_files.arrow() is pa
     end(graph.ranks)
+
+
+def test_a_graph_that_is_closed_ends_its_snapshot(tmp_path, monkeypatch, caplog):
+    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    monkeypatch.setattr(arrow_files, "ROWS", 1)
+    write = arrow_files._Sink.write
+    monkeypatch.setattr(arrow_files._Sink, "write", lambda sink, data: (time.sleep(0.02), write(sink, data))[1])
+    raised(graph.ranks.call("snapshot"))
+    began = time.monotonic()
+    end(graph.ranks)
+    assert time.monotonic() - began < 5, "all rows take longer"
+    assert "closed before the snapshot was written" in caplog.text
+    ranks = opened(tmp_path, 2)
+    assert_same(ranks, graph.model, 1)
+    end(ranks)
+
+
+def test_parts_of_an_attempt_that_failed_are_not_mixed_with_those_after_a_move(tmp_path, monkeypatch):
+    """One rank's part is written, another's is not; then rows move, at the same epoch."""
+    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    write = snapshots.write_part
+
+    def fails(store: Store, folder: str, rank: int, *rest: Any) -> None:
+        if rank == 1:
+            raise StoreError("the disk is full")
+        write(store, folder, rank, *rest)
+
+    monkeypatch.setattr(snapshots, "write_part", fails)
+    raised(graph.ranks.call("snapshot"))
+    with pytest.raises(AssertionError, match="the disk is full"):
+        written(graph.ranks)
+    monkeypatch.undo()
+    raised(graph.change("reorder"))
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    end(graph.ranks)
+    ranks = opened(tmp_path, 2)
+    assert_same(ranks, graph.model, 1)
+    end(ranks)
