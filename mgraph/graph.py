@@ -13,14 +13,14 @@ from mgraph import algorithms, convert, local
 from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_direction
-from mgraph.client import reads, report, storing
+from mgraph.client import reads, report, stored
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.place import Place, make_graph
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.results import run_algorithm
-from mgraph.client.storing import StoreReport, Storing, open_stored, path_of, report_of
+from mgraph.client.storing import StoreReport, Storing, asked, open_stored, report_of
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
@@ -145,73 +145,17 @@ class DynamicGraph:
         how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
         options = Options(*how, grows=n_vertices is None)
         numbering = partial(_numbering, n_vertices, order, balance)
-        self._client, self._storing = client, storing.asked(store, sync, logging)
+        self._client, self._storing = client, asked(store, sync, logging)
         place = _place(client, workers, exchange)
         self._directory, self._options, parts = make_graph(place, options, numbering, self._storing)
         self._updates = Updates(self._directory, self._options, parts, order_due=isinstance(order, str))
 
     @classmethod
-    def open(
-        cls,
-        client: Client | None,
-        store: Any,
-        epoch: int | None = None,
-        *,
-        repair: bool = False,
-        sync: str = "always",
-        **options: Any,
-    ) -> DynamicGraph:
-        """The graph that a store holds, as of its last whole epoch or of an earlier one.
-
-        Every acknowledged change is there. A change that was under way when the graph ended is there completely or not
-        at all.
-
-        Parameters
-        ----------
-        client : distributed.Client or None
-            None for a graph in this process.
-        store : path
-            The folder of the store.
-        epoch : int, optional
-            Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
-        repair : bool
-            If a record is damaged that had been written completely, open the graph as it was before it and warn of
-            what that gives up. Without it, `StoreError` names the file and the offset.
-        sync : "always" | "background"
-        **options
-            Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`; and those of a new
-            graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`, `reserve`, `patience`.
-            `structure` and `reverse` default to those of the stored graph. The number of workers and the order may
-            differ from those that wrote the store.
-
-        Returns
-        -------
-        DynamicGraph
-            `epoch` is the restored epoch; later changes continue from it, and are logged.
-
-        Raises
-        ------
-        StoreError
-            There is no store, it is in use, damaged, or was written by a newer version of mgraph.
-        InvalidOption
-            The store has no such epoch, or an option is unknown.
-        CapacityError, DeviceError, WorkerLost
-            As for a new graph.
-
-        Notes
-        -----
-        O(m log m) for m logged operations, divided over the workers.
-        """
-        stored, options = storing.split(store, sync, options)
-        return cls._opened(client, stored, options, epoch=epoch, repair=repair, logged=True)
-
-    @classmethod
-    def _opened(cls, client: Client | None, stored: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
-        storing.check_opening(options)
+    def _opened(cls, client: Client | None, storing: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
         graph = cls.__new__(cls)
-        graph._client, graph._storing = client, stored if how["logged"] else None
+        graph._client, graph._storing = client, storing if how["logged"] else None
         place = _place(client, options.get("workers"), options.get("exchange", "auto"))
-        graph._directory, graph._options, parts = open_stored(place, stored, options, **how)
+        graph._directory, graph._options, parts = open_stored(place, storing, options, **how)
         due = isinstance(options.get("order"), str)
         graph._updates = Updates(graph._directory, graph._options, parts, order_due=due)
         graph._updates.order_first()
@@ -591,73 +535,13 @@ class DynamicGraph:
         """
         return self._updates.reorder()
 
-    # ---- the store ---------------------------------------------------------------------------------------------------
+    # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
 
-    def snapshot(self, wait: bool = True) -> int:
-        """Write the edges to the store, so that opening it reads them and only later changes from the log.
-
-        Each worker copies its edges to host memory while the graph waits, and writes them while it goes on, as an Arrow
-        IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
-
-        Parameters
-        ----------
-        wait : bool
-            Wait until it is written. Otherwise `store` lists it once it is.
-
-        Returns
-        -------
-        int
-            The epoch of the snapshot.
-
-        Raises
-        ------
-        InvalidOption
-            The graph has no store.
-        StoreError
-            It cannot be written, or pyarrow is missing on a worker. The store is as it was.
-        """
-        return storing.snapshot(self._directory.coordinator, self._storing, wait)
-
-    def at(self, epoch: int, **options: Any) -> DynamicGraph:
-        """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
-
-        Parameters
-        ----------
-        epoch : int
-            At most the last acknowledged one.
-        **options
-            As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
-
-        Raises
-        ------
-        InvalidOption
-            The graph has no store, or the store has no such epoch.
-        """
-        mine: dict[str, Any] = {"structure": self.structure, "device": self.device}
-        mine |= {} if self._client is None else {"workers": self.workers}
-        path = storing.place_of(self._storing, epoch, self.epoch)
-        return DynamicGraph.open(self._client, path, epoch, **{**mine, **options})
-
-    def save(self, path: Any) -> None:
-        """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
-
-        Raises
-        ------
-        InvalidOption
-            The folder holds a store or a saved graph.
-        StoreError
-            It cannot be written, or pyarrow is missing on a worker.
-        """
-        self._directory.check()
-        storing.save(self._directory.coordinator, self._options, self.num_vertices, path)
-
-    @classmethod
-    def load(cls, client: Client | None, path: Any, **options: Any) -> DynamicGraph:
-        """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
-
-        `options` are those of `open`.
-        """
-        return cls._opened(client, Storing(path_of(path)), options, logged=False)
+    open = classmethod(stored.open_graph)
+    load = classmethod(stored.load)
+    at = stored.at
+    save = stored.save
+    snapshot = stored.snapshot
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

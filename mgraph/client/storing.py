@@ -21,7 +21,19 @@ from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.log import SYNCS
 from mgraph.protocol import PATIENCE_SECONDS
 
-__all__ = ["StoreReport", "Storing", "open_stored", "path_of", "report_of", "save", "snapshot"]
+__all__ = [
+    "StoreReport",
+    "Storing",
+    "asked",
+    "check_opening",
+    "open_stored",
+    "path_of",
+    "place_of",
+    "report_of",
+    "split",
+    "write",
+    "write_snapshot",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +100,9 @@ def asked(store: Any, sync: str, logging: Value) -> Storing | None:
 def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     """The options of `open`, those of the store and those of the graph."""
     mine = {name: options[name] for name in LOGGING if name in options}
-    return Storing(path_of(store), sync, **mine), {name: options[name] for name in options if name not in mine}
+    given = {name: options[name] for name in options if name not in mine}
+    check_opening(given)
+    return Storing(path_of(store), sync, **mine), given
 
 
 def check_opening(given: Value) -> None:
@@ -106,7 +120,7 @@ def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
     return storing.path
 
 
-def snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> int:
+def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> int:
     """Write a snapshot; its epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
@@ -117,7 +131,7 @@ def snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> int:
     return epoch
 
 
-def save(coordinator: Caller, options: Options, n_vertices: int, path: Any) -> None:
+def write(coordinator: Caller, options: Options, n_vertices: int, path: Any) -> None:
     """Write the graph, as it is, to a folder."""
     coordinator.call("save", {"path": path_of(path), "kind": _kind(options, n_vertices)})
     _written(coordinator)

@@ -19,7 +19,7 @@ from mgraph import MAX_VERTICES, DynamicGraph, InvalidBatch, InvalidOption, Read
 @pytest.fixture(autouse=True)
 def nothing_is_made():
     """No graph is opened in this module."""
-    with patch("mgraph.local.open_graph", side_effect=AssertionError("a graph was made")):
+    with patch("mgraph.local.Here.begin", side_effect=AssertionError("a graph was made")):
         yield
 
 

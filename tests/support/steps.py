@@ -16,7 +16,7 @@ __all__ = ["before", "hit", "refuse", "rest"]
 STEPS = {
     "sort": "mgraph.worker.calls.share_runs",
     "route": "mgraph.structures.run.Run.split",
-    "exchange": "mgraph.exchange.tcp.TcpExchange.alltoallv",
+    "exchange": "mgraph.exchange.peer.PeerExchange.alltoallv",
     "prepare": "mgraph.worker.change.BatchChange.prepare",
     "vote": "mgraph.worker.ballot.Ballot._vote",
     "commit": "mgraph.worker.change.BatchChange.commit",
