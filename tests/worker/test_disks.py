@@ -21,7 +21,7 @@ from test_restore import assert_same
 from mgraph.errors import Aborted, StoreError
 from mgraph.log import segments
 from mgraph.log.files import File, Files
-from mgraph.log.records import header_at
+from mgraph.log.records import HEADER, header_at
 from mgraph.log.store import Store
 
 STARTS = (0, 13, 20, N)
@@ -191,7 +191,7 @@ def logged(path: Path, turns: int = 1) -> Changed:
 def records(path: Path) -> list[Any]:
     """The records of a log's only segment, marks too."""
     data, at, found = np.fromfile(path, np.uint8), 0, []
-    number = int.from_bytes(bytes(data[64:72]), "little")
+    number = int.from_bytes(bytes(data[HEADER - 16 : HEADER - 8]), "little")
     while (entry := header_at(data, at, at, number, str(path))) is not None:
         found.append(entry)
         at = entry.end
@@ -255,7 +255,7 @@ def test_a_torn_tail_is_cut(tmp_path, cut):
     ranks = opened(tmp_path, 2)
     epoch = ranks.shards[0].epoch
     graph.model.edges = models[epoch - 1]
-    assert epoch == (3 if cut <= 80 else 2)
+    assert epoch == (3 if cut <= HEADER else 2)
     assert_same(ranks, graph.model, epoch)
     raised(ranks.update(random_batch(graph.rng, N, 5, True), epoch + 1))
     end(ranks)
@@ -270,7 +270,7 @@ def test_a_broken_middle_is_named_and_repair_says_what_it_gives_up(tmp_path, whe
     graph = logged(tmp_path, turns)
     path = segment(tmp_path, 1)
     third = [entry for entry in records(path) if entry.kind == "batch"][2]
-    damage(path, third.at + (20 if where == "header" else 85))
+    damage(path, third.at + (20 if where == "header" else HEADER + 5))
     with pytest.raises(StoreError, match=rf"rank-0001/0+\.log, offset {third.at}.*whole up to epoch 2; repair=True"):
         opened(tmp_path, 2)
     found = Store(str(tmp_path)).survey(repair=True)
