@@ -76,7 +76,7 @@ def marked(variant):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("variant", map(marked, VARIANTS))
+@pytest.mark.parametrize("variant", [marked(variant) for variant in VARIANTS])
 def test_every_file_compiles(variant, tmp_path):
     compiled = programs(variant)
     assert len(compiled) > 1
