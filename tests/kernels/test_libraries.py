@@ -79,7 +79,7 @@ class Machine:
         return len(self.log.read_text().split()) if self.log.exists() else 0
 
     @property
-    def library(self) -> Path:
+    def built(self) -> Path:
         (found,) = self.folder.glob("*.so")
         return found
 
@@ -106,7 +106,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_library_is_compiled_again(machine, damage):
     assert machine.run() == "filled"
-    machine.library.write_bytes(DAMAGE[damage](machine.library.read_bytes()))
+    machine.built.write_bytes(DAMAGE[damage](machine.built.read_bytes()))
     assert machine.run() == "filled"
     assert machine.compiled == 2
     assert machine.run() == "filled"
@@ -180,10 +180,10 @@ def test_folders_and_files_are_the_users_alone(machine):
 def test_what_is_too_open_is_closed(machine):
     assert machine.run() == "filled"
     machine.folder.chmod(0o777)
-    machine.library.chmod(0o666)
+    machine.built.chmod(0o666)
     machine.folder.parent.chmod(0o755)  # the user's choice, which stays
     assert machine.run() == "filled"
-    assert [mode(machine.folder), mode(machine.library), mode(machine.folder.parent)] == [0o700, 0o600, 0o755]
+    assert [mode(machine.folder), mode(machine.built), mode(machine.folder.parent)] == [0o700, 0o600, 0o755]
     assert machine.compiled == 1
 
 
@@ -199,10 +199,10 @@ def test_another_users_folder_is_refused(machine):
 @as_root
 def test_another_users_library_is_compiled_again(machine):
     assert machine.run() == "filled"
-    os.chown(machine.library, OTHER, OTHER)
+    os.chown(machine.built, OTHER, OTHER)
     assert machine.run() == "filled"
     assert machine.compiled == 2
-    assert machine.library.stat().st_uid == 0
+    assert machine.built.stat().st_uid == 0
 
 
 @as_root
@@ -212,9 +212,9 @@ def test_roots_folder_serves_others_unless_all_can_write(machine, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
     machine.folder.chmod(0o755)
     assert libraries.folder() == machine.folder
-    assert libraries.is_whole(machine.library)
-    machine.library.chmod(0o622)
-    assert not libraries.is_whole(machine.library)
+    assert libraries.is_whole(machine.built)
+    machine.built.chmod(0o622)
+    assert not libraries.is_whole(machine.built)
     machine.folder.chmod(0o1777)
     with pytest.raises(DeviceError, match=f"{machine.folder} belongs to user 0 and has mode 1777.*MGRAPH_CACHE_DIR"):
         libraries.folder()
@@ -250,7 +250,7 @@ def test_compiler_without_room_is_explained(machine):
 def test_library_that_does_not_load_is_named(machine):
     machine.install("1", 'while [ "$1" != -o ]; do shift; done; echo no library > "$2"')
     said = machine.run()
-    assert said.startswith(f"DeviceError: cannot load {machine.library}")
+    assert said.startswith(f"DeviceError: cannot load {machine.built}")
     assert "noexec" in said
 
 
@@ -315,8 +315,8 @@ def test_cupys_folder_that_refuses_is_named(write, monkeypatch):
 
 def test_checksum_finds_any_bit_that_differs(machine):
     assert machine.run() == "filled"
-    content, rng = machine.library.read_bytes(), np.random.default_rng(1)
-    assert libraries.is_whole(machine.library)
+    content, rng = machine.built.read_bytes(), np.random.default_rng(1)
+    assert libraries.is_whole(machine.built)
     for at in rng.integers(0, len(content), 50).tolist():
-        machine.library.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
-        assert not libraries.is_whole(machine.library), at
+        machine.built.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        assert not libraries.is_whole(machine.built), at

@@ -9,12 +9,12 @@ from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library
 
-__all__ = ["check_weights", "library", "user_id"]
+__all__ = ["check_weights", "user_id", "weight_kernels"]
 
 NONE = 2**64 - 1
 
 
-def library(shard: Shard) -> Library:
+def weight_kernels(shard: Shard) -> Library:
     """The kernels of the check."""
     return kernels(shard, "algorithms/weights/weights.cuh", shard.out_edges.view())
 
@@ -27,7 +27,7 @@ def check_weights(shard: Shard, what: str) -> None:
     edges, device = shard.out_edges, shard.device
     if not edges.weighted:
         return
-    rows, room, check = shard.hi - shard.lo, task_room(edges), library(shard)
+    rows, room, check = shard.hi - shard.lo, task_room(edges), weight_kernels(shard)
     found, tasks, n_tasks = device.full(1, NONE, np.uint64), device.empty(room, np.uint64), device.zeros(1, np.int64)
     bad = {"edge": found, "first": shard.lo}
     common = {"graph": edges.view(), "bad": bad, "tasks": tasks, "n_tasks": n_tasks}
