@@ -58,8 +58,8 @@ notebooks: setup
 
 # the tables of the archived benchmarks, where the pages have their markers
 figures: setup
-	$(BIN)/python -m workloads report --write README.md
-	$(BIN)/python -m workloads report --write docs/figures.md
+	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md docs/papers/*.md); do \
+	  $(BIN)/python -m workloads report --write $$page || exit 1; done
 
 setup: $(VENV)/.installed-dev
 

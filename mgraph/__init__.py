@@ -22,13 +22,16 @@ from mgraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from mgraph.client.mixed import Answers
     from mgraph.client.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
+    from mgraph.operations import Operations
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MAX_VERTICES",
+    "Answers",
     "CapacityError",
     "DeviceError",
     "DynamicGraph",
@@ -39,6 +42,7 @@ __all__ = [
     "InvalidOption",
     "MgraphError",
     "NoPath",
+    "Operations",
     "ReadError",
     "StoreError",
     "UnknownVertex",
@@ -49,7 +53,9 @@ __all__ = [
 
 # These load the structures and algorithms, and are imported at their first use.
 _LATE = {
+    "Answers": "mgraph.client.mixed",
     "DynamicGraph": "mgraph.graph",
+    "Operations": "mgraph.operations",
     "UpdateReport": "mgraph.graph",
     "VertexValues": "mgraph.client.results",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.columns import KINDS, as_array, as_keys
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "EdgeBatch",
     "as_array",
     "as_batch",
+    "as_columns",
     "as_ids",
+    "as_weights",
     "check_columns",
     "check_ids",
     "name_columns",
@@ -29,31 +32,6 @@ MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
 COLUMNS = ("src", "dst", "weight", "op")  #: the columns of a batch, in order
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
 FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
-
-
-def as_array(values: Any) -> Any:
-    """`values` as a NumPy or CuPy array, without a copy if the protocol of `values` allows that.
-
-    Accepts NumPy and CuPy arrays, sequences, and objects with ``__cuda_array_interface__``, ``__array_interface__``,
-    ``__array__`` or DLPack (``__dlpack__``). Data on a GPU stays there. Raises `InvalidBatch` if `values` cannot be
-    made an array, or is an array with masked entries.
-    """
-    on_gpu = hasattr(values, "__cuda_array_interface__")
-    if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
-        on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
-        if not on_gpu and not hasattr(values, "__array__"):
-            return np.from_dlpack(values)
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        at = np.flatnonzero(np.ma.getmaskarray(values))[0]
-        raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
-    if on_gpu:
-        import cupy
-
-        return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
-    try:
-        return np.asarray(values)
-    except ValueError as error:  # rows of unequal lengths
-        raise InvalidBatch(f"a {type(values).__name__} cannot be made an array: {error}") from None
 
 
 def _first(mask: Any) -> int:
@@ -94,7 +72,8 @@ def as_ids(values: Any, name: str) -> Any:
             at = _first(bad)
             raise InvalidBatch(f"{name}[{at}] is {float(array[at])}; vertex ids are whole numbers")
     if array.dtype.kind not in "iu":
-        raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}")
+        hint = '; a graph with keys="string" takes strings' if array.dtype.kind in "OUT" else ""
+        raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}{hint}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
         unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
         if array.view(unsigned).max() >= limit:
@@ -113,7 +92,8 @@ def check_ids(ids: Any, n_vertices: int, name: str) -> None:
         )
 
 
-def _as_weights(values: Any) -> Any:
+def as_weights(values: Any) -> Any:
+    """`values` as float32 weights; `InvalidBatch` for what is no number, or too large for float32."""
     array = as_array(values)
     if array.dtype.kind not in "fiu":
         raise InvalidBatch(f"weight has dtype {array.dtype}; weights are numbers, stored as float32")
@@ -160,6 +140,10 @@ class EdgeBatch:
         +1 inserts, -1 deletes. A single number is the operation of all edges; without `op` all are inserted. If an
         edge occurs more than once, its last operation counts. Stored as int8[n]; as -1 if a single -1 was given, and
         as None if all are inserted.
+    keys : "int64" | "string", optional
+        What `src` and `dst` are in a graph with keys: integers of 64 bits, also negative ones, or strings. Then they
+        may also be columns of pandas, Polars or Arrow, categorical and dictionary columns among them. They are stored
+        as int64, or as UTF-8.
 
     Raises
     ------
@@ -180,11 +164,17 @@ class EdgeBatch:
     dst: Any
     weight: Any
     op: Any
+    keys: str | None
 
-    def __init__(self, src: Any, dst: Any, weight: Any = None, op: Any = None) -> None:
-        columns = {"src": as_ids(src, "src"), "dst": as_ids(dst, "dst"), "weight": None, "op": None}
+    def __init__(self, src: Any, dst: Any, weight: Any = None, op: Any = None, keys: str | None = None) -> None:
+        if keys is not None and keys not in KINDS:
+            raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
+        columns: dict[str, Any] = dict.fromkeys(COLUMNS)
+        for name, values in (("src", src), ("dst", dst)):
+            columns[name] = as_ids(values, name) if keys is None else as_keys(values, keys, name)
+        object.__setattr__(self, "keys", keys)
         if weight is not None:
-            columns["weight"] = _as_weights(weight)
+            columns["weight"] = as_weights(weight)
         if op is not None:
             columns["op"] = _as_ops(op)
         n = len(columns["src"])
@@ -206,10 +196,16 @@ class EdgeBatch:
         """A batch of the edges in the slice `part`, as views and without checking them again. O(1)."""
         if not isinstance(part, slice):
             raise TypeError(f"a batch takes slices, not {type(part).__name__}; for one edge, use batch[i : i + 1]")
-        batch = object.__new__(EdgeBatch)
-        for name in ("src", "dst", "weight", "op"):
-            column = getattr(self, name)
-            object.__setattr__(batch, name, column if column is None or isinstance(column, int) else column[part])
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        cut = {name: c if c is None or isinstance(c, int) else c[part] for name, c in columns.items()}
+        return EdgeBatch.checked(**cut, keys=self.keys)
+
+    @classmethod
+    def checked(cls, src: Any, dst: Any, weight: Any, op: Any, keys: str | None = None) -> EdgeBatch:
+        """A batch of columns that are as they are stored."""
+        batch = object.__new__(cls)
+        for name, column in {"src": src, "dst": dst, "weight": weight, "op": op, "keys": keys}.items():
+            object.__setattr__(batch, name, column)
         return batch
 
 
@@ -272,13 +268,22 @@ def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
         `part` is none of these, has no src or dst, has unknown columns, or `EdgeBatch` rejects its columns.
     """
     if isinstance(part, EdgeBatch):
+        if part.keys is not None:
+            raise InvalidBatch(f"a part has {part.keys} keys, which only a graph with keys takes, from this process")
         return part
+    return EdgeBatch(**{name: _values(column) for name, column in as_columns(part, columns).items()})
+
+
+def as_columns(part: Any, columns: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The columns of a part of a source by `COLUMNS`, as the part has them; takes and raises what `as_batch` does."""
+    if isinstance(part, EdgeBatch):
+        return {name: getattr(part, name) for name in COLUMNS}
     if isinstance(part, Mapping) or hasattr(part, "columns"):
         there = part if isinstance(part, Mapping) else part.columns
         named = name_columns(there, columns, f"a part, a {type(part).__name__},")
-        return EdgeBatch(**{name: _values(part[column]) for name, column in named.items()})
+        return {name: part[column] for name, column in named.items()}
     if isinstance(part, tuple | list) and 2 <= len(part) <= 4:
-        return EdgeBatch(*part)
+        return dict(zip(COLUMNS, part, strict=False))
     raise InvalidBatch(
         f"a part has type {type(part).__name__}; it must be an EdgeBatch, a data frame or mapping with columns src and "
         "dst, or a tuple of 2 to 4 arrays: src, dst, weight, op"

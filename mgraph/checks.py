@@ -39,7 +39,7 @@ def check_growth(largest: int, what: str, n_vertices: int, n_edges: int) -> int:
     if largest >= SPARSE_IDS * (n_vertices + 2 * n_edges) + FREE_IDS:
         raise InvalidBatch(
             f"{what} is {largest}, the graph has {n_vertices} vertices and the batch {n_edges} edges; vertices are "
-            "numbered 0, 1 and so on: number them anew, or give the graph n_vertices"
+            'numbered 0, 1 and so on: give sparse ids a graph with keys="int64", or give the graph n_vertices'
         )
     return max(largest + 1, n_vertices)
 

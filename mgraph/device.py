@@ -207,6 +207,10 @@ class Device:
         """An array of n zeros."""
         return self.full(n, 0, dtype)
 
+    def address(self, array: Array) -> int:
+        """Where an array's memory begins, for kernels that are given a table of such addresses."""
+        return int(array.ctypes.data if self.kind == "cpu" else array.data.ptr)
+
     def mailbox(self, n: int) -> tuple[np.ndarray, Array]:
         """`n` int64 words of the host's that kernels write: for the host, once it has synchronised, and the device.
 

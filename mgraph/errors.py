@@ -4,6 +4,11 @@ Each message names the wrong value and the limit, and the rank and the epoch whe
 workers to the client, so every class takes its message as the only argument, which makes it picklable.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
 __all__ = [
     "Aborted",
     "CapacityError",
@@ -22,7 +27,30 @@ __all__ = [
 
 
 class MgraphError(Exception):
-    """Base class of all errors that mgraph raises on purpose."""
+    """Base class of all errors that mgraph raises on purpose.
+
+    Attributes
+    ----------
+    during : int or None
+        The epoch that the failed call was to commit; None if it was to commit none, or was not sent.
+    vertices : tuple of int
+        The users' ids of the vertices that the message names, where `about` made it.
+    """
+
+    during: int | None = None
+    vertices: tuple[int, ...] = ()
+    _text = ""
+
+    @classmethod
+    def about(cls, text: str, *vertices: int) -> Self:
+        """An error whose message is `text`, a format, with users' ids of vertices."""
+        error = cls(text.format(*vertices))
+        error._text, error.vertices = text, vertices
+        return error
+
+    def named(self, names: Callable[[Any], Any]) -> Self:
+        """The error with the names of its vertices instead of ids; ``names(ids)`` returns an array."""
+        return type(self)(self._text.format(*map(repr, names(list(self.vertices)).tolist())))
 
 
 class InvalidBatch(MgraphError, ValueError):
@@ -30,7 +58,7 @@ class InvalidBatch(MgraphError, ValueError):
 
 
 class UnknownVertex(MgraphError, LookupError):
-    """A vertex id is outside ``0 .. num_vertices - 1``."""
+    """A vertex id is outside ``0 .. num_vertices - 1``, or a key is none of the graph's."""
 
 
 class InvalidOption(MgraphError, ValueError):

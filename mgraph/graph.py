@@ -7,24 +7,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from mgraph import algorithms, convert, local
-from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_direction
-from mgraph.client import reads, report, stored
+from mgraph.checks import check_count
+from mgraph.client import live, mixed, queries, report, stored
+from mgraph.client.changes import changes
+from mgraph.client.following import follow
+from mgraph.client.keyed import batch_of
+from mgraph.client.moving import move_to
 from mgraph.client.numbering import Numbering
-from mgraph.client.options import Options, fixed_order
+from mgraph.client.options import Options, fixed_order, keys_of
 from mgraph.client.pipeline import Pipeline
-from mgraph.client.place import Place, make_graph
+from mgraph.client.place import Place
+from mgraph.client.recovery import Recovery
 from mgraph.client.report import Balance, UpdateReport, balance_of
-from mgraph.client.results import run_algorithm
-from mgraph.client.storing import StoreReport, Storing, asked, open_stored, report_of
+from mgraph.client.restoring import make_graph, open_stored
+from mgraph.client.storing import StoreReport, Storing, asked, report_of
 from mgraph.client.updates import Updates
-from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
-from mgraph.structures import Csr
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,14 +44,25 @@ class DynamicGraph:
         A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
         Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
     n_vertices : int, optional
-        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the graph grows
-        to the largest id that an `insert`, `delete` or `update` names: the vertices come with the batch, or, if that is
-        refused, not at all. An id past ``16 * (vertices + ends of the batch's edges) + 2**20`` is refused. `ingest` and
-        `pipeline` take only ids that there are.
+        The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
+        have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
+        with the batch, or, if that is refused, not at all. An id past
+        ``16 * (vertices + ends of the batch's edges) + 2**20`` is refused. `ingest` and `pipeline` take only ids that
+        there are.
+    keys : "int64" | "string" | None | "auto"
+        What the user calls vertices: integers of 64 bits or strings, of which each new one is a new vertex; or, for
+        None, 0, 1 and so on. By default ("auto") a graph with `n_vertices` has no keys, and else the first edges
+        decide: strings become keys, and so do integers unless all lie in ``0 .. 4 * (different ones) + 1024``. In a
+        graph with keys every input and every result is in keys, but for ``to_numpy()``, where vertices are places in
+        `vertices`. Deletions bring no vertices: an edge whose end is none counts as missing.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
     weighted : bool
         Whether edges have a weight. Edges that are inserted without one get weight 1.
+    combine : "last" | "sum" | "min" | "max"
+        What becomes of the weight of an edge that is inserted again, in the same batch or later: the last weight
+        counts, or the sum, the least or the greatest of all. A deletion forgets the weights before it. With "sum",
+        edges that are inserted without weights are counted. Sums are float32, in stream order.
     directed : bool
         Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
@@ -91,7 +103,10 @@ class DynamicGraph:
         changes wait while a worker has more bytes than this that are not on the disk, or older ones. `snapshot_bytes`
         (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0 for never.
         `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of them:
-        earlier epochs can no longer be opened. 0 keeps all.
+        earlier epochs can no longer be opened. 0 keeps all. `recover` (None): with "auto" the graph is opened again
+        from its store when a worker is lost, and the call under way goes on. `max_recoveries` (3): how often that may
+        happen in a row, without a call that succeeds in between; then the call raises. `snapshots`: a folder, or a URL
+        of fsspec such as "s3://bucket/roads", in which the snapshots are, instead of the store's folder.
 
     Raises
     ------
@@ -109,9 +124,10 @@ class DynamicGraph:
     Notes
     -----
     Use the graph as a context manager, or call `close`: the workers hold its memory until then, or until this process
-    ends. Several threads may call it; their calls run one after another. If a worker dies, the graph is lost: every
-    later call raises `WorkerLost` or `GraphLost`, and only `close` still works. A worker that is retired or removed by
-    adaptive scaling counts as dead. After Ctrl-C a batch is applied whole or not at all.
+    ends. Several threads may call it; their calls run one after another. If a worker dies, the graph comes back from
+    its store with ``recover="auto"``. Otherwise it is lost: every later call raises `WorkerLost` or `GraphLost`, and
+    only `close` still works. A worker that is retired or removed by adaptive scaling counts as dead. After Ctrl-C a
+    batch is applied whole or not at all.
 
     Examples
     --------
@@ -127,8 +143,10 @@ class DynamicGraph:
         client: Client | None = None,
         n_vertices: int | None = None,
         *,
+        keys: str | None = "auto",
         structure: str = "gpma+",
         weighted: bool = False,
+        combine: str = "last",
         directed: bool = True,
         reverse: bool = False,
         order: Any = None,
@@ -143,23 +161,29 @@ class DynamicGraph:
         **logging: Any,
     ) -> None:
         how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
-        options = Options(*how, grows=n_vertices is None)
+        options = Options(*how, grows=n_vertices is None, combine=combine, keys=keys_of(keys, n_vertices))
         numbering = partial(_numbering, n_vertices, order, balance)
         self._client, self._storing = client, asked(store, sync, logging)
-        place = _place(client, workers, exchange)
-        self._directory, self._options, parts = make_graph(place, options, numbering, self._storing)
-        self._updates = Updates(self._directory, self._options, parts, order_due=isinstance(order, str))
+        place, due = _place(client, workers, exchange), isinstance(order, str)
+        self._directory, self._options, parts = make_graph(place, options, numbering, self._storing, due)
+        logged = self._storing is not None
+        self._updates = Updates(self._directory, self._options, parts, order_due=due, logged=logged)
 
     @classmethod
     def _opened(cls, client: Client | None, storing: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
         graph = cls.__new__(cls)
-        graph._client, graph._storing = client, storing if how["logged"] else None
-        place = _place(client, options.get("workers"), options.get("exchange", "auto"))
-        graph._directory, graph._options, parts = open_stored(place, storing, options, **how)
+        graph._client, graph._storing, graph._as_of = client, storing if how["logged"] else None, how.get("epoch")
+        graph._directory, graph._options, parts = open_stored(cls._placed(client, options), storing, options, **how)
         due = isinstance(options.get("order"), str)
-        graph._updates = Updates(graph._directory, graph._options, parts, order_due=due)
+        graph._updates = Updates(graph._directory, graph._options, parts, order_due=due, logged=how["logged"])
         graph._updates.order_first()
         return graph
+
+    @staticmethod
+    def _placed(client: Client | None, options: dict[str, Any]) -> Place:
+        return _place(client, options.get("workers"), options.get("exchange", "auto"))
+
+    _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -189,6 +213,11 @@ class DynamicGraph:
         return self._options.reverse or not self._options.directed
 
     @property
+    def keys(self) -> str | None:
+        """What users call vertices: "int64" or "string" keys, or None for 0, 1 and so on; else "undecided" so far."""
+        return self._directory.keys
+
+    @property
     def device(self) -> str:
         """Where the graph is stored, with "auto" resolved: "cpu" or "cuda"."""
         return self._options.device
@@ -196,7 +225,7 @@ class DynamicGraph:
     @property
     def exchange(self) -> str:
         """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp", "ucx" or "nccl"."""
-        return self._options.exchange
+        return self._directory.options.exchange
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -205,7 +234,7 @@ class DynamicGraph:
 
     @property
     def num_vertices(self) -> int:
-        """The number of vertices, deleted ones included: their ids stay valid. Asks the workers only after a Ctrl-C."""
+        """The number of vertices, without keys deleted ones included. Asks the workers only after a Ctrl-C."""
         with suppress(MgraphError):  # lost or closed: what was last known is given
             self._directory.check()
         return self._directory.n_vertices
@@ -241,6 +270,11 @@ class DynamicGraph:
         """The last committed place in each source, by `update`'s `offset`. One call to the workers with a store."""
         report = self.store
         return {} if report is None else report.offsets
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """The losses after which the graph came back, in their order, with ``recover="auto"``."""
+        return tuple(getattr(self._directory.coordinator, "recoveries", ()))
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -283,11 +317,11 @@ class DynamicGraph:
 
     def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
         """Insert edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
-        return self._updates.apply(EdgeBatch(src, dst, weight))
+        return self._updates.apply(batch_of(self._directory.keys, src, dst, weight))
 
     def delete(self, src: Any, dst: Any) -> UpdateReport:
         """Delete edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
-        return self._updates.apply(EdgeBatch(src, dst, op=-1))
+        return self._updates.apply(batch_of(self._directory.keys, src, dst, op=-1))
 
     def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
         """A pipeline that sends batches while the workers apply earlier ones: ``with g.pipeline() as p: p.update(b)``.
@@ -304,9 +338,7 @@ class DynamicGraph:
         """
         return self._updates.pipeline(max_bytes)
 
-    def ingest(
-        self, source: Any, *, steps: int | None = None, columns: Mapping[str, str] | None = None
-    ) -> list[UpdateReport]:
+    def ingest(self, source: Any, *, steps: int | None = None, columns: Mapping[str, str] | None = None) -> list[Any]:
         """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
 
         A source is a sequence of parts. Part i goes to rank ``i % size`` in step ``i // size``. If a step names an edge
@@ -316,8 +348,8 @@ class DynamicGraph:
         Parameters
         ----------
         source
-            A part is one of: an `EdgeBatch`; a data frame or mapping with columns src, dst[, weight, op]; a tuple of
-            such arrays. A source is one of:
+            A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[, weight, op];
+            a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
 
             - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
               Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
@@ -339,8 +371,9 @@ class DynamicGraph:
 
         Returns
         -------
-        list of UpdateReport
-            One for each step.
+        list of UpdateReport or Answers
+            One for each step: `Answers` where its parts are operations. These take an epoch if there are updates, and
+            the answers of all steps must fit into this process.
 
         Raises
         ------
@@ -354,15 +387,19 @@ class DynamicGraph:
 
         Notes
         -----
+        In a graph with keys this process reads the source, since it numbers the keys: a part is a step, a function is
+        called as ``f(0, 1, step)``, and Dask's data is refused.
+
         The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
         the other parts get weight 1.
         """
         return self._updates.ingest(source, steps, columns)
 
-    def add_vertices(self, n: int) -> range:
+    def add_vertices(self, n: Any) -> range:
         """Add `n` vertices without edges and return the range of their ids. This is one epoch.
 
-        All workers add them, or none does. The last worker owns the new vertices.
+        In a graph with keys, `n` is an array of keys, of which those are added that are not there; the range has their
+        places in `vertices`. All workers add them, or none does. The last worker owns the new vertices.
 
         Raises
         ------
@@ -376,61 +413,22 @@ class DynamicGraph:
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids` (shape (n,)) as one batch. The ids stay valid, with degree 0.
 
-        O(n_vertices + m): all edges are scanned. Returns and raises the same as `update`.
+        In a graph with keys, `ids` are keys, and the vertices themselves are deleted: they are in no later result and
+        no count, and their keys may come again.
+
+        O(n_vertices + m): all edges are scanned. With keys each worker rebuilds its part of the graph, and needs memory
+        for the new part beside the old one. Returns and raises the same as `update`.
         """
         return self._updates.delete_vertices(ids)
 
-    # ---- reads -------------------------------------------------------------------------------------------------------
+    # ---- reads: defined in mgraph/client/queries.py, bound here ------------------------------------------------------
 
-    def has_edges(self, src: Any, dst: Any) -> np.ndarray:
-        """Whether each edge ``src[i] -> dst[i]`` exists: bool[n].
-
-        `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more raises `UnknownVertex`; arrays of
-        different lengths raise `InvalidBatch`.
-        """
-        src, dst = self._directory.ids(src, "src"), self._directory.ids(dst, "dst")
-        if src.shape != dst.shape:
-            raise InvalidBatch(f"src has shape {src.shape} and dst has shape {dst.shape}; both need the same length")
-        return self._directory.read(lambda now: reads.has_edges(self._directory.coordinator, now, src, dst))
-
-    def degrees(self, ids: Any = None, direction: str = "out") -> np.ndarray:
-        """Out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
-
-        A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
-        `InvalidOption`. An id of `num_vertices` or more raises `UnknownVertex`.
-        """
-        check_direction(direction, self.reverse)
-        ids = self._directory.ids(np.arange(self.num_vertices, dtype=np.uint32) if ids is None else ids, "ids")
-        return self._directory.read(lambda now: reads.degrees(self._directory.coordinator, now, ids, direction))
-
-    def neighbors(self, ids: Any, direction: str = "out") -> Csr:
-        """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
-
-        Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
-        int64[n + 1], `dst` is uint32[m], and `weight` is float32[m], or None in an unweighted graph. Direction "in"
-        needs ``reverse=True`` or an undirected graph, else it raises `InvalidOption`. An id of `num_vertices` or more
-        raises `UnknownVertex`.
-        """
-        check_direction(direction, self.reverse)
-        ids = self._directory.ids(ids, "ids")
-        return self._directory.read(lambda now: reads.neighbors(self._directory.coordinator, now, ids, direction))
-
-    def to_csr(self) -> Csr:
-        """The whole graph as a CSR in this process: `neighbors` of every vertex.
-
-        O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
-        """
-        self._directory.check()
-        return self._directory.read(lambda now: reads.all_rows(self._directory.coordinator, now))
-
-    def fingerprint(self) -> int:
-        """A 64-bit hash of the set of edges, by users' ids and without weights.
-
-        Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is
-        the sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts
-        in both directions. O(n + m), computed on the workers.
-        """
-        return sum(answer["hash"] for answer in self._directory.coordinator.call("fingerprint")) % 2**64
+    has_edges = queries.has_edges
+    degrees = queries.degrees
+    neighbors = queries.neighbors
+    vertices = queries.vertices
+    to_csr = queries.to_csr
+    fingerprint = queries.fingerprint
 
     # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
 
@@ -455,26 +453,29 @@ class DynamicGraph:
     core_number = algorithms.core_number.method
     degree_centrality = algorithms.degree_centrality.method
     distances = algorithms.distances.method
+    eigenvector_centrality = algorithms.eigenvector_centrality.method
+    gather = algorithms.gather.method
+    hits = algorithms.hits.method
+    jaccard = algorithms.jaccard.method
     k_core = algorithms.k_core.method
     k_hop = algorithms.k_hop.method
+    k_truss = algorithms.k_truss.method
+    katz_centrality = algorithms.katz_centrality.method
     label_propagation = algorithms.label_propagation.method
     louvain = algorithms.louvain.method
     modularity = algorithms.modularity.method
     multi_source_bfs = algorithms.multi_source_bfs.method
+    overlap = algorithms.overlap.method
     pagerank = algorithms.pagerank.method
+    random_walks = algorithms.random_walks.method
+    sample_neighbors = algorithms.sample_neighbors.method
     shortest_path = algorithms.shortest_path.method
     sssp = algorithms.sssp.method
     strongly_connected_components = algorithms.strong_components.method
     transitivity = algorithms.triangles.transitivity
     triangles = algorithms.triangles.method
-
-    def run(self, algorithm: str, /, **arguments: Any) -> Any:
-        """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
-        if algorithm not in ALGORITHMS:
-            raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
-        self._directory.check()
-        args = ALGORITHMS[algorithm].check(self._options.facts(self.num_vertices), **arguments)
-        return self._directory.read(partial(run_algorithm, self._directory.coordinator, algorithm, args))
+    maintain = live.maintain
+    run = queries.run
 
     # ---- distribution over the workers -------------------------------------------------------------------------------
 
@@ -535,11 +536,19 @@ class DynamicGraph:
         """
         return self._updates.reorder()
 
+    # ---- mixed streams: defined in mgraph/client/mixed.py, bound here ----------------------------------------------
+
+    execute = mixed.execute
+    weights = mixed.weights
+
     # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
 
     open = classmethod(stored.open_graph)
     load = classmethod(stored.load)
     at = stored.at
+    move_to = move_to
+    changes = changes
+    follow = follow
     save = stored.save
     snapshot = stored.snapshot
 
@@ -563,21 +572,11 @@ class DynamicGraph:
             "a DynamicGraph cannot be pickled: it belongs to the process that made it; pickle to_csr() instead"
         )
 
-    def _title(self) -> str:
-        kind = f"{'' if self.directed else 'un'}directed{', weighted' if self.weighted else ''}"
-        state = ", closed" if self._directory.coordinator.closed else ""
-        so_far = " so far" if self._options.grows else ""
-        size = f"{self._directory.n_vertices:,} vertices{so_far}, {self.num_edges:,} edges"
-        return (
-            f"DynamicGraph {self.id}: epoch {self.epoch}, {size}, {kind}, {self.structure} on {self.device}, "
-            f"exchange {self.exchange}{state}"
-        )
-
     def __repr__(self) -> str:
-        return report.as_text(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_text(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
 
     def _repr_html_(self) -> str:
-        return report.as_html(self._title(), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_html(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
 
 
 def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:

@@ -37,6 +37,7 @@ from mgraph.errors import MgraphError
 
 __all__ = [
     "ABORT_SECONDS",
+    "AFTER",
     "BEAT_SECONDS",
     "PART_BYTES",
     "PATIENCE_SECONDS",
@@ -51,6 +52,7 @@ __all__ = [
     "Hello",
     "Message",
     "Part",
+    "Recovered",
     "Result",
     "ShardState",
     "Stale",
@@ -64,16 +66,32 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 5  #: of the protocol; client and worker must have the same one
+VERSION = 7  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
 ABORT_SECONDS = 2.0  #: for which a failed call waits until the other ranks have acknowledged the abort
+AFTER = "after"  #: in a call's answer on a worker: a future; the answer is sent when that has ended, or None
 PART_BYTES = 32 << 20  #: an answer's array with more bytes is sent in parts of at most this many
 
 
 class Stale(MgraphError):
     """A read used vertex ranges that have changed since. The client repeats the read; users never see this error."""
+
+
+class Recovered(Stale):
+    """A worker was lost during a call, and the graph was opened again: the call is made again. Users never see it.
+
+    Parameters
+    ----------
+    what : str
+    done : int64[k, 4], optional
+        The counts of the steps of an ingest that are done.
+    """
+
+    def __init__(self, what: str, done: np.ndarray | None = None) -> None:
+        super().__init__(what)
+        self.done = np.empty((0, 4), np.int64) if done is None else done
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------

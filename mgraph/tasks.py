@@ -9,16 +9,17 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed import get_worker
 
-from mgraph.batch import COLUMNS, EdgeBatch, as_batch
+from mgraph.batch import COLUMNS, EdgeBatch
 from mgraph.budget import Budget
+from mgraph.operations import Operations, as_part
 
 __all__ = ["batch_of"]
 
 TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8}  #: of a batch's columns
 
 
-def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
-    """A part of a Dask collection as an `EdgeBatch`; see `as_batch`. Its memory is reserved before it is converted.
+def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operations:
+    """A part of a Dask collection as `as_part` makes it. Its memory is reserved before it is converted.
 
     Raises
     ------
@@ -28,7 +29,7 @@ def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
         The part is no batch.
     """
     with _budget().reserve(_host_bytes(part, columns), f"a part of the source, a {type(part).__name__}, as a batch"):
-        return as_batch(part, columns)
+        return as_part(part, columns)
 
 
 def _budget() -> Budget:
@@ -39,7 +40,7 @@ def _budget() -> Budget:
 
 def _host_bytes(part: Any, columns: Mapping[str, str] | None) -> int:
     """The most bytes of host memory that a part takes as a batch beside itself, with what its checks need."""
-    if isinstance(part, EdgeBatch):
+    if isinstance(part, EdgeBatch | Operations):
         return 0
     if isinstance(part, Mapping) or hasattr(part, "columns"):
         there = part if isinstance(part, Mapping) else part.columns
@@ -48,7 +49,7 @@ def _host_bytes(part: Any, columns: Mapping[str, str] | None) -> int:
     else:
         named = (
             dict(zip(COLUMNS, part, strict=False)) if isinstance(part, list | tuple) else {}
-        )  # `as_batch` refuses others
+        )  # `as_part` refuses others
     return sum(_column_bytes(column, TYPES[name]) for name, column in named.items() if hasattr(column, "__len__"))
 
 

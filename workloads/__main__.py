@@ -11,7 +11,7 @@ from mgraph.errors import MgraphError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("bench", "demo", "longrun", "notebooks", "report", "scaling", "stream")
+COMMANDS = ("bench", "demo", "gap", "graphalytics", "longrun", "notebooks", "paper", "report", "scaling", "stream")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,10 @@ from typing import Any
 from mgraph.errors import InvalidOption
 from workloads.archive import Run, newest, of, parameters, provenance
 from workloads.bench.harness import ARCHIVE, short
+from workloads.gap.command import means
+from workloads.paper.command import measured
+from workloads.paper.papers import PAPERS
+from workloads.pivot import pivot
 from workloads.summary import headline, summary
 
 __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
@@ -150,8 +154,10 @@ def inside(line: dict[str, Any], name: str) -> Any:
 def shown(line: dict[str, Any], name: str) -> Any:
     """The same as a table has it: large counts in few characters, nothing where there is none."""
     value = inside(line, name)
-    if value is None:
-        return ""
+    return "" if value is None else _short(value)
+
+
+def _short(value: Any) -> Any:
     return short(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else value
 
 
@@ -183,8 +189,15 @@ SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms an
 SCALING |= {"inserts/s from the client": "pipelined.updates_per_s"}
 SCALING |= {"share of the link's bandwidth": "pipelined.share_of_link"}
 SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 50% deletes": "mixed.updates_per_s"}
+NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
+NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
+NETWORKX |= {"on a live graph, ms": "live_ms"}
 LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
 LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
+
+
+GRAPHALYTICS = {"algorithm": "algorithm", "mean ms": "mean_ms", "edges and vertices a second": "evps"}
+GRAPHALYTICS |= {"validated by": "validation"}
 
 
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
@@ -207,12 +220,46 @@ def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
     return columns, [[*row, *more] for row, more in zip(rows, said, strict=True)]
 
 
+def _algorithms(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row an algorithm, a column a structure."""
+    cells: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        if "p50_ms" in line:
+            cells.setdefault(line["kind"], {})[line["structure"]] = line["p50_ms"]
+    names = list(dict.fromkeys(name for row in cells.values() for name in row))
+    rows: list[Row] = [[what, *(row.get(name, "") for name in names)] for what, row in cells.items()]
+    return ["median ms", *names], rows
+
+
+def _gap(lines: Run) -> tuple[list[str], list[Row]]:
+    columns, rows = pivot(means(lines))
+    return columns, list(rows)
+
+
+def _graphalytics(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row an algorithm, with the graph."""
+    (graph,) = of(lines, "graph")
+    columns, rows = _plain("algorithm", GRAPHALYTICS)(lines)
+    told = ["graph", "data", "vertices", "edges", "scale"]
+    return [*told, *columns], [[*(_short(graph[name]) for name in told), *row] for row in rows]
+
+
+def _paper(lines: Run) -> tuple[list[str], list[Row]]:
+    columns, rows = pivot(measured(lines))
+    return columns, list(rows)
+
+
 TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-updates": ("Updates", _updates),
     "bench-bfs": ("BFS", _plain("bfs", BFS)),
     "bench-pagerank": ("PageRank", _pagerank),
+    "bench-algorithms": ("Algorithms", _algorithms),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
+    "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
     "longrun": ("Long run", _longrun),
+    "bench-gap": ("GAP, mean ms of the trials", _gap),
+    "bench-graphalytics": ("Graphalytics, unaudited", _graphalytics),
+    **{f"bench-paper-{name}": (f"The experiments of {name}'s paper", _paper) for name in PAPERS},
 }

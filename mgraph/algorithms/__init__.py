@@ -11,13 +11,22 @@ from mgraph.algorithms import (
     core_number,
     degree_centrality,
     distances,
+    eigenvector_centrality,
+    gather,
+    hits,
+    jaccard,
     k_core,
     k_hop,
+    k_truss,
+    katz_centrality,
     label_propagation,
     louvain,
     modularity,
     multi_source_bfs,
+    overlap,
     pagerank,
+    random_walks,
+    sample_neighbors,
     shortest_path,
     sssp,
     strong_components,
@@ -25,16 +34,28 @@ from mgraph.algorithms import (
 )
 from mgraph.algorithms.algorithm import Algorithm, Shard
 
-__all__ = ["ALGORITHMS", "WARM", "Algorithm", "Shard", "warm"]
+__all__ = [
+    "ALGORITHMS",
+    "WARM",
+    "Algorithm",
+    "Shard",
+    "eigenvector_centrality",
+    "hits",
+    "katz_centrality",
+    "warm",
+]
 
 #: every algorithm, by the name that users call it by
 ALGORITHMS: dict[str, Algorithm] = {
     folder.ALGORITHM.name: folder.ALGORITHM
     for folder in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
-        *(betweenness, degree_centrality, pagerank),  # importance
+        *(betweenness, degree_centrality, hits, pagerank),  # importance
         *(components, label_propagation, louvain, modularity, strong_components),  # groups
-        *(clustering, core_number, k_core, triangles),  # density
+        *(clustering, core_number, k_core, k_truss, triangles),  # density
+        *(jaccard, overlap),  # pairs
+        *(random_walks, sample_neighbors),  # samples
+        *(gather,),  # one's own
     )
 }
 

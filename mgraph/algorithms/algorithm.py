@@ -12,25 +12,32 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from mgraph.checks import check_vertex, check_vertices
 from mgraph.device import Array, Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Structure
+from mgraph.structures.plan import DELETED
 
 __all__ = [
     "CHUNK",
     "HUB_DEGREE",
     "LANES",
     "Algorithm",
+    "Changes",
     "Columns",
+    "Followed",
     "GraphFacts",
+    "Maintained",
+    "Names",
     "Runs",
     "Shard",
     "Vertex",
     "VertexData",
     "Vertices",
+    "by_source",
     "incoming",
     "kernels",
     "task_room",
@@ -43,6 +50,9 @@ LANES = 32  #: rows that a tile takes at once
 #: The result of a program: columns by name, the main one first, each with one entry for each owned vertex, in internal
 #: order on the shard's device; and scalars by name, which are the same on every rank.
 Columns = tuple[dict[str, Any], dict[str, Any]]
+
+#: ``names(ids)``: users' ids of vertices as the user names them
+Names = Callable[[np.ndarray], np.ndarray]
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -68,12 +78,36 @@ class GraphFacts:
     directed, weighted : bool
     reverse : bool
         Whether the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph.
+    ids : callable, optional
+        In a graph with keys, ``ids(keys, name)`` returns the vertices' ids.
     """
 
     n_vertices: int
     directed: bool
     weighted: bool
     reverse: bool
+    ids: Callable[[Any, str], np.ndarray] | None = None
+
+    def vertex(self, value: Any, name: str) -> int:
+        """The id of a vertex as the user names it; raises as `check_vertex`."""
+        if self.ids is None:
+            return check_vertex(value, self.n_vertices, name)
+        try:
+            return int(self.vertices([value], name)[0])
+        except MgraphError as error:
+            raise type(error)(str(error).replace(f"{name}[0]", name, 1)) from None
+
+    def vertices(self, values: Any, name: str) -> np.ndarray:
+        """The ids of vertices as the user names them, uint32[k] with k > 0; raises as `check_vertices`."""
+        if self.ids is None:
+            return check_vertices(values, self.n_vertices, name)
+        try:
+            ids = self.ids(values, name)
+        except InvalidBatch as error:
+            raise InvalidOption(str(error)) from None
+        if len(ids) == 0:
+            raise InvalidOption(f"{name} is empty; at least one vertex is needed")
+        return ids
 
 
 @dataclass(frozen=True)
@@ -117,16 +151,19 @@ class Algorithm:
         The program: ``run(shard, **arguments)``, called on each rank.
     columns : mapping of str to str
         The columns that a result may have, the main one first, and their kinds: "value" for numbers; "vertex" for
-        internal vertex ids, which users get as their own ids; "rows" for several rows of numbers, a number a vertex.
+        internal vertex ids, which users get as their own ids; "label" for users' ids; "rows" for several rows of
+        numbers, a number a vertex.
     scalars : tuple of str
         The names of the scalars that a result has.
     warm : callable
         ``warm(shard)`` compiles the kernels that `run` launches on a shard.
     result : callable, optional
-        ``result(columns, info)`` makes what the method returns, in the user's process, from the columns, which are then
-        arrays of any length: a list of one a rank for each name. None if the columns stay on the workers.
+        ``result(columns, info, names)`` makes what the method returns, in the user's process, from the columns, which
+        are then arrays of any length: a list of one a rank for each name. ``names(ids)`` returns vertices as the user
+        names them. None if the columns stay on the workers.
     maintain : callable, optional
-        Updates a result after changes of the graph; None if it has to be computed again.
+        ``maintain(shard, **arguments)`` computes a result on each rank that can follow changes of the graph: a
+        `Maintained`. None if results of this algorithm cannot be maintained.
     """
 
     name: str
@@ -135,8 +172,89 @@ class Algorithm:
     columns: Mapping[str, str]
     scalars: tuple[str, ...]
     warm: Callable[[Shard], None]
-    result: Callable[[dict[str, list[np.ndarray]], dict[str, Any]], Any] | None = None
-    maintain: Callable[..., Columns] | None = None
+    result: Callable[[dict[str, list[np.ndarray]], dict[str, Any], Names], Any] | None = None
+    maintain: Callable[..., Maintained] | None = None
+
+
+# ---- results that follow the graph, on the workers -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The arcs that differ between two epochs, the same on every rank. An undirected edge is two arcs, one each way.
+
+    Parameters
+    ----------
+    keys : uint64[k]
+        ``src << 32 | dst``, in internal ids, ascending and unique.
+    kinds : uint8[k]
+        As the outcomes of a `mgraph.structures.Plan`: 1 inserted, 2 with another weight, 3 deleted.
+    deleted : int
+        The number of arcs that were deleted.
+    old, new : float32[k] or None
+        Weights at the earlier epoch and now, of arcs that were or are there. None in a graph without weights.
+    """
+
+    keys: Array
+    kinds: Array
+    deleted: int
+    old: Array = None
+    new: Array = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the kernels' ``Changed``."""
+        return {"keys": self.keys, "kinds": self.kinds, "old": self.old, "now": self.new, "n": len(self)}
+
+
+def by_source(device: Device, keys: Array, kinds: Array) -> tuple[Array, Array, Array]:
+    """The sources of sorted changed arcs, each once; each arc's place among them; by how much their degrees have grown.
+
+    uint32[s], int64[k] and int64[s].
+    """
+    xp = device.xp
+    with device.taking(48 * len(keys), f"the sources of {len(keys)} changed arcs"):
+        src = keys >> np.uint64(32)
+        sources, places = xp.unique(src, return_inverse=True)
+        upto = device.zeros(len(keys) + 1, np.int64)
+        device.cumsum((kinds != DELETED).astype(np.int64) * 2 - 1, out=upto[1:])
+        more = upto[xp.searchsorted(src, sources, side="right")] - upto[xp.searchsorted(src, sources)]
+        return sources.astype(np.uint32), places.astype(np.int64), more
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What it took to bring a result up to date: the edges that were visited, and whether the result has changed."""
+
+    edges: int
+    changed: bool
+
+
+class Maintained(Protocol):
+    """One rank's part of a result that follows the graph, with what it needs for that; made for the graph as it is.
+
+    Every rank makes the same calls. Between two calls of `follow` only the rows of the changed arcs differ, and the
+    number of vertices may have grown; ranges and internal ids are the same, or the result is made again.
+    """
+
+    def follow(self, changes: Changes, most: int) -> Followed | None:
+        """Bring the result up to date with the shard's edges, which differ by `changes` from those of the last call.
+
+        It may give up before the result is correct, and return None on every rank: where it would visit about `most`
+        edges of the graph or more, and where going on is not possible. Then the result is made again.
+        """
+        ...
+
+    def columns(self) -> Columns:
+        """The result, as the algorithm's `run` returns it. Later calls leave its arrays as they are."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        ...
 
 
 # ---- the workers' side -----------------------------------------------------------------------------------------------
@@ -180,7 +298,7 @@ class Shard(Protocol):
         ...
 
 
-def kernels(shard: Shard, file: str, view: View, **defines: int) -> Library:
+def kernels(shard: Shard, file: str, view: View, **defines: int | str) -> Library:
     """The kernels of `file` for one of the shard's structures, compiled at the first call on each machine."""
     return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
 

@@ -42,9 +42,14 @@ class Caller(Protocol):
     `mgraph.client.coordinator.Coordinator` documents each member.
     """
 
-    graph: str
-    addresses: tuple[str, ...]
-    one_process: bool
+    @property
+    def graph(self) -> str: ...  # noqa: D102
+
+    @property
+    def addresses(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def one_process(self) -> bool: ...  # noqa: D102
 
     @property
     def bridge(self) -> Alive:
@@ -61,6 +66,13 @@ class Caller(Protocol):
 
     @property
     def unsettled(self) -> bool: ...  # noqa: D102
+
+    @property
+    def silent(self) -> Sequence[str]: ...  # noqa: D102
+
+    @property
+    def life(self) -> int:
+        """How often the graph was opened again after a loss; see `mgraph.client.recovery`."""
 
     @property
     def states(self) -> list[ShardState]: ...  # noqa: D102
@@ -80,7 +92,7 @@ class Caller(Protocol):
         method: str,
         shares: Sequence[Value],
         room: Callable[[], Awaitable[None]],
-        sent: Callable[[Flight, int], None],
+        sent: Callable[..., None],
     ) -> None: ...
 
     def land(self) -> None: ...  # noqa: D102

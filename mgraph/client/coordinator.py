@@ -47,6 +47,8 @@ class Coordinator:
 
     Attributes
     ----------
+    life : int
+        0: a graph that comes back has another coordinator then.
     sessions : Sessions
         The sessions with all ranks, and the ranks' last states.
     attempt : Attempt
@@ -54,6 +56,8 @@ class Coordinator:
     one_process : bool
         Whether all workers are in this process.
     """
+
+    life = 0
 
     def __init__(
         self,
@@ -201,6 +205,11 @@ class Coordinator:
         return self.sessions.changes
 
     @property
+    def silent(self) -> Sequence[str]:
+        """The workers that are lost because they did not answer, and may still be there."""
+        return [session.address for session in self.sessions.all if session.silent]
+
+    @property
     def unsettled(self) -> bool:
         """Whether the ranks may have changed without this client's knowing: until a call after a Ctrl-C is answered."""
         return self._interrupted or self.attempt.settling
@@ -215,11 +224,16 @@ class Coordinator:
     async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:
         async with self._turn:
             await self._ready(connect, alone=True)
+            epoch = self.epoch + 1 if commits else None
             if commits:
-                given = [{**args, "epoch": self.epoch + 1} for args in given]
+                given = [{**args, "epoch": epoch} for args in given]
             await self._reserve([load_of(method, args) for args in given])
             calls = self.sessions.calls(method, given, self.attempt.number)
-            answers = await self.attempt.finish(self.sessions.send(calls), together=connect)
+            try:
+                answers = await self.attempt.finish(self.sessions.send(calls), together=connect)
+            except MgraphError as error:
+                error.during = epoch
+                raise
             self._interrupted = False  # by a call before this one, whose turn is over
             return answers
 
@@ -267,7 +281,7 @@ class Coordinator:
                 await room()
                 await self._reserve(loads)
             epoch = self.epoch + 1 + len(self._flying)
-            given = [{**args, "epoch": epoch} for args in given]
+            given = [{**args, "epoch": epoch, "ahead": True} for args in given]
             asked = self.sessions.send(self.sessions.calls(method, given, self.attempt.number))
             before = next(reversed(self._flying), None)
             flight = asyncio.create_task(self._land(before, asked, epoch))

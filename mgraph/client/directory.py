@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import numpy as np
 
-from mgraph.batch import as_ids, check_ids
+from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
 from mgraph.client.caller import Caller
+from mgraph.client.keyed import Keyed, keyed
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
+from mgraph.errors import InvalidOption
+from mgraph.keys import KeyTable, Names
 from mgraph.partition import Partition
-from mgraph.protocol import Stale
+from mgraph.protocol import Recovered, Stale
 
 __all__ = ["Directory"]
 
@@ -32,40 +35,77 @@ class Directory:
     coordinator : Caller
     numbering : Numbering
         The numbering with which the graph is made.
+    options : Options
+        The options of the graph, with the device and the exchange that were chosen.
+    undecided : bool
+        Whether the first batch is to decide if vertices have keys.
+    device : Device, optional
+        Where keys are looked up; by default the CPU.
+    comes_back : bool
+        Whether the graph is opened again after a loss, which one with keys is not yet.
 
     Attributes
     ----------
     numbering : Numbering
         The numbering that this client knows. Replaced under the lock, after the workers have changed theirs.
+    device : Device
     """
 
-    def __init__(self, coordinator: Caller, numbering: Numbering) -> None:
-        self.coordinator, self.numbering = coordinator, numbering
+    def __init__(
+        self,
+        coordinator: Caller,
+        numbering: Numbering,
+        options: Any = None,
+        undecided: bool = False,
+        device: Device | None = None,
+        comes_back: bool = False,
+    ) -> None:
+        self.coordinator, self.numbering, self.options = coordinator, numbering, options
+        self.device, self._comes_back = device or Device("cpu"), comes_back
         self._lock = threading.RLock()
+        self._undecided = undecided
+        self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
 
     @property
     def n_vertices(self) -> int:
         """The number of vertices, by what the ranks last said; asks none."""
         return self._ranges().n_vertices
 
+    def renew(self, numbering: Numbering, options: Any) -> None:
+        """Take over what a graph has that was opened again. Takes no lock: the thread that waits for it may have it."""
+        self.options, self.numbering = options, numbering
+
+    @property
+    def keys(self) -> str | None:
+        """The kind of the vertices' keys: "int64", "string" or None; "undecided" before the first batch decides."""
+        self._undecided = self._undecided and self.n_vertices == 0
+        if self._undecided:
+            return "undecided"
+        return None if self.numbering.keys is None else self.numbering.keys.kind
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether it is decided that vertices have keys."""
+        return self.keys not in (None, "undecided")
+
     def check(self) -> None:
         """Raise if no call is possible any more. If Ctrl-C interrupted a change, learn what the ranks made of it."""
         self.coordinator.check()
         if self.coordinator.unsettled:
             self.coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
-        if self._ranges() != self.numbering.partition:
-            with self._lock:  # another thread may be doing it
+        changed = self.coordinator.states[0].generation != self.numbering.generation
+        if changed or self._ranges() != self.numbering.partition:
+            with self._lock, suppress(Recovered):  # another thread may be doing it
                 self._follow()
 
     def ids(self, values: Any, name: str) -> np.ndarray:
-        """`values` as vertex ids in host memory, uint32[n]; `UnknownVertex` if one is `n_vertices` or more."""
+        """The ids of vertices as the user names them, uint32[n]; raises as `Numbering.ids`."""
         self.check()
-        ids = as_ids(values, name)
-        check_ids(ids, self.n_vertices, name)
-        return Device.to_host(ids)
+        return self.numbering.ids(values, name)
 
     def read(self, read: Callable[[Numbering], T]) -> T:
-        """The result of `read` with the current vertex ranges. If they are moved meanwhile, read again."""
+        """The result of `read` with the current numbering. If that is replaced meanwhile, read again."""
+        self.check()
         while True:
             numbering = self.numbering
             try:
@@ -74,7 +114,8 @@ class Directory:
                 with self._lock:  # waits until another thread that moves the ranges has replaced the numbering
                     if self.numbering is numbering:
                         self.coordinator.call("inspect")  # its answers carry the ranks' states, and so the ranges
-                        self._follow()
+                        with suppress(Recovered):
+                            self._follow()
                     if self.numbering is numbering:
                         raise
 
@@ -95,7 +136,8 @@ class Directory:
             try:
                 yield
             finally:
-                self._follow(coming)
+                with suppress(Recovered):  # and what the graph has now was taken over
+                    self._follow(coming)
 
     @contextmanager
     def growing(self, n_vertices: int) -> Iterator[int | None]:
@@ -108,17 +150,82 @@ class Directory:
             with self.moving(more):
                 yield n_vertices
 
+    @contextmanager
+    def keyed(self, batch: EdgeBatch, directed: bool, logged: bool) -> Iterator[Keyed]:
+        """Lock the numbering while a batch of keys is applied: its ids, and the vertices that it brings.
+
+        The new keys are vertices once the workers have them. If the batch is refused, they are forgotten.
+        """
+        with self._lock:
+            self.check()
+            table, n = self.numbering.keys, self.n_vertices
+            assert table is not None
+            table.drop(n)  # of a batch that was refused
+            found = keyed(table, batch, directed, logged)
+            with self.moving(found.n_vertices - n) if found.n_vertices > n else nullcontext():
+                yield found
+
+    @contextmanager
+    def still(self) -> Iterator[KeyTable | None]:
+        """Lock the numbering while a call uses the keys of all vertices; the table, None without keys."""
+        with self._lock:
+            self.check()
+            yield self.numbering.keys
+
+    def restore(self, packed: np.ndarray | None) -> None:
+        """Take over the vertices of a graph that was opened, with their keys as `Names.packed` has them."""
+        if packed is not None:
+            kind, keys = Names.unpacked(packed)
+            self._refuse_keys(kind)
+            names = Names(kind, self.device if kind == "int64" else self.device.host)
+            names.append(names.device.asarray(keys) if kind == "int64" else keys)
+            self.numbering, self._undecided = self.numbering.with_keys(KeyTable(kind, self.device, names)), False
+        self.check()
+
+    def decide(self, kind: str | None) -> None:
+        """Vertices have keys of this kind if the next batch, which is the first, is committed."""
+        with self._lock:
+            if self.keys == "undecided":
+                self._refuse_keys(kind)
+                self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
+
+    def _refuse_keys(self, kind: str | None) -> None:
+        """Raise `InvalidOption` where vertices would have keys of this kind in a graph that comes back after a loss."""
+        if self._comes_back and kind is not None:
+            raise InvalidOption(
+                f'the vertices would have {kind} keys, and a graph with recover="auto" cannot have keys yet; make it '
+                "with keys=None, or leave out recover"
+            )
+
+    @contextmanager
+    def removing(self, vertices: Any) -> Iterator[np.ndarray]:
+        """Lock the numbering while vertices are removed by their keys: their ids, each once, ascending."""
+        with self._lock:
+            self.check()
+            ids, table = np.unique(self.numbering.ids(vertices, "ids")), self.numbering.keys
+            assert table is not None
+            self._left = table.without(self.n_vertices, ids)
+            try:
+                yield ids
+            finally:
+                self._follow()
+
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
-        generation, ranges = self.coordinator.states[0].generation, self._ranges()
+        generation, ranges, keys = self.coordinator.states[0].generation, self._ranges(), self.numbering.keys
         if generation != self.numbering.generation:
             wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.addresses))]
-            order = self.coordinator.call("order", shares=wanted)[0]["order"]
-            self.numbering = Numbering(ranges, np.ascontiguousarray(order, np.uint32), generation)
+            order = self.coordinator.call("order", shares=wanted)[0].get("order")
+            order = None if order is None else np.ascontiguousarray(order, np.uint32)
+            if self._left is not None and self._left.n == ranges.n_vertices:
+                keys = self._left
+            self.numbering = Numbering(ranges, order, generation, keys)
         elif ranges != self.numbering.partition:
-            if coming is None or coming.partition != ranges:
+            if coming is None or (coming.partition, coming.generation) != (ranges, generation):
                 coming = self.numbering.moved(ranges)
             self.numbering = coming
+        if not self.coordinator.unsettled:
+            self._left = None
 
     def _ranges(self) -> Partition:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""

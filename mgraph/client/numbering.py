@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import as_array
+from mgraph.batch import as_ids, check_ids
+from mgraph.columns import Texts, as_array, as_keys
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
 
-__all__ = ["Numbering", "Routed"]
+__all__ = ["Numbering", "Routed", "key_at"]
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,21 @@ class Numbering:
     order : uint32[n] or None
         The internal id of each user's id; None if they are the same.
     generation : int
-        How often the order was changed. The same internal id means another vertex in another generation.
+        How often the order was changed, or keys were removed. The same internal id means another vertex in another
+        generation.
+    keys : KeyTable or None
+        In a graph with keys, the key of each user's id, which is its place in `DynamicGraph.vertices`. The table may
+        have more keys than there are vertices: those of a batch under way.
     """
 
-    def __init__(self, partition: Partition, order: np.ndarray | None = None, generation: int = 0) -> None:
-        self.partition, self.order, self.generation = partition, order, generation
+    def __init__(
+        self,
+        partition: Partition,
+        order: np.ndarray | None = None,
+        generation: int = 0,
+        keys: KeyTable | None = None,
+    ) -> None:
+        self.partition, self.order, self.generation, self.keys = partition, order, generation, keys
 
     @property
     def n_vertices(self) -> int:
@@ -79,6 +91,36 @@ class Numbering:
         inverse = np.empty_like(self.order)
         inverse[self.order] = np.arange(len(self.order), dtype=self.order.dtype)
         return inverse
+
+    def ids(self, values: Any, name: str) -> np.ndarray:
+        """The ids of vertices as a user names them, uint32[n] in host memory: keys in a graph that has them.
+
+        Raises
+        ------
+        InvalidBatch
+            A value is no id, or no key of the graph's kind.
+        UnknownVertex
+            A vertex is not there.
+        """
+        if self.keys is None:
+            ids = as_ids(values, name)
+            check_ids(ids, self.n_vertices, name)
+            return Device.to_host(ids)
+        column = as_keys(values, self.keys.kind, name)
+        ids = Device.to_host(self.keys.find(column, self.n_vertices))
+        absent = ids == NONE
+        if absent.any():
+            at = int(absent.argmax())
+            raise UnknownVertex(f"{name}[{at}] is {key_at(column, at)!r}, which is no vertex of the graph")
+        return ids
+
+    def names(self, ids: np.ndarray) -> np.ndarray:
+        """The vertices of users' ids as users name them: keys in a graph that has them, int64 or str objects."""
+        return ids if self.keys is None else self.keys.names.take(ids)
+
+    def all_names(self) -> np.ndarray:
+        """`names` of all vertices: int64[n] or str objects."""
+        return self.names(np.arange(self.n_vertices, dtype=np.int64))
 
     def inside(self, ids: np.ndarray) -> np.ndarray:
         """The internal ids of users' ids."""
@@ -114,7 +156,11 @@ class Numbering:
             longer[:first] = order
             host.count(longer[first:], first)
             order = longer
-        return Numbering(partition, order, self.generation)
+        return Numbering(partition, order, self.generation, self.keys)
+
+    def with_keys(self, keys: KeyTable | None) -> Numbering:
+        """The same numbering with other keys."""
+        return Numbering(self.partition, self.order, self.generation, keys)
 
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Numbering:
@@ -135,6 +181,13 @@ class Numbering:
             inside[order] = degrees
             degrees = inside
         return cls(Partition.balanced(degrees, size), order)
+
+
+def key_at(column: Any, row: int) -> Any:
+    """A key of a column, as Python has it."""
+    if isinstance(column, Texts):
+        return column[row : row + 1].to_arrow()[0].as_py()
+    return int(column[row])
 
 
 def _permutation(order: Any, n: int) -> np.ndarray:

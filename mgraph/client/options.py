@@ -10,10 +10,12 @@ from typing import Any
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole
 from mgraph.client.numbering import Numbering
+from mgraph.columns import check_kind
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.structures import parse
+from mgraph.structures.combine import COMBINES
 
-__all__ = ["DEVICES", "Options", "choose_device", "fixed_order", "shape"]
+__all__ = ["DEVICES", "Options", "choose_device", "fixed_order", "keys_of", "shape"]
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -21,6 +23,7 @@ DEVICES = ("auto", "cpu", "cuda")
 @dataclass(frozen=True)
 class Options:
     """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them; `grows` if it has no `n_vertices`.
+    `keys` is "auto" where the first batch decides.
 
     Raises
     ------
@@ -37,27 +40,53 @@ class Options:
     reserve: int
     patience: float
     grows: bool = False
+    combine: str = "last"
+    keys: str | None = None
 
     def __post_init__(self) -> None:
         parse(self.structure)
+        check_kind(self.keys)
         if self.device not in DEVICES:
             raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
+        if self.combine not in COMBINES:
+            raise InvalidOption(f"combine {self.combine!r} is none of {', '.join(map(repr, COMBINES))}")
+        if self.combine != "last" and not self.weighted:
+            raise InvalidOption(f"combine {self.combine!r} is about weights; create the graph with weighted=True")
         check_whole(self.reserve, "reserve")
         if not 0 < check_number(self.patience, "patience") < math.inf:
             raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
 
-    def facts(self, n_vertices: int) -> GraphFacts:
+    def facts(self, numbering: Numbering) -> GraphFacts:
         """The properties on which the check of an algorithm's arguments may depend."""
-        return GraphFacts(n_vertices, self.directed, self.weighted, self.reverse or not self.directed)
+        ids = None if numbering.keys is None else numbering.ids
+        return GraphFacts(numbering.n_vertices, self.directed, self.weighted, self.reverse or not self.directed, ids)
+
+
+def keys_of(keys: Any, n_vertices: Any) -> str | None:
+    """The option `keys` of a graph: None by default where the user gives `n_vertices`.
+
+    Raises
+    ------
+    InvalidOption
+        It is no kind of keys, or both are given.
+    """
+    check_kind(keys)
+    if n_vertices is None or keys is None:
+        return None if keys is None else str(keys)
+    if keys != "auto":
+        raise InvalidOption(f"a graph with keys={keys!r} has the vertices that its edges bring; leave out n_vertices")
+    return None
 
 
 def shape(options: Options, numbering: Numbering) -> dict[str, Any]:
     """The arguments of the call `create`."""
-    given = {name: getattr(options, name) for name in ("device", "exchange", "structure", "directed", "weighted")}
+    names = ("device", "exchange", "structure", "directed", "weighted", "combine")
+    given = {name: getattr(options, name) for name in names}
     reverse = options.reverse and options.directed
     return {
         **given, "reverse": reverse, "reserve": int(options.reserve),
         "starts": numbering.partition.starts, "order": numbering.order,
+        "generation": numbering.generation,
     }  # fmt: skip
 
 

@@ -28,14 +28,19 @@ class Parts:
     def __init__(self, shares: list[dict[str, Any]], held: Sequence[Any] = ()) -> None:
         self.shares, self._held = shares, held
 
+    def seated(self, seats: Sequence[int], size: int) -> list[list[dict[str, Any]]]:
+        """The shares that each of `size` ranks reads, in their order, where share q is read by rank ``seats[q]``."""
+        return [[share for share, seat in zip(self.shares, seats, strict=True) if seat == r] for r in range(size)]
 
-#: ``as_parts(source, steps, columns)``: a source as the ranks are told it; see `DynamicGraph.ingest`
-AsParts = Callable[[Any, int | None, Mapping[str, str] | None], Parts]
+
+#: ``as_parts(source, steps, columns, seats)``: a source of ``len(seats)`` shares as the ranks are told it, of which
+#: rank ``seats[q]`` reads share q; see `DynamicGraph.ingest`
+AsParts = Callable[[Any, int | None, Mapping[str, str] | None, Sequence[int]], Parts]
 
 
 def dealt(kind: str, parts: Sequence[Any], size: int, columns: Mapping[str, str] | None) -> list[dict[str, Any]]:
     """Each rank's share of the parts: part i goes to rank ``i % size``."""
-    return [{"kind": kind, "parts": parts[rank::size], "columns": columns} for rank in range(size)]
+    return [{"kind": kind, "rank": r, "parts": parts[r::size], "columns": columns} for r in range(size)]
 
 
 def function_or_files(
@@ -57,7 +62,8 @@ def function_or_files(
         raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
     if is_function:
         steps = None if steps is None else check_count(steps, "steps")
-        return Parts([{"kind": "function", "function": packed(source), "steps": steps, "columns": columns}] * size)
+        share = {"kind": "function", "function": packed(source), "steps": steps, "columns": columns}
+        return Parts([{**share, "rank": rank} for rank in range(size)])
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, list) and not source:

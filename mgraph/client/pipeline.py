@@ -3,46 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.checks import check_offset
 from mgraph.client.caller import Alive, Caller, Flight, Value
+from mgraph.client.mixed import Answers
+from mgraph.client.recovery import Recovering
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
-from mgraph.errors import GraphClosed, InvalidOption
-from mgraph.protocol import retold
+from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, WorkerLost
+from mgraph.operations import Operations
+from mgraph.protocol import Recovered, retold
 
-__all__ = ["PendingReport", "Pipeline"]
+__all__ = ["PendingAnswers", "PendingReport", "Pipeline", "Sent"]
 
 T = TypeVar("T")
+U = TypeVar("U")
+Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
 
+LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
 POLL_SECONDS = 0.5  #: between two checks of a wait whether the client still runs
 
 
-class PendingReport(Future[UpdateReport]):
-    """The report of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
+class _Pending(Future[T]):
+    """The outcome of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
 
     Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
     """
 
-    def __init__(self, bridge: Alive) -> None:
+    def __init__(self, bridge: Alive, mend: Callable[[], object]) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
-        self._bridge = bridge
+        self._bridge, self._mend = bridge, mend
+        self.add_done_callback(lambda _: self._end())
 
-    def result(self, timeout: float | None = None) -> UpdateReport:
-        """The report, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
+    def _end(self) -> None:
+        self._mend = lambda: None  # a report that is kept does not keep the graph
+
+    def result(self, timeout: float | None = None) -> T:
+        """The outcome, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
         return self._polled(super().result, timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The batch's error, or None; raises `TimeoutError` after `timeout` seconds."""
         return self._polled(super().exception, timeout)
 
-    def _polled(self, wait: Callable[[float], T], timeout: float | None) -> T:
+    def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
         end = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             try:
@@ -52,8 +66,55 @@ class PendingReport(Future[UpdateReport]):
                     return wait(0)
                 if time.monotonic() >= end:
                     raise
+                self._mend()
                 if not self._bridge.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
+
+
+class PendingReport(_Pending[UpdateReport]):
+    """The report of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
+
+    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
+    """
+
+
+class PendingAnswers(_Pending[Answers]):
+    """The answers to a stream in flight: a `concurrent.futures.Future` as `PendingReport` is."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The ranks' shares of a batch, and how many edges to delete are not among them since they cannot be there."""
+
+    shares: list[Value]
+    absent: int = 0
+
+
+Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Sent | UpdateReport]]
+#: the call's name, each rank's share, and what makes the outcome of the answers; or the report, where it was made
+Dealt = tuple[str, list[Value], Made[Any]] | UpdateReport
+
+
+@dataclass
+class _Sent:
+    """A batch that is not known to be committed, in a graph that comes back after a loss.
+
+    Attributes
+    ----------
+    deal : callable
+        A context manager that gives the `Dealt` of the batch, which is sent inside it.
+    epoch, life : int
+        The epoch that it was to be, in which life.
+    lost : bool
+        Whether that life was lost before its answer came.
+    """
+
+    deal: Callable[[], AbstractContextManager[Dealt]]
+    pending: _Pending[Any]
+    made: Made[Any] = of_batch
+    epoch: int = 0
+    life: int = 0
+    lost: bool = False
 
 
 class Pipeline:
@@ -64,10 +125,15 @@ class Pipeline:
     Parameters
     ----------
     coordinator : Caller
-    deal : callable
-        Checks a batch and splits it into the ranks' shares.
+    sending : callable
+        ``sending(batch, args, land)`` checks a batch and is a context manager that gives the `Sent` of it. A batch that
+        has to be applied at once is applied, after ``land()`` has waited for those in flight, and gives its report.
+    stream : callable
+        The shares of operations, and what makes answers of the ranks' and of the seconds.
     max_bytes : int
         Bytes of batches that may be in flight. A batch of more bytes is sent alone.
+    landed : callable
+        Called when the block was left and all batches are committed.
 
     Notes
     -----
@@ -76,14 +142,27 @@ class Pipeline:
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on.
+
+    If the graph comes back after a loss, with ``recover="auto"``, so do the batches in flight: those that the store has
+    are reported, and the others are sent again. Until then the pipeline refers to their arrays.
     """
 
-    def __init__(self, coordinator: Caller, deal: Callable[[Any], list[Value]], max_bytes: int) -> None:
-        self._coordinator, self._deal, self._max_bytes = coordinator, deal, max_bytes
+    def __init__(
+        self,
+        coordinator: Caller,
+        sending: Sending,
+        max_bytes: int,
+        stream: Callable[[Operations], tuple[list[Value], Made[Answers]]] | None = None,
+        landed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
+        self._done = landed
         self._open = False
         self._error: BaseException | None = None
         self._bytes = 0
         self._landed = asyncio.Event()
+        self._sent: list[_Sent] = []
+        self._mending, self._told = threading.Lock(), threading.Condition()
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
@@ -108,16 +187,84 @@ class Pipeline:
         Exception
             As `DynamicGraph.update` for this batch; or the error of an earlier batch, and this one is not sent.
         """
+        args = {} if offset is None else {"offset": check_offset(offset)}
+        pending = PendingReport(self._coordinator.bridge, self._mend)
+        self._send(_Sent(partial(self._dealt, batch, args), pending))
+        return pending
+
+    def execute(self, operations: Operations) -> PendingAnswers:
+        """Send a stream of updates and queries and return its pending answers. Waits as `update` does.
+
+        A stream without updates has no epoch, and so no place among the batches in flight: it waits until they are
+        committed, and until it is answered. Vertices that are not there yet are unknown, in a graph that grows too.
+
+        Parameters
+        ----------
+        operations : Operations
+
+        Returns
+        -------
+        PendingAnswers
+            ``.result()`` waits for the `Answers`.
+
+        Raises
+        ------
+        Exception
+            As `DynamicGraph.execute` for these operations; or the error of an earlier batch, and these are not sent.
+        """
+        stream = self._stream
+        assert stream is not None
+        pending = PendingAnswers(self._coordinator.bridge, self._mend)
+        if operations.n_updates:
+            self._send(_Sent(lambda: nullcontext(("execute", *stream(operations))), pending))
+            return pending
+        self._ready()
+        self._coordinator.land()
+        self._ready()
+        shares, made = stream(operations)
+        began = time.perf_counter()
+        answers = self._coordinator.call("execute", shares=shares, connect=True)
+        pending.set_result(made(answers, time.perf_counter() - began))
+        return pending
+
+    def _ready(self) -> None:
+        """Raise unless a batch may be sent."""
         if not self._open:
             raise InvalidOption('a pipeline takes batches inside its with block only: "with graph.pipeline() as p"')
+        self._mend()
         self._check()
-        shares = self._deal(batch)
-        if offset is not None:
-            place = check_offset(offset)
-            shares = [{**share, "offset": place} for share in shares]
-        pending = PendingReport(self._coordinator.bridge)
-        self._coordinator.launch("update", shares, self.room(nbytes(shares)), self._landing(pending, nbytes(shares)))
-        return pending
+
+    def _send(self, one: _Sent) -> None:
+        self._ready()
+        while True:
+            with suppress(Recovered):
+                self._launch(one)
+                return
+            self._mend()
+            self._check()
+
+    def _launch(self, one: _Sent) -> None:
+        with one.deal() as dealt:
+            if isinstance(dealt, UpdateReport):
+                one.pending.set_result(dealt)
+                return
+            method, shares, one.made = dealt
+            n = nbytes(shares)
+            self._coordinator.launch(method, shares, self.room(n), self._landing(one, n))
+
+    @contextmanager
+    def _dealt(self, batch: Any, args: Value) -> Iterator[Dealt]:
+        with self._sending(batch, args, self._land_all) as sent:
+            if isinstance(sent, UpdateReport):
+                yield sent
+            else:
+                shares = [{**share, **args} for share in sent.shares]
+                yield "update", shares, partial(of_batch, absent=sent.absent)
+
+    def _land_all(self) -> None:
+        """Wait until nothing is in flight; raises the error of a batch that failed."""
+        self._coordinator.land()
+        self._check()
 
     def __enter__(self) -> Pipeline:
         self._open = True
@@ -126,21 +273,103 @@ class Pipeline:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._open = False
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
-            self._coordinator.recall()
+            self._recall()
             return
         try:
             self._coordinator.land()
+            while self._mend():
+                self._coordinator.land()
         except KeyboardInterrupt:
-            self._coordinator.recall()
+            self._recall()
             raise
         if error is None:
             self._check()
+            self._done()
         elif self._error is not None and str(self._error) != str(error):
             error.add_note(f"a batch in flight failed, too: {type(self._error).__name__}: {self._error}")
+
+    def _recall(self) -> None:
+        self._coordinator.recall()
+        self._drop(self._dropped(), [])
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error.with_traceback(None)
+
+    # ---- after a loss ------------------------------------------------------------------------------------------------
+
+    def _mend(self) -> bool:
+        """If batches in flight were lost with a worker, finish them when the graph is back; whether there were some.
+
+        What the store has is reported, and the rest is sent again, in the same order.
+        """
+        if not self._some_lost():
+            return False
+        queue: list[_Sent] = []
+        with self._mending:
+            try:
+                if self._some_lost():
+                    queue = self._taken()
+                    self._resend(queue)
+            except MgraphError as error:  # the graph does not come back, or has no room for a batch
+                self._drop(error, queue)
+            except BaseException:
+                self._drop(self._dropped(), queue)
+                raise
+        return True
+
+    def _resend(self, queue: list[_Sent]) -> None:
+        """Report or send again what is in the queue, which is empty then."""
+        caller = self._coordinator
+        assert isinstance(caller, Recovering), "no other caller loses batches and goes on"
+        while queue:
+            one = queue[0]
+            if one.lost:
+                caller.recover(one.life)
+                if (answers := caller.outcome(one.life, one.epoch)) is not None:
+                    self._tell(one, answers)
+                    del queue[0]
+                    continue
+                one.lost = False
+            try:
+                self._launch(one)
+                del queue[0]
+            except Recovered:  # a worker was lost again: those that were sent before this one come first
+                queue[:0] = self._taken()
+
+    def _tell(self, one: _Sent, answers: list[Value]) -> None:
+        """Give a batch the outcome that the store knows: the answers to queries are not in it."""
+        if isinstance(one.pending, PendingReport):
+            one.pending.set_result(of_batch(answers, math.nan))
+        else:
+            what = f"the updates of the stream of epoch {one.epoch} are committed, and its answers were lost"
+            one.pending.set_exception(WorkerLost(f"graph {self._coordinator.graph}: {what} with a worker"))
+
+    def _some_lost(self) -> bool:
+        with self._told:
+            return any(one.lost for one in self._sent)
+
+    def _taken(self) -> list[_Sent]:
+        """All that were sent and did not land, when it is known of each that it is lost."""
+        with self._told:
+            if not self._told.wait_for(lambda: all(one.lost for one in self._sent), LOST_SECONDS):
+                raise MgraphError(
+                    f"graph {self._coordinator.graph}: batches in flight did not end within {LOST_SECONDS} s"
+                )
+            taken, self._sent = self._sent, []
+            return taken
+
+    def _drop(self, error: MgraphError, queue: list[_Sent]) -> None:
+        """End the pipeline with an error, which also the lost batches get, and those of the queue."""
+        with self._told:
+            self._error = self._error or error
+            queue = [*queue, *(one for one in self._sent if one.lost)]
+            self._sent = [one for one in self._sent if not one.lost]
+        for one in queue:
+            one.pending.set_exception(error)
+
+    def _dropped(self) -> GraphClosed:
+        return GraphClosed(f"graph {self._coordinator.graph}: the batch was dropped because of Ctrl-C")
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
@@ -151,23 +380,46 @@ class Pipeline:
             while self._bytes and self._bytes + n > self._max_bytes:
                 self._landed.clear()
                 await self._landed.wait()
+            if self._some_lost():
+                raise Recovered("a worker was lost")
             self._check()
 
         return wait
 
-    def _landing(self, pending: PendingReport, n: int) -> Callable[[Flight, int], None]:
-        """The function that is called with a batch's task and epoch when it is sent."""
+    def _landing(self, one: _Sent, n: int) -> Callable[..., None]:
+        """The function that is called with a batch's task, its epoch and its life when it is sent."""
 
-        def sent(flight: Flight, epoch: int) -> None:
+        def sent(flight: Flight, epoch: int, life: int = 0) -> None:
             self._bytes += n
-            flight.add_done_callback(partial(self._land, pending, n, epoch, time.perf_counter()))
+            one.epoch, one.life = epoch, life
+            with self._told:
+                self._sent.append(one)
+            flight.add_done_callback(partial(self._land, one, n, time.perf_counter()))
 
         return sent
 
-    def _land(self, pending: PendingReport, n: int, epoch: int, began: float, flight: Flight) -> None:
-        """Give `pending` the outcome of a batch."""
+    def _land(self, one: _Sent, n: int, began: float, flight: Flight) -> None:
+        """Give a batch its outcome, or say that it was lost."""
         self._bytes -= n
         self._landed.set()
+        with self._told:
+            lost = not flight.cancelled() and self._is_lost(flight.exception())
+            if lost:
+                one.lost = True
+            else:
+                self._sent.remove(one)
+            self._told.notify_all()
+        if not lost:
+            self._end(one, began, flight)
+
+    def _is_lost(self, error: BaseException | None) -> bool:
+        """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
+        caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed)
+        comes_back = isinstance(caller, Recovering) and not caller.closed
+        return comes_back and self._error is None and isinstance(error, ends)
+
+    def _end(self, one: _Sent, began: float, flight: Flight) -> None:
+        pending, epoch = one.pending, one.epoch
         if flight.cancelled():
             what = f"graph {self._coordinator.graph}: the batch of epoch {epoch} was dropped because of Ctrl-C"
             pending.set_exception(GraphClosed(what))
@@ -178,6 +430,6 @@ class Pipeline:
             pending.set_exception(told)
         else:
             try:
-                pending.set_result(of_batch(flight.result(), time.perf_counter() - began))
+                pending.set_result(one.made(flight.result(), time.perf_counter() - began))
             except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
                 pending.set_exception(problem)

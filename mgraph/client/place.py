@@ -11,8 +11,11 @@ from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, choose_device, shape
 from mgraph.client.parts import AsParts
+from mgraph.columns import KINDS
+from mgraph.device import Device
+from mgraph.keys import KeyTable
 
-__all__ = ["Place", "make_graph", "make_shards"]
+__all__ = ["Place", "directory", "make_graph", "make_shards"]
 
 
 class Place(Protocol):
@@ -28,6 +31,15 @@ class Place(Protocol):
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
         """What makes the calls of a new graph, without shards yet; and what makes the parts of a source there."""
+
+    def renewed(self, lost: Caller, end: float) -> Place:
+        """A place of the same kind after a loss: the workers that are there before `end`, by `time.monotonic`.
+
+        Raises
+        ------
+        WorkerLost
+            There are none.
+        """
 
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
         """The name of the exchange between the ranks; `found` is what they said of themselves."""
@@ -65,7 +77,15 @@ def make_graph(
     except BaseException:
         caller.close()
         raise
-    return Directory(caller, now), options, parts
+    return directory(caller, options, now), options, parts
+
+
+def directory(caller: Caller, options: Options, numbering: Numbering, comes_back: bool = False) -> Directory:
+    """The directory of a graph with these options; keys are looked up on the shard's GPU if that is in this process."""
+    device = Device("cuda" if caller.one_process and options.device == "cuda" else "cpu")
+    if options.keys in KINDS and numbering.keys is None:
+        numbering = numbering.with_keys(KeyTable(options.keys, device))
+    return Directory(caller, numbering, options, options.keys == "auto", device, comes_back)
 
 
 def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -16,7 +19,7 @@ from mgraph.client.caller import Caller
 from mgraph.client.coordinator import Coordinator
 from mgraph.client.ingest import as_parts
 from mgraph.client.parts import AsParts
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import InvalidOption, MgraphError, WorkerLost
 from mgraph.exchange.choice import check_exchange, choose_exchange
 
 __all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
@@ -24,6 +27,9 @@ __all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
+REPLACED_SECONDS = 5.0  #: for which a graph waits for workers in place of lost ones; then it takes those that are left
+RESTART_SECONDS = 20.0  #: for which a nanny may take to restart a worker that does not answer
+LOOK_SECONDS = 0.1  #: between two looks for workers
 
 
 class OnCluster:
@@ -54,7 +60,56 @@ class OnCluster:
         self._client: Client = client
         self._ensure = ensure
         self._addresses = choose_workers(client, workers, exchange)
-        self.size = len(self._addresses)
+        self.size = self._wanted = len(self._addresses)
+        there = workers_of(client)
+        self._known = {address: there[address] for address in self._addresses if address in there}
+        self._nannies = None if workers is None else {about["nanny"] for about in self._known.values()}
+
+    def renewed(self, lost: Caller, end: float) -> OnCluster:
+        """As many workers as before, if they are there soon: those that are left, and then others.
+
+        Others are what the nannies start in place of the lost ones; and any of the cluster, unless the user has named
+        the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still holds
+        memory, and the store.
+        """
+        again, silent = copy(self), set(lost.silent)
+        again._ensure = lambda client: None  # the scheduler gives new workers the plugin
+        self._restart(silent)
+        soon = min(end, time.monotonic() + REPLACED_SECONDS)
+        while True:
+            there = {a: about for a, about in self._there(end).items() if a not in silent and self._usable(a, about)}
+            now = time.monotonic()
+            if len(there) >= self._wanted or (there and now >= soon):
+                break
+            if now >= end:
+                raise WorkerLost(f"graph {lost.graph}: no worker is there that the graph can be opened on")
+            time.sleep(LOOK_SECONDS)
+        left = [address for address in self._addresses if address in there]
+        again._addresses = (left + [address for address in there if address not in left])[: self._wanted]
+        again.size, again._known = len(again._addresses), {**self._known, **there}
+        return again
+
+    def _restart(self, silent: Iterable[str]) -> None:
+        named = [address for address in silent if self._known.get(address, {}).get("nanny")]
+        if named:
+            logger.warning("workers that do not answer are restarted by their nannies: %s", ", ".join(named))
+            with suppress(Exception):  # they may be gone, and so may the scheduler
+                self._client.restart_workers(named, timeout=RESTART_SECONDS, raise_for_error=False)
+
+    def _there(self, end: float) -> dict[str, Any]:
+        """What the scheduler says of the workers; `MgraphError` if it does not answer until `end`, or is gone."""
+        while self._client.status == "running":
+            with suppress(OSError):  # TimeoutError too
+                return workers_of(self._client, ANSWER_SECONDS)
+            if time.monotonic() >= end:
+                break
+            time.sleep(LOOK_SECONDS)
+        raise MgraphError("the scheduler does not answer: open the store with another client")
+
+    def _usable(self, address: str, about: Mapping[str, Any]) -> bool:
+        if address in self._known:
+            return True
+        return self._nannies is None or (about["nanny"] is not None and about["nanny"] in self._nannies)
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
         """Install mgraph's plugin, free unreferenced graphs, and open a session with every worker.
@@ -74,8 +129,11 @@ class OnCluster:
         return choose_exchange(exchange, device, self._addresses, found, apart)
 
 
-def _parts(client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any) -> Any:
-    return as_parts(client, source, coordinator.addresses, steps, columns, coordinator.check)
+def _parts(
+    client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any, seats: Sequence[int]
+) -> Any:
+    workers = [coordinator.addresses[seat] for seat in seats]
+    return as_parts(client, source, workers, steps, columns, coordinator.check)
 
 
 def why_apart(caller: Caller, exchange: str, device: str) -> str:
@@ -125,6 +183,12 @@ def check_client(client: Any) -> None:
         ) from None
 
 
+def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:
+    """What the scheduler says of each worker, by address."""
+    # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
+    return dict(client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=seconds)["workers"])
+
+
 def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str = "auto") -> list[str]:
     """The addresses of the workers that hold the graph, in rank order; all workers of the cluster for None.
 
@@ -134,8 +198,7 @@ def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str 
         There are no workers, or `workers` names one twice or one that is not in the cluster; or `exchange` cannot
         connect so many.
     """
-    # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
-    there = sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+    there = sorted(workers_of(client))
     if workers is None:
         if not there:
             raise InvalidOption("the cluster has 0 workers; a graph needs at least 1")

@@ -6,35 +6,65 @@ A read names the vertex ranges by which it was split. If they have changed meanw
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mgraph.client.caller import Caller
+from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering, Routed
+from mgraph.errors import InvalidBatch
 from mgraph.structures import Csr
 
-__all__ = ["all_rows", "degrees", "has_edges", "neighbors"]
+__all__ = ["all_rows", "degrees", "fingerprint", "has_edges", "neighbors", "offsets_of", "rows_at", "weights"]
 
 
-def has_edges(coordinator: Caller, numbering: Numbering, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """Whether each edge, given by users' ids, exists: bool[n]."""
-    routed = numbering.route(src)
-    shares = zip(routed.deal(routed.internal), routed.deal(numbering.inside(dst)), strict=True)
-    answers = coordinator.call("has_edges", _by(numbering), [{"src": s, "dst": d} for s, d in shares])
+def has_edges(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
+    """Whether each edge, given as users name vertices, exists: bool[n]."""
+    routed, shares = _edges(numbering, src, dst)
+    answers = coordinator.call("has_edges", _by(numbering), shares)
     return routed.restore([answer["found"] for answer in answers])
 
 
-def degrees(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str) -> np.ndarray:
-    """Out-degrees or in-degrees of users' ids: uint32[n]."""
+def weights(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
+    """The weight of each edge, given as users name vertices, or NaN: float32[n]."""
+    routed, shares = _edges(numbering, src, dst)
+    answers = coordinator.call("weights", _by(numbering), shares)
+    return routed.restore([answer["weights"] for answer in answers])
+
+
+def _edges(numbering: Numbering, src: Any, dst: Any) -> tuple[Routed, list[dict[str, Any]]]:
+    """Edges as users name vertices, and each rank's share of them."""
+    src, dst = numbering.ids(src, "src"), numbering.ids(dst, "dst")
+    if src.shape != dst.shape:
+        raise InvalidBatch(f"src has shape {src.shape} and dst has shape {dst.shape}; both need the same length")
+    routed = numbering.route(src)
+    shares = zip(routed.deal(routed.internal), routed.deal(numbering.inside(dst)), strict=True)
+    return routed, [{"src": s, "dst": d} for s, d in shares]
+
+
+def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> np.ndarray:
+    """Out-degrees or in-degrees of vertices as users name them, or of all: uint32[n]."""
+    everything = np.arange(numbering.n_vertices, dtype=np.uint32)
+    ids = everything if vertices is None else numbering.ids(vertices, "ids")
     routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
     answers = coordinator.call("degrees", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return routed.restore([answer["degrees"] for answer in answers])
 
 
-def neighbors(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str) -> Csr:
-    """The out-neighbours or in-neighbours of users' ids, as rows in the order of `ids`."""
-    routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
+def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> Csr:
+    """The out-neighbours or in-neighbours of vertices, all as users name them, as rows in the order of `vertices`."""
+    routed, common = numbering.route(numbering.ids(vertices, "ids")), {**_by(numbering), "direction": direction}
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
-    return _rows_in_order(_joined(answers, numbering), routed)
+    rows = _rows_in_order(_joined(answers, numbering), routed)
+    return Csr(rows.offsets, numbering.names(rows.dst), rows.weight)
+
+
+def fingerprint(directory: Directory) -> int:
+    """A hash of the set of edges; see `DynamicGraph.fingerprint`."""
+    with directory.still() as keys:
+        given = {} if keys is None else {"hashes": keys.hashes(directory.n_vertices)}
+        return sum(answer["hash"] for answer in directory.coordinator.call("fingerprint", given)) % 2**64
 
 
 def all_rows(coordinator: Caller, numbering: Numbering) -> Csr:
@@ -61,10 +91,11 @@ def _joined(answers: list[dict], numbering: Numbering) -> Csr:
     dst = numbering.outside(np.concatenate([answer["dst"] for answer in answers]))
     weighted = answers[0]["weight"] is not None if "weight" in answers[0] else False
     weight = np.concatenate([answer["weight"] for answer in answers]) if weighted else None
-    return Csr(_offsets(lengths), dst, weight)
+    return Csr(offsets_of(lengths), dst, weight)
 
 
-def _offsets(lengths: np.ndarray) -> np.ndarray:
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """The offsets of rows of these lengths: int64[n + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -72,11 +103,13 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
 
 def _rows_in_order(csr: Csr, routed: Routed) -> Csr:
     """The rows of `csr`, which are in the order in which they were sent to the ranks, in the order of the request."""
-    if routed.places is None:
-        return csr
-    places = np.argsort(routed.places)  # for each requested row, its place in csr
+    return csr if routed.places is None else rows_at(csr, np.argsort(routed.places))
+
+
+def rows_at(csr: Csr, places: np.ndarray) -> Csr:
+    """The rows of `csr` at these places, in their order."""
     lengths = np.diff(csr.offsets)[places]
-    offsets = _offsets(lengths)
+    offsets = offsets_of(lengths)
     slots = np.arange(offsets[-1]) + np.repeat(csr.offsets[:-1][places] - offsets[:-1], lengths)
     return Csr(offsets, csr.dst[slots], None if csr.weight is None else csr.weight[slots])
 

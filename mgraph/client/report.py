@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.batch import COUNTS
 from mgraph.protocol import ShardState
 
-__all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps"]
+__all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps", "title"]
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ class UpdateReport:
         The graph's epoch after the batch.
     seconds : float
         The duration of the call. For a batch of a pipeline, the time from its call to its commit; for a step of an
-        ingest, the longest time that a worker took for it.
+        ingest, the longest time that a worker took for it; NaN if a worker was lost after the step was made.
     """
 
     inserted: int
@@ -44,19 +44,25 @@ class UpdateReport:
     seconds: float
 
 
-def of_batch(answers: Sequence[dict[str, Any]], seconds: float) -> UpdateReport:
-    """The report of a batch from the ranks' answers."""
+def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:
+    """The report of a batch from the ranks' answers; `absent` edges to delete were not sent, and are missing."""
     inserted, updated, deleted, missing = (sum(int(answer[name]) for answer in answers) for name in COUNTS)
-    return UpdateReport(inserted, updated, deleted, missing, answers[0]["epoch"], seconds)
+    return UpdateReport(inserted, updated, deleted, missing + absent, answers[0]["epoch"], seconds)
 
 
-def of_steps(answers: Sequence[dict[str, Any]]) -> list[UpdateReport]:
-    """The reports of an ingest's steps from the ranks' answers, whose epoch is that of the last step."""
+def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:
+    """The reports of an ingest's steps from the ranks' answers, whose epoch is that of the last step.
+
+    `before` are the counts of the steps that were made before a worker was lost; their seconds are not known.
+    """
     counts = sum(np.asarray(answer["counts"]) for answer in answers).reshape(-1, len(COUNTS))  # type: ignore[union-attr]
     seconds = np.max([answer["times"] for answer in answers], axis=0)
-    first = answers[0]["epoch"] - len(seconds) + 1
+    if before is not None:
+        counts, seconds = np.concatenate([before, counts]), np.concatenate([np.full(len(before), np.nan), seconds])
+    epochs, end = answers[0]["epochs"], answers[0]["before"] + 1
+    epochs = [*range(end - (len(seconds) - len(epochs)), end), *epochs]
     return [
-        UpdateReport(inserted, updated, deleted, missing, first + step, float(seconds[step]))
+        UpdateReport(inserted, updated, deleted, missing, epochs[step], float(seconds[step]))
         for step, (inserted, updated, deleted, missing) in enumerate(counts.tolist())
     ]
 
@@ -150,6 +156,19 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
         )
         for load in loads
     ]
+
+
+def title(graph: Any) -> str:
+    """One line about a graph."""
+    kind = f"{'' if graph.directed else 'un'}directed{', weighted' if graph.weighted else ''}"
+    state = ", closed" if graph._directory.coordinator.closed else ""
+    so_far = " so far" if graph._options.grows and not graph.keys else ""
+    keys = f", keys: {graph.keys}" if graph.keys else ""
+    size = f"{graph._directory.n_vertices:,} vertices{so_far}{keys}, {graph.num_edges:,} edges"
+    return (
+        f"DynamicGraph {graph.id}: epoch {graph.epoch}, {size}, {kind}, {graph.structure} on {graph.device}, "
+        f"exchange {graph.exchange}{state}"
+    )
 
 
 def as_text(title: str, loads: Sequence[WorkerLoad]) -> str:

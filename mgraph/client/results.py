@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
-from mgraph.batch import as_array, as_ids, check_ids
 from mgraph.checks import check_vertex
 from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering, Routed
+from mgraph.client.recovery import Recovering
+from mgraph.columns import arrow, as_array, as_keys
 from mgraph.device import Device
-from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption
+from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption, MgraphError
+from mgraph.keys import NONE
 from mgraph.partition import Partition
+from mgraph.protocol import Recovered
 
 __all__ = ["VertexIds", "VertexRows", "VertexValues", "run_algorithm"]
+
+T = TypeVar("T")
 
 
 class _Held:
@@ -43,6 +52,12 @@ class _Held:
         The dtype of each column by its name, the main column first.
     info : mapping
         The scalars of the result, such as ``iterations``.
+    kinds : mapping of str to str
+        The kind of each column, as in `Algorithm.columns`.
+    took : mapping
+        What it took to bring a maintained result up to date; empty for others.
+    again : callable, optional
+        Runs the algorithm again, where the columns were lost with a worker.
     """
 
     def __init__(
@@ -54,9 +69,13 @@ class _Held:
         epoch: int,
         dtypes: Mapping[str, str],
         info: Mapping[str, Any],
+        kinds: Mapping[str, str],
+        took: Mapping[str, Any] | None = None,
+        again: Callable[[], _Held] | None = None,
     ) -> None:
         self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
-        self.epoch, self.dtypes, self.info = epoch, dict(dtypes), dict(info)
+        self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
+        self.took, self._life, self._again = dict(took or {}), coordinator.life, again
         self._free = weakref.finalize(self, coordinator.forget, key)
         self._free.atexit = False  # at exit the sessions end, which frees the results
 
@@ -71,6 +90,30 @@ class _Held:
         if self.closed:
             raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
 
+    def read(self, read: Callable[[], T]) -> T:
+        """What `read` returns by the columns, which are computed again where they were lost with a worker."""
+        while True:
+            self.check()
+            self._revive()
+            with suppress(Recovered):
+                return read()
+
+    def _revive(self) -> None:
+        """Compute the columns again, if they were lost and the graph is still at their epoch."""
+        if self._life == self.coordinator.life:
+            return
+        if self._again is None or self.epoch != self.coordinator.epoch:
+            raise GraphClosed(
+                f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
+                f"{self.coordinator.epoch}: run it again"
+            )
+        other = self._again()
+        other._free.detach()
+        self._free.detach()
+        self.key, self.numbering, self.info, self._life = other.key, other.numbering, other.info, other._life
+        self._free = weakref.finalize(self, self.coordinator.forget, self.key)
+        self._free.atexit = False
+
     def parts(self, column: str) -> list[np.ndarray]:
         """A column as it lies on the ranks, in rank order."""
         return [answer["values"] for answer in self.call("fetch", column=column)]
@@ -80,13 +123,19 @@ class _Held:
         return self.coordinator.call(method, {"result": self.key, **args}, shares)
 
 
-class VertexValues:
+class VertexValues(NDArrayOperatorsMixin):
     """An algorithm's result: one value for each vertex, stored on the workers until it is gathered.
 
     The algorithm's scalars, such as ``iterations``, and its other columns, such as ``predecessors``, are attributes.
     All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
     ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values;
-    ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices.
+    ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices. In a graph with
+    keys a vertex is named by its key, and a slice counts places in `vertices`.
+
+    Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and stay on
+    the workers, one call each; so do `where`, and `sum`, `norm`, `min` and `max`, which return a number. The other
+    operand is a number, a result, or an array with a number for each vertex. Results that lie in different ranges, as
+    after a rebalance, and those of vertex ids are sent through this process.
 
     Attributes
     ----------
@@ -106,7 +155,7 @@ class VertexValues:
         self.dtype = np.dtype(held.dtypes[column])
 
     def to_numpy(self) -> np.ndarray:
-        """The values in the order of users' vertex ids, gathered to this process: dtype[n]. O(n).
+        """The values in the order of users' vertex ids, or of `vertices`, gathered to this process: dtype[n]. O(n).
 
         Raises
         ------
@@ -115,17 +164,48 @@ class VertexValues:
         WorkerLost, GraphLost
             The graph cannot be used.
         """
+        return self._held.read(self._gathered)
+
+    def _gathered(self) -> np.ndarray:
         values = np.concatenate(self._held.parts(self._column), axis=-1)
         return self._held.numbering.by_user(self._as_users_see(values))
+
+    def ids(self) -> np.ndarray:
+        """The ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
+        return self._held.numbering.all_names()
 
     def to_series(self) -> Any:
         """The values as a ``pandas.Series`` with the vertices as its index, gathered to this process. O(n).
 
+        In a graph with keys, the index has keys, and so has a column of vertices, with a missing value for none.
         Raises the same as `to_numpy`. Needs pandas.
         """
         import pandas as pd
 
-        return pd.Series(self.to_numpy(), pd.RangeIndex(len(self), name="vertex"), name=self._column)
+        values, there = self._named(self.to_numpy())
+        if there is not None and values.dtype != object and not there.all():
+            values = pd.arrays.IntegerArray(values, ~there)
+        return pd.Series(values, self._index(), name=self._column)
+
+    def to_arrow(self) -> Any:
+        """The values as a ``pyarrow.Array`` in the order of `to_numpy`, gathered to this process; needs pyarrow. O(n).
+
+        In a graph with keys, a column of vertices has keys, and null for none. Raises the same as `to_numpy`.
+        """
+        values, there = self._named(self.to_numpy())
+        return arrow().array(values, mask=None if there is None else ~there)
+
+    def _index(self) -> Any:
+        """The vertices as an index of pandas."""
+        import pandas as pd
+
+        if self._held.numbering.keys is None:
+            return pd.RangeIndex(len(self), name="vertex")
+        return pd.Index(self.ids(), name="vertex")
+
+    def _named(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Gathered values with vertices as users name them, and where there are some; None for everywhere."""
+        return values, None
 
     def to_pandas(self) -> Any:
         """All columns of the result as a ``pandas.DataFrame`` with the vertices as its index, gathered here. O(n).
@@ -149,15 +229,21 @@ class VertexValues:
         n = len(self)
         if isinstance(vertices, slice):
             return self._of(np.arange(*vertices.indices(n), dtype=np.uint32))
-        if np.ndim(vertices) == 0:
-            value = self._of(np.array([check_vertex(vertices, n, "vertex")], np.uint32))[..., 0]
-            return value if value.ndim else value.item()
-        ids = as_ids(vertices, "vertices")
-        check_ids(ids, n, "vertices")
-        return self._of(Device.to_host(ids))
+        numbering = self._held.numbering
+        if np.ndim(vertices) > 0:
+            return self._of(numbering.ids(vertices, "vertices"))
+        if numbering.keys is None:
+            one = np.array([check_vertex(vertices, n, "vertex")], np.uint32)
+        else:
+            one = numbering.ids([vertices], "vertices")
+        value = self._of(one)[..., 0]
+        return value if value.ndim else value.item()
 
     def _of(self, ids: np.ndarray) -> np.ndarray:
         """The values of users' ids."""
+        return self._held.read(lambda: self._fetched(ids))
+
+    def _fetched(self, ids: np.ndarray) -> np.ndarray:
         routed = self._held.numbering.route(ids)
         shares = [{"ids": part} for part in routed.deal(routed.internal)]
         answers = self._held.call("fetch", shares, column=self._column)
@@ -169,7 +255,7 @@ class VertexValues:
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values
 
-    def top(self, k: int = 10) -> list[tuple[int, Any]]:
+    def top(self, k: int = 10) -> list[tuple[Any, Any]]:
         """The `k` vertices with the largest values, as (vertex, value), largest first.
 
         If vertices that are left out have the same value as the last ones returned, the graph's internal order has
@@ -188,15 +274,83 @@ class VertexValues:
             raise InvalidOption(f"top({k!r}): k must be a whole number") from None
         if k < 0:
             raise InvalidOption(f"top({k}): k must be 0 or more")
+        return self._held.read(lambda: self._best(k))
+
+    def _best(self, k: int) -> list[tuple[int, Any]]:
         answers = self._held.call("top", k=min(k, len(self)))
         ids = self._held.numbering.outside(np.concatenate([answer["ids"] for answer in answers]))
         values = np.concatenate([answer["values"] for answer in answers])
         best = np.lexsort((ids, -values.astype(np.float64)))[:k]
-        return [(int(ids[place]), values[place].item()) for place in best]
+        names = self._held.numbering.names(ids[best]).tolist()
+        return list(zip(names, values[best].tolist(), strict=True))
+
+    # ---- arithmetic on the workers -----------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
+        """A universal function of NumPy, on the workers; ``x += y`` makes a new result."""
+        known = ufunc.nout == 1 and getattr(np, ufunc.__name__, None) is ufunc
+        if method != "__call__" or options or not known or not (out[0] is None or out[0] is self):
+            return NotImplemented
+        return _combined(ufunc.__name__, inputs)
+
+    def where(self, condition: Any, other: Any = 0) -> VertexValues:
+        """These values where `condition` holds, and `other` elsewhere, on the workers. O(n), one call."""
+        made: VertexValues = _combined("where", (condition, self, other))
+        return made
+
+    def sum(self) -> Any:
+        """The sum of all values: an int, or a float from sums in float64. O(n), one call; does not depend on timing."""
+        return sum(self._reduced("sum"))
+
+    def norm(self, ord: float = 2) -> float:
+        """The norm of the values, in float64: the sum of magnitudes (1), Euclid's (2), or the largest one (inf). O(n).
+
+        Raises `InvalidOption` for another `ord`, and `GraphClosed` if the graph or this result was closed.
+        """
+        if ord == 1:
+            return float(sum(self._reduced("magnitudes")))
+        if ord == 2:
+            return math.sqrt(sum(self._reduced("squares")))
+        if ord == math.inf:
+            return float(max(map(abs, self._reduced("min") + self._reduced("max")), default=0.0))
+        raise InvalidOption(f"ord is {ord!r}; it must be 1, 2 or inf")
+
+    def min(self) -> Any:
+        """The least value; `InvalidOption` if there are no vertices. O(n), one call."""
+        return min(self._some("min"))
+
+    def max(self) -> Any:
+        """The largest value; `InvalidOption` if there are no vertices. O(n), one call."""
+        return max(self._some("max"))
+
+    def _reduced(self, kind: str) -> list[Any]:
+        answers = self._held.call("reduced", column=self._column, kind=kind)
+        return [number for answer in answers for number in answer["numbers"]]
+
+    def _some(self, kind: str) -> list[Any]:
+        numbers = self._reduced(kind)
+        if not numbers:
+            raise InvalidOption(f"the {kind} of no values: the graph has no vertices")
+        return numbers
+
+    def named(self, name: str, **info: Any) -> VertexValues:
+        """The same values as the result of an algorithm of one's own: with its name and its scalars as attributes.
+
+        Examples
+        --------
+        >>> x.named("influence", iterations=12).iterations  # doctest: +SKIP
+        12
+        """
+        named = type(self)(self._held, self._column)
+        named.name, named.info = name, info
+        return named
 
     def close(self) -> None:
         """Free the result on the workers with the graph's next call. It may be called twice."""
         self._held.close()
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth of a result is that of many values; use (a == b).min(), or len(result)")
 
     def __len__(self) -> int:
         return self._held.numbering.n_vertices
@@ -212,9 +366,7 @@ class VertexValues:
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         """Arrow's PyCapsule interface, by which ``pyarrow.array`` and Polars take the values; needs pyarrow."""
-        import pyarrow as pa
-
-        capsules: tuple[Any, Any] = pa.array(self.to_numpy()).__arrow_c_array__(requested_schema)
+        capsules: tuple[Any, Any] = self.to_arrow().__arrow_c_array__(requested_schema)
         return capsules
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -226,12 +378,12 @@ class VertexValues:
         return (1, 0)
 
     def __getattr__(self, name: str) -> Any:
-        held = self.__dict__.get("_held")
-        if held is not None and name in held.info:
-            return held.info[name]
+        held, info = self.__dict__.get("_held"), self.__dict__.get("info", {})
+        if name in info:
+            return info[name]
         if held is not None and name in held.dtypes:
             return _column(held, name)
-        known = sorted([*held.info, *held.dtypes]) if held is not None else []
+        known = sorted([*info, *held.dtypes]) if held is not None else []
         raise AttributeError(f"a result of {self.__dict__.get('name')} has no {name!r}; it has {known}")
 
     def __dir__(self) -> list[str]:
@@ -247,8 +399,32 @@ class VertexValues:
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
 
 
-class VertexIds(VertexValues):
-    """A result that has one vertex for each vertex, such as its predecessor: users' ids as int64, -1 for none."""
+class VertexLabels(VertexValues):
+    """A result that has one vertex for each vertex, such as one of its component: users' ids as int64.
+
+    In a graph with keys they are places in `vertices`, and keys in `to_series`, `to_pandas` and `to_arrow`.
+    """
+
+    def _named(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        numbering = self._held.numbering
+        if numbering.keys is None:
+            return values, None
+        there = values >= 0
+        found = numbering.names(values[there])
+        names = np.zeros(len(values), np.int64) if found.dtype != object else np.full(len(values), None)
+        names[there] = found
+        return names, there
+
+
+class VertexIds(VertexLabels):
+    """A result that may have one vertex for each vertex, such as its predecessor: users' ids as int64, -1 for none.
+
+    In a graph with keys they are places in `vertices`; in `to_series`, `to_pandas` and `to_arrow` they are keys, with a
+    missing value for none. Arithmetic takes the ids through this process, where they are translated.
+    """
+
+    def _reduced(self, kind: str) -> list[Any]:
+        return (self + 0)._reduced(kind)  # which has users' ids
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         there = values >= 0
@@ -267,7 +443,7 @@ class VertexRows(VertexValues):
         """The rows as the columns of a ``pandas.DataFrame`` with the vertices as its index, gathered here. O(k n)."""
         import pandas as pd
 
-        return pd.DataFrame(self.to_numpy().T, pd.RangeIndex(len(self), name="vertex"))
+        return pd.DataFrame(self.to_numpy().T, self._index())
 
     def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
         return np.stack([routed.restore([part[row] for part in parts]) for row in range(len(parts[0]))])
@@ -280,19 +456,94 @@ class VertexRows(VertexValues):
 _CLASSES: dict[str, type[VertexValues]] = {
     "value": VertexValues,
     "vertex": VertexIds,
+    "label": VertexLabels,
     "rows": VertexRows,
 }  #: by the kind of a column
 
 
 def _column(held: _Held, name: str) -> VertexValues:
-    return _CLASSES[ALGORITHMS[held.name].columns[name]](held, name)
+    return _CLASSES[held.kinds[name]](held, name)
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def _combined(operation: str, inputs: Sequence[Any]) -> VertexValues:
+    """An elementwise operation on the workers of the first input that lies there."""
+    results = [one for one in inputs if isinstance(one, VertexValues)]
+    on_workers = [one for one in results if not isinstance(one, VertexIds)]
+    anchor = (on_workers or results)[0]
+    held, key = anchor._held, uuid.uuid4().hex
+    size = held.numbering.partition.size
+    operands = [_operand(one, held) for one in inputs]
+    shares = [{"operands": [parts[rank] for parts in operands]} for rank in range(size)]
+    try:
+        answers = held.coordinator.call("combine", {"result": key, "operation": operation, "like": held.key}, shares)
+    except BaseException:
+        held.coordinator.forget(key)
+        raise
+    kind = "rows" if any(isinstance(one, VertexRows) for one in on_workers) else "value"
+    dtypes, kinds = {"value": answers[0]["dtype"]}, {"value": kind}
+    return _column(_Held(held.coordinator, held.numbering, operation, key, held.epoch, dtypes, {}, kinds), "value")
+
+
+def _operand(value: Any, held: _Held) -> list[dict[str, Any]]:
+    """Each rank's share of an operand of the results in `held`."""
+    here, size = held.numbering, held.numbering.partition.size
+    if isinstance(value, VertexValues) and not isinstance(value, VertexIds):
+        other = value._held
+        other.check()
+        there = other.numbering
+        alike = there.generation == here.generation and there.partition == here.partition
+        if other.coordinator is held.coordinator and alike:
+            return [{"result": other.key, "column": value._column}] * size
+    if isinstance(value, int | float | np.number | np.bool_):
+        return [{"number": value}] * size
+    array = Device.to_host(as_array(_in_order(value, here)))
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != here.n_vertices:
+        raise InvalidOption(
+            f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a number, or have one for each of "
+            f"{here.n_vertices} vertices"
+        )
+    inside = np.empty_like(array)
+    inside[here.inside(np.arange(len(array)))] = array
+    return [{"values": inside[first:end]} for first, end in pairwise(here.partition.starts)]
+
+
+def _in_order(value: Any, here: Numbering) -> Any:
+    """An operand in the order of the vertices: in a graph with keys, a Series of pandas is aligned by its index."""
+    if here.keys is None:
+        return value
+    if isinstance(value, VertexValues):
+        if value._held.numbering.keys is here.keys:
+            return value
+        raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
+    if not (hasattr(value, "index") and hasattr(value, "to_numpy")):
+        return value
+    ids = here.ids(value.index, "the index of an operand")
+    if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
+        raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each vertex once")
+    ordered = np.empty_like(value.to_numpy())
+    ordered[ids] = value.to_numpy()
+    return ordered
 
 
 # ---- running an algorithm --------------------------------------------------------------------------------------------
 
 
-def run_algorithm(coordinator: Caller, name: str, arguments: Mapping[str, Any], numbering: Numbering) -> Any:
-    """The result of an algorithm, run on all ranks with arguments that its `check` has returned."""
+def run_algorithm(
+    coordinator: Caller,
+    name: str,
+    checked: Callable[[Numbering], Mapping[str, Any]],
+    numbering: Numbering,
+    live: str | None = None,
+    shown: bool = True,
+) -> Any:
+    """The result of an algorithm, run on all ranks with arguments that its `check` returns for this numbering.
+
+    With `live`, the maintained result that has this id, brought up to date. What the workers hold, if not `shown`.
+    """
+    arguments = checked(numbering)
     data = {
         k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
     }
@@ -301,13 +552,22 @@ def run_algorithm(coordinator: Caller, name: str, arguments: Mapping[str, Any], 
     key = uuid.uuid4().hex
     try:
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
-        answers = coordinator.call("run", common, shares, connect=True)
-    except BaseException:
+        common |= {} if live is None else {"live": live}
+        answers = coordinator.call("run" if live is None else "maintain", common, shares, connect=True)
+    except BaseException as error:
         coordinator.forget(key)  # some ranks may have finished
+        if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
+            raise error.named(numbering.names) from None
         raise
     ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
     first, then = answers[0], numbering.moved(ranges)  # the ranges when it ran; they may have moved since
-    held = _Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"])
+    took, kinds = first.get("took", {}), ALGORITHMS[name].columns
+    held = _Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
+    if not shown:
+        return held
+    if isinstance(coordinator, Recovering):
+        again = partial(run_algorithm, coordinator, name, checked, live=live, shown=False)
+        held._again = lambda: coordinator.read(again)
     return _column(held, next(iter(held.dtypes))) if ALGORITHMS[name].result is None else _gathered(held)
 
 
@@ -316,13 +576,13 @@ def _gathered(held: _Held) -> Any:
     algorithm = ALGORITHMS[held.name]
     assert algorithm.result is not None
     try:
-        parts = {column: held.parts(column) for column in held.dtypes}
+        parts = held.read(lambda: {column: held.parts(column) for column in held.dtypes})
     finally:
         held.close()
     for column in parts:
         if algorithm.columns[column] == "vertex":
             parts[column] = [held.numbering.outside(part) for part in parts[column]]
-    return algorithm.result(parts, dict(held.info))
+    return algorithm.result(parts, dict(held.info), held.numbering.names)
 
 
 def _inside(value: Any, numbering: Numbering) -> Any:
@@ -330,6 +590,23 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     if isinstance(value, Vertices):
         return numbering.inside(value.ids)
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
+
+
+def _by_key(values: Any, numbering: Numbering) -> Any:
+    """Values in the order of the vertices, where they come from a result with other vertices; the mean for new ones."""
+    if numbering.keys is None or isinstance(values, VertexRows):
+        return values
+    if hasattr(values, "index") and hasattr(values, "to_numpy"):  # of pandas
+        column = as_keys(values.index, numbering.keys.kind, "the index of the values")
+    else:
+        then = values._held.numbering if isinstance(values, VertexValues) else numbering
+        if then.keys is None or then.keys is numbering.keys:
+            return values
+        column = then.keys.names.column(0, then.n_vertices)
+    found, ids = values.to_numpy(), Device.to_host(numbering.keys.find(column, numbering.n_vertices))
+    array = np.full(numbering.n_vertices, found.mean() if len(found) else 1.0)
+    array[ids[ids != NONE]] = found[ids != NONE]
+    return array
 
 
 def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
@@ -347,14 +624,15 @@ def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numberin
         The result was closed.
     """
     starts = list(numbering.partition.starts)
-    if isinstance(values, VertexValues) and not isinstance(values, VertexRows):
+    if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
         held = values._held
         held.check()
         if held.coordinator is coordinator and held.numbering.generation == numbering.generation:
             moved = held.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
-            return [{"starts": starts, "result": held.key, "moved": moved}] * numbering.partition.size
+            there = {"starts": starts, "result": held.key, "column": values._column, "moved": moved}
+            return [there] * numbering.partition.size
     try:
-        array = Device.to_host(as_array(values))
+        array = Device.to_host(as_array(_by_key(values, numbering)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
     if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:

@@ -50,6 +50,8 @@ class Session:
     ----------
     lost : WorkerLost | None
         Why the rank can no longer be reached; never reset.
+    silent : bool
+        Whether it is lost because it did not answer.
     reading : asyncio.Task
         Ends when the rank is lost.
 
@@ -63,6 +65,7 @@ class Session:
     def __init__(self, hello: Hello, address: str, comm: Comm) -> None:
         self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
         self.lost: WorkerLost | None = None
+        self.silent = False
         self._comm = comm
         self._heard, self._busy = False, ""
         self._writing = asyncio.Lock()
@@ -175,6 +178,7 @@ class Session:
             if warned != (silent * tick >= SILENCE_SECONDS):
                 warned = not warned
                 self._tell(warned)
+        self.silent = self.lost is None
         self._lose(f"has not answered for {self.patience:g} s{self._doing}")
 
     def _tell(self, silent: bool) -> None:

@@ -13,8 +13,8 @@ from mgraph.errors import InvalidBatch
 __all__ = ["check_batch", "deal", "nbytes"]
 
 
-def check_batch(batch: Any, n_vertices: int, weighted: bool) -> EdgeBatch:
-    """`batch`, if it is one that a graph can take.
+def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
+    """`batch`, if it is one that a graph can take. None instead of the number of vertices for a batch of keys.
 
     Raises
     ------
@@ -26,22 +26,23 @@ def check_batch(batch: Any, n_vertices: int, weighted: bool) -> EdgeBatch:
             f"update takes an EdgeBatch, got {type(batch).__name__}; insert() and delete() take arrays, ingest() what "
             "is on the cluster"
         )
-    check_ids(batch.src, n_vertices, "src")
-    check_ids(batch.dst, n_vertices, "dst")
+    if n_vertices is not None:
+        check_ids(batch.src, n_vertices, "src")
+        check_ids(batch.dst, n_vertices, "dst")
     if batch.weight is not None and not weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
     return batch
 
 
-def deal(batch: EdgeBatch, size: int, shared_gpu: bool = False) -> list[dict[str, Any]]:
-    """Contiguous shares, one a rank, so that rank order is stream order.
+def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
+    """Contiguous shares of the columns `names` of a batch, one a rank, so that rank order is stream order.
 
     Host arrays are not copied. CuPy arrays go through page-locked host memory, since Dask's comms carry host memory
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
     process on GPU 0, those of GPU 0 stay there.
     """
     n, columns = len(batch), {}
-    for name in COLUMNS:
+    for name in names:
         column = getattr(batch, name)
         columns[name] = column if not hasattr(column, "get") else _sent(column, shared_gpu)
     cuts = [n * rank // size for rank in range(size + 1)]

@@ -37,10 +37,10 @@ def open_graph(
         what that gives up. Without it, `StoreError` names the file and the offset.
     sync : "always" | "background"
     **options
-        Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`; and those of a new
-        graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`, `device`, `reserve`, `patience`.
-        `structure` and `reverse` default to those of the stored graph. The number of workers and the order may
-        differ from those that wrote the store.
+        Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,
+        `max_recoveries`; and those of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`,
+        `device`, `reserve`, `patience`. `structure` and `reverse` default to those of the stored graph. The number of
+        workers and the order may differ from those that wrote the store.
 
     Returns
     -------
@@ -121,8 +121,7 @@ def save(self: Any, path: Any) -> None:
     StoreError
         It cannot be written, or pyarrow is missing on a worker.
     """
-    self._directory.check()
-    write(self._directory.coordinator, self._options, self.num_vertices, path)
+    write(self._directory, self._options, path)
 
 
 def load(cls: Any, client: Any, path: Any, **options: Any) -> Any:

@@ -1,32 +1,28 @@
-"""A graph's store, from the user's side: its options, opening it, and what it reports. The workers do the rest."""
+"""A graph's store, from the user's side: its options, and what it reports. The workers do the rest."""
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
-import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mgraph.checks import check_number, check_whole
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
-from mgraph.client.numbering import Numbering
-from mgraph.client.options import Options, fixed_order
-from mgraph.client.parts import AsParts
-from mgraph.client.place import Place, make_shards
+from mgraph.client.options import Options
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.log import SYNCS
-from mgraph.protocol import PATIENCE_SECONDS
+from mgraph.log.remote import is_remote
+from mgraph.protocol import PATIENCE_SECONDS, Recovered
 
 __all__ = [
     "StoreReport",
     "Storing",
     "asked",
     "check_opening",
-    "open_stored",
     "path_of",
     "place_of",
     "report_of",
@@ -34,8 +30,6 @@ __all__ = [
     "write",
     "write_snapshot",
 ]
-
-logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05  #: between two questions whether a snapshot is written
 
@@ -52,8 +46,15 @@ class Storing:
     lag_seconds: float = 1.0
     snapshot_bytes: int = 4 << 30
     retain: int = 2
+    recover: str | None = None
+    max_recoveries: int = 3
+    snapshots: str | None = None
 
     def __post_init__(self) -> None:
+        if self.recover not in (None, "auto"):
+            raise InvalidOption(f'recover is {self.recover!r}; it must be "auto", or None')
+        if check_whole(self.max_recoveries, "max_recoveries") < 1:
+            raise InvalidOption(f"max_recoveries is {self.max_recoveries}; at least 1 is needed")
         if self.sync not in SYNCS:
             raise InvalidOption(f"sync {self.sync!r} is none of {', '.join(map(repr, SYNCS))}")
         if check_whole(self.lag_bytes, "lag_bytes") < 1:
@@ -66,35 +67,46 @@ class Storing:
     @property
     def how(self) -> Value:
         """What the workers are told of it."""
-        return {name: value for name, value in vars(self).items() if name != "path"}
+        return {name: getattr(self, name) for name in ("sync", "lag_bytes", "lag_seconds", "snapshot_bytes", "retain")}
 
     def create(self, coordinator: Caller, options: Options, n_vertices: int) -> None:
         """Make the store of a graph that was just made."""
-        kind = _kind(options, n_vertices)
+        kind = _kind(options, n_vertices) | ({} if self.snapshots is None else {"snapshots": self.snapshots})
         coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
 
 
-KIND = ("structure", "weighted", "directed", "reverse", "grows")  #: the options that a store remembers
+#: the options that a store remembers
+KIND = ("structure", "weighted", "directed", "reverse", "grows", "combine", "keys")
 DEFAULTS = {"exchange": "auto", "device": "auto", "reserve": 0, "patience": PATIENCE_SECONDS}
 OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #: what `open` takes
 
 
-def path_of(path: Any) -> str:
-    """A store's path as the workers are told it; `InvalidOption` if it is none."""
+def path_of(path: Any, log: bool = False) -> str:
+    """A path as the workers are told it, or a URL of fsspec where no `log` is to be; `InvalidOption` if it is none."""
     try:
-        return os.path.abspath(os.fsdecode(os.fspath(path)))
+        text = os.fsdecode(os.fspath(path))
+        if log and is_remote(text):
+            raise InvalidOption(
+                f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
+            )
+        return text if is_remote(text) else os.path.abspath(text)
     except TypeError:
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share") from None
 
 
-LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain")  #: the options of a store with defaults
+#: the options of a store with defaults
+LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain", "recover", "max_recoveries")
 
 
 def asked(store: Any, sync: str, logging: Value) -> Storing | None:
     """The store that a new graph is to have; None without one."""
-    if unknown := sorted(set(logging) - set(LOGGING)):
+    if unknown := sorted(set(logging) - {*LOGGING, "snapshots"}):
         raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}")
-    return None if store is None else Storing(path_of(store), sync, **logging)
+    if store is None and logging.get("recover") is not None:
+        raise InvalidOption(f"recover is {logging['recover']!r} and there is no store: a graph comes back from store=")
+    if logging.get("snapshots") is not None:
+        logging = {**logging, "snapshots": path_of(logging["snapshots"])}
+    return None if store is None else Storing(path_of(store, log=True), sync, **logging)
 
 
 def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
@@ -102,7 +114,7 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     mine = {name: options[name] for name in LOGGING if name in options}
     given = {name: options[name] for name in options if name not in mine}
     check_opening(given)
-    return Storing(path_of(store), sync, **mine), given
+    return Storing(path_of(store, log=True), sync, **mine), given
 
 
 def check_opening(given: Value) -> None:
@@ -124,17 +136,25 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
     """Write a snapshot; its epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
-    coordinator.call("snapshot")
-    epoch = coordinator.epoch
-    if wait:
-        _written(coordinator)
-    return epoch
+    while True:
+        with suppress(Recovered):  # what was being written when a worker was lost is written again
+            coordinator.call("snapshot")
+            epoch = coordinator.epoch
+            if wait:
+                _written(coordinator)
+            return epoch
 
 
-def write(coordinator: Caller, options: Options, n_vertices: int, path: Any) -> None:
+def write(now: Directory, options: Options, path: Any) -> None:
     """Write the graph, as it is, to a folder."""
-    coordinator.call("save", {"path": path_of(path), "kind": _kind(options, n_vertices)})
-    _written(coordinator)
+    coordinator, n, where = now.coordinator, now.n_vertices, path_of(path)
+    while True:
+        with suppress(Recovered):
+            with now.still() as table:
+                shares: list[Value] = [{} for _ in coordinator.addresses]
+                shares[0]["keys"] = None if table is None else table.names.packed(0, n)
+                coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares)
+            return _written(coordinator)
 
 
 def _written(coordinator: Caller) -> None:
@@ -207,53 +227,3 @@ def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | Non
         tuple(answers[0]["snapshots"]),
         answers[0]["offsets"],
     )
-
-
-def open_stored(
-    place: Place,
-    storing: Storing,
-    given: Value,
-    *,
-    logged: bool,
-    epoch: int | None = None,
-    repair: bool = False,
-) -> tuple[Directory, Options, AsParts]:
-    """The graph that a store holds.
-
-    Parameters
-    ----------
-    given : dict
-        The user's options, checked here; those of the store where one is left out.
-    logged : bool
-        Whether what changes is logged.
-    epoch : int, optional
-        The graph as of this epoch, which is read-only.
-    repair : bool
-
-    Returns
-    -------
-    Directory, Options, AsParts
-        As of `make_graph`.
-    """
-    epoch = None if epoch is None else check_whole(epoch, "epoch")
-    fixed = fixed_order(given.get("order"))
-    chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
-    Options(**{**dict.fromkeys(KIND, False), "structure": "csr", **chosen})  # checked before anything is opened
-    coordinator, parts = place.begin(chosen["patience"])
-    try:
-        own = logged and epoch is None
-        asked = {"path": storing.path, "epoch": epoch, "repair": repair, "own": own}
-        found = coordinator.call("survey", asked)[0]
-        for note in found["notes"]:
-            warnings.warn(f"the store is repaired: {note}", stacklevel=4)
-        kept = {name: found["about"][name] for name in KIND}
-        options = Options(**{**kept, **chosen})
-        numbering = Numbering.make(found["n_vertices"], place.size, fixed, given.get("balance"))
-        options = make_shards(place, coordinator, options, numbering)
-        restored = {"epoch": found["epoch"], "repair": repair, "how": storing.how if own else None}
-        coordinator.call("restore", {**restored, "read_only": epoch is not None}, connect=True)
-    except BaseException:
-        coordinator.close()
-        raise
-    logger.info("graph %s: %s opened at epoch %d", coordinator.graph, storing.path, coordinator.epoch)
-    return Directory(coordinator, numbering), options, parts

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
-from mgraph.batch import EdgeBatch
+import numpy as np
+
+from mgraph.batch import COUNTS, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
+from mgraph.client.keyed import Keyed, batch_of, check_keys
+from mgraph.client.live import Live
+from mgraph.client.mixed import how_rows_come, in_flight, of_steps
+from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts
-from mgraph.client.pipeline import Pipeline
+from mgraph.client.pipeline import Pipeline, Sent
+from mgraph.client.reading import read_parts
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
-from mgraph.errors import CapacityError, InvalidOption
+from mgraph.columns import chosen_kind
+from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.protocol import Recovered, retold
 
 __all__ = ["Updates"]
+
+logger = logging.getLogger(__name__)
 
 
 class Updates:
@@ -32,6 +47,13 @@ class Updates:
         Makes the parts of a source of an ingest.
     order_due : bool
         Whether the first batch that leaves edges is to be followed by a `reorder`.
+    logged : bool
+        Whether there is a store.
+
+    Attributes
+    ----------
+    followers : set of Live
+        The results that are brought up to date after each change.
     """
 
     def __init__(
@@ -40,30 +62,81 @@ class Updates:
         options: Options,
         parts: AsParts,
         order_due: bool,
+        logged: bool = False,
     ) -> None:
         self._directory, self._options, self._order_due = directory, options, order_due
-        self._parts = parts
+        self._parts, self._logged = parts, logged
         self._coordinator = directory.coordinator
+        self.followers: weakref.WeakSet[Live] = weakref.WeakSet()
+
+    def followed(self) -> None:
+        """Bring the results up to date that follow each change. An error is logged, since the change was made."""
+        for live in [live for live in self.followers if not live.closed]:
+            try:
+                live.result()
+            except MgraphError as error:
+                logger.warning("the maintained result of %s is not up to date: %s", live.name, error)
 
     # ---- edges -------------------------------------------------------------------------------------------------------
 
-    def apply(self, batch: EdgeBatch, offset: Any = None) -> UpdateReport:
-        """Apply a batch on all workers, or on none; `offset` is its place in a source."""
+    def apply(self, batch: EdgeBatch, offset: Any = None, *, last: bool = True) -> UpdateReport:
+        """Apply a batch on all workers, or on none; `offset` is its place in a source.
+
+        Results that follow each change are brought up to date if it is the `last` batch of a call.
+        """
         self._directory.check()
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        n = self._vertices_after(batch) if self._options.grows else None
-        if n is None:
-            done = self._send(batch, self._directory.n_vertices, args)
+        if self._has_keys(batch):
+            with self._keyed(batch) as found:
+                done = self._send_keyed(found, args)
         else:
-            with self._directory.growing(n) as more:
-                done = self._send(batch, n, args if more is None else {**args, "n_vertices": more})
+            done = self._send_ids(batch, args)
         self.order_first()
+        if last:
+            self.followed()
         return done
 
-    def _send(self, batch: EdgeBatch, n_vertices: int, args: dict[str, Any]) -> UpdateReport:
-        shares, began = self._shares(batch, n_vertices), time.perf_counter()
-        answers = self._coordinator.call("update", args, shares, connect=True, commits=True)
-        return report.of_batch(answers, time.perf_counter() - began)
+    def _has_keys(self, batch: Any) -> bool:
+        """Whether the graph has keys; the first batch decides where the user did not."""
+        if isinstance(batch, EdgeBatch):
+            if self._directory.keys == "undecided":
+                self._directory.decide(batch.keys or chosen_kind(batch.src, batch.dst))
+            keys = self._directory.numbering.keys
+            check_keys(batch, None if keys is None else keys.kind)
+        return self._directory.numbering.keys is not None
+
+    def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed]:
+        check_batch(batch, None, self._options.weighted)
+        return self._directory.keyed(batch, self._options.directed, self._logged)
+
+    def _send_keyed(self, found: Keyed, args: dict[str, Any]) -> UpdateReport:
+        def shares() -> list[dict[str, Any]]:
+            dealt = self._dealt(found.batch)
+            if "n_vertices" in args:
+                dealt[0]["keys"] = found.brought
+            return dealt
+
+        if found.n_vertices > self._directory.n_vertices:
+            args = {**args, "n_vertices": found.n_vertices}
+        return self._call("update", args, shares, found.missing)
+
+    def _send_ids(self, batch: EdgeBatch, args: dict[str, Any]) -> UpdateReport:
+        n = self._vertices_after(batch) if self._options.grows else None
+        if n is None:
+            return self._call("update", args, partial(self._shares, batch, self._directory.n_vertices))
+        with self._directory.growing(n) as more:
+            args = args if more is None else {**args, "n_vertices": more}
+            return self._call("update", args, partial(self._shares, batch, n))
+
+    def _call(
+        self, method: str, args: dict[str, Any], shares: Callable[[], Any] = lambda: None, absent: int = 0
+    ) -> UpdateReport:
+        """The report of a change; the ranks' shares are made again where the graph came back on other workers."""
+        began = time.perf_counter()
+        while True:
+            with suppress(Recovered):
+                answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
+                return report.of_batch(answers, time.perf_counter() - began, absent)
 
     def _vertices_after(self, batch: Any) -> int | None:
         """The number of vertices that there are after a batch, if it brings some."""
@@ -81,43 +154,128 @@ class Updates:
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
-        return Pipeline(self._coordinator, self._shares, max_bytes)
+        stream = partial(in_flight, self._directory, self._options)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed)
 
-    def ingest(self, source: Any, steps: int | None, columns: Mapping[str, str] | None) -> list[UpdateReport]:
+    @contextmanager
+    def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
+        """What a pipeline sends of a batch. One that brings keys is applied now, when nothing is in flight any more."""
+        if not self._has_keys(batch):
+            yield Sent(self._shares(batch))
+            return
+        with self._keyed(batch) as found:
+            if found.n_vertices > self._directory.n_vertices:
+                land()
+                yield self._send_keyed(found, args)
+            else:
+                yield Sent(self._dealt(found.batch), found.missing)
+
+    def ingest(self, source: Any, steps: int | None, columns: Mapping[str, str] | None) -> list[Any]:
         """Apply what the workers read."""
         self._directory.check()
-        parts = self._parts(source, steps, columns)
-        shares = [{"source": share} for share in parts.shares]
-        answers = self._coordinator.call("ingest", shares=shares, connect=True, commits=True)
-        _warn_left_out(answers)
-        done = report.of_steps(answers)
+        if self._directory.keys is not None:
+            done = self._ingest_here(read_parts(source, steps, columns))
+            self.followed()
+            return done
+        size, before = len(self._coordinator.addresses), np.empty((0, len(COUNTS)), np.int64)
+
+        def ingest(now: Numbering) -> list[Any]:
+            nonlocal before
+            while True:
+                try:
+                    answers = self._ingest(source, steps, columns, size, len(before), how_rows_come(now))
+                    _warn_left_out(answers)
+                    return of_steps(now, answers, before)
+                except Recovered as recovered:
+                    before, now = np.concatenate([before, recovered.done]), self._directory.numbering
+
+        done = self._directory.read(ingest)
         self.order_first()
+        self.followed()
+        return done
+
+    def _ingest(
+        self,
+        source: Any,
+        steps: int | None,
+        columns: Mapping[str, str] | None,
+        size: int,
+        first: int,
+        rows: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Ingest the steps of a source from `first` on, as for `size` ranks; each rank takes the place of some."""
+        now = len(self._coordinator.addresses)
+        seats = [rank * now // size for rank in range(size)]
+        parts = self._parts(source, steps, columns, seats)
+        shares = [{"sources": mine} for mine in parts.seated(seats, now)]
+        args = {"size": size, "first": first, **rows}
+        return self._coordinator.call("ingest", args, shares, connect=True, commits=True)
+
+    def _ingest_here(self, parts: Iterator[dict[str, Any]]) -> list[UpdateReport]:
+        """Apply the parts that this process reads, each as a batch."""
+        done: list[UpdateReport] = []
+        try:
+            for part in parts:
+                done.append(self.apply(batch_of(self._directory.keys, **part), last=False))
+        except MgraphError as error:
+            raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
         return done
 
     def _shares(self, batch: EdgeBatch, n_vertices: int | None = None) -> list[dict[str, Any]]:
         """A batch, checked, as contiguous shares, one a worker."""
         check_batch(batch, self._directory.n_vertices if n_vertices is None else n_vertices, self._options.weighted)
+        return self._dealt(batch)
+
+    def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
         coordinator = self._coordinator
         shared_gpu = coordinator.one_process and self._options.device == "cuda"
         return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
-    def add_vertices(self, n: int) -> range:
-        """Add `n` vertices on all workers, or on none; their ids."""
-        n, directory = check_count(n, "n"), self._directory
+    def add_vertices(self, n: Any) -> range:
+        """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
+        directory = self._directory
         directory.check()
+        if directory.keys == "undecided" and np.ndim(n) == 0:
+            directory.decide(None)
+        elif directory.keys is not None:
+            return self._add_keys(n)
+        n = check_count(n, "n")
         with directory.moving(more=n):
             first = directory.n_vertices
             total = first + n
-            self._coordinator.call("add_vertices", {"n_vertices": total}, connect=True, commits=True)
+            self._change("add_vertices", {"n_vertices": total})
+        self.followed()
         return range(first, total)
+
+    def _change(self, method: str, args: dict[str, Any]) -> list[dict[str, Any]]:
+        """The answers to a change that all ranks are told alike."""
+        while True:
+            with suppress(Recovered):
+                return self._coordinator.call(method, args, connect=True, commits=True)
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
-        ids, began = self._directory.ids(ids, "ids"), time.perf_counter()
-        answers = self._coordinator.call("delete_vertices", {"ids": ids}, connect=True, commits=True)
-        return report.of_batch(answers, time.perf_counter() - began)
+        if self._directory.numbering.keys is None:
+            done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
+        else:
+            with self._directory.removing(ids) as gone:
+                done = self._call("remove_vertices", {"ids": gone})
+        self.followed()
+        return done
+
+    def _add_keys(self, keys: Any) -> range:
+        batch = batch_of(self._directory.keys, keys, keys)
+        if not self._has_keys(batch):
+            raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
+        with self._keyed(batch) as found:
+            first = self._directory.n_vertices
+            brought = [{"keys": found.brought}, *({} for _ in self._coordinator.addresses[1:])]
+            args = {"n_vertices": found.n_vertices}
+            self._coordinator.call("add_vertices", args, brought, connect=True, commits=True)
+        self.followed()
+        return range(first, found.n_vertices)
 
     # ---- where they lie ----------------------------------------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mgraph.checks import check_count, check_growth
+from mgraph.columns import KINDS, as_keys, chosen_kind
 from mgraph.convert.columns import Column, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
@@ -17,18 +18,41 @@ __all__ = ["Edges", "build", "columns_of", "edges_of"]
 
 @dataclass(frozen=True)
 class Edges:
-    """Checked edges: src and dst uint32[n], weight float32[n] or None, and the names of the first two for messages."""
+    """Checked edges: src and dst uint32[n], weight float32[n] or None, and the names of the first two for messages.
 
-    src: np.ndarray
-    dst: np.ndarray
+    With `keys`, their kind, src and dst are columns of keys; see `mgraph.columns.as_keys`.
+    """
+
+    src: Any
+    dst: Any
     weight: np.ndarray | None = None
     names: tuple[str, str] = ("source", "target")
+    keys: str | None = None
 
     @classmethod
     def of(cls, source: Column, target: Column, weight: Column | None = None) -> Edges:
         """The edges in columns; `InvalidBatch` for the first bad value."""
         src, dst = vertex_ids(source), vertex_ids(target)
         return cls(src, dst, None if weight is None else weights(weight), (source.name, target.name))
+
+    @classmethod
+    def read(cls, columns: Sequence[tuple[str, Any]], keys: str | None, column: Callable[[str, Any], Column]) -> Edges:
+        """The edges in a table's columns source, target and maybe weight, given by name.
+
+        Parameters
+        ----------
+        keys : "int64" | "string" | "auto" | None
+            What the ends are; for "auto" they choose.
+        column : callable
+            ``column(name, values)`` reads ids and weights.
+        """
+        (source, src), (target, dst), *rest = columns
+        names = f"column {source!r}", f"column {target!r}"
+        kind = chosen_kind(src, dst, names) if keys == "auto" else keys
+        if kind is None:
+            return cls.of(*(column(*each) for each in columns))
+        ends = as_keys(src, kind, names[0]), as_keys(dst, kind, names[1])
+        return cls(ends[0], ends[1], weights(column(*rest[0])) if rest else None, (source, target), kind)
 
     def largest(self) -> tuple[int, str, int]:
         """The largest id, and its column and row; (-1, "", 0) without edges."""
@@ -39,8 +63,12 @@ class Edges:
         return int(column[row]), self.names[0 if column is self.src else 1], row
 
 
-def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Mapping[str, Any]) -> Any:
+def build(
+    cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Mapping[str, Any], vertices: Any = ()
+) -> Any:
     """A new graph of `edges`, as one batch; without `n_vertices` it has the vertices up to the largest id, and grows.
+
+    In a graph with keys, `vertices` are keys that have no edge.
 
     Raises
     ------
@@ -54,15 +82,18 @@ def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: 
     options = dict(options)
     if edges.weight is not None and not options.setdefault("weighted", True):
         raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")
-    largest, name, row = edges.largest()
-    if n_vertices is None:
+    options["keys"] = edges.keys
+    largest, name, row = (0, "", 0) if edges.keys else edges.largest()
+    if n_vertices is None and edges.keys is None:
         _check_known(edges)
-    elif largest >= check_count(n_vertices, "n_vertices"):
+    elif n_vertices is not None and largest >= check_count(n_vertices, "n_vertices"):
         raise UnknownVertex(
             f"column {name!r}, row {row} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
         )
     graph: Any = cls(client, n_vertices, **options)
     try:
+        if len(vertices):
+            graph.add_vertices(vertices)
         if len(edges.src):
             graph.insert(edges.src, edges.dst, edges.weight)
     except BaseException:
@@ -80,19 +111,25 @@ def _check_known(edges: Edges) -> None:
 
 
 def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The edges of a graph: sources and targets, uint32[m], and weights or None; an undirected edge once. O(n + m)."""
-    csr = graph.to_csr()
+    """The edges of a graph: sources and targets, and weights or None; an undirected edge once. O(n + m).
+
+    Ends are uint32[m], or keys in a graph that has them.
+    """
+    with graph._directory.still():  # vertices that are deleted meanwhile would change places
+        csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
     src = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.uint32), np.diff(csr.offsets))
-    if graph.directed:
-        return src, csr.dst, csr.weight
-    once = src <= csr.dst
-    return src[once], csr.dst[once], None if csr.weight is None else csr.weight[once]
+    dst, weight = csr.dst, csr.weight
+    if not graph.directed:
+        once = src <= dst
+        src, dst, weight = src[once], dst[once], None if weight is None else weight[once]
+    return (src, dst, weight) if names is None else (names[src], names[dst], weight)
 
 
 def columns_of(graph: Any, source: str, target: str, weight: str) -> dict[str, np.ndarray]:
-    """The edges of a graph as named columns: ids as int64, and weights as float32 in a weighted graph."""
+    """The edges of a graph as named columns: ids as int64, or keys; and weights as float32 in a weighted graph."""
     src, dst, values = edges_of(graph)
-    columns = {source: src.astype(np.int64), target: dst.astype(np.int64)}
+    ends = (end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst))
+    columns = dict(zip((source, target), ends, strict=True))
     if values is not None:
         columns[weight] = values
     if len(columns) < 2 + (values is not None):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mgraph.client.options import keys_of
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import arrow_edges
@@ -47,12 +48,13 @@ def from_parquet(
     UnknownVertex
         An id is `n_vertices` or more. No graph was made.
     """
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
     with _reading(path) as file:
         import pyarrow.parquet as parquet
 
         with parquet.ParquetFile(file) as opened:
             names = choose(opened.schema_arrow.names, (source, target, weight), "the file")
-            edges = arrow_edges(opened.read(columns=names), source, target, weight)
+            edges = arrow_edges(opened.read(columns=names), source, target, weight, keys)
     return _built(cls, path, edges, client, n_vertices, options)
 
 
@@ -88,14 +90,17 @@ def from_csv(
     ReadError, UnknownVertex
         As in `from_parquet`.
     """
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
     with _reading(path) as file:
         from pyarrow import csv
 
         parse = csv.ParseOptions(delimiter=delimiter)
         with csv.open_csv(file, parse_options=parse) as opened:
             names = choose(opened.schema.names, (source, target, weight), "the file")
-        convert = csv.ConvertOptions(include_columns=names)
-        edges = arrow_edges(csv.read_csv(file, parse_options=parse, convert_options=convert), source, target, weight)
+        types = dict.fromkeys((source, target), "string") if keys == "string" else {}
+        convert = csv.ConvertOptions(include_columns=names, column_types=types)
+        table = csv.read_csv(file, parse_options=parse, convert_options=convert)
+        edges = arrow_edges(table, source, target, weight, keys)
     return _built(cls, path, edges, client, n_vertices, options)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.client.options import keys_of
 from mgraph.convert.build import Edges, build, columns_of
 from mgraph.convert.columns import Column, choose
 from mgraph.errors import InvalidBatch
@@ -30,16 +31,17 @@ def from_pandas(
     ----------
     frame : pandas.DataFrame
     source, target : str
-        The columns with the ids of each edge's ends: whole numbers 0, 1, ... of any integer dtype, also nullable,
-        categorical or object.
+        The columns with each edge's ends: whole numbers of any integer dtype, or strings; also nullable, categorical or
+        object.
     weight : str, optional
         The column with the weights. With it the graph is weighted.
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     n_vertices : int, optional
-        The number of vertices; by default one more than the largest id, and later batches may bring more.
+        The number of vertices, whose ids are the ends. By default the graph has keys if the ends are strings or sparse
+        numbers, as `DynamicGraph` says; else one vertex more than the largest id, and later batches may bring more.
     **options
-        `directed` and the other options of `DynamicGraph`.
+        `directed`, `keys` and the other options of `DynamicGraph`.
 
     Returns
     -------
@@ -66,7 +68,9 @@ def from_pandas(
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
         raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type(frame).__name__}")
     names = choose(frame.columns, (source, target, weight), "the frame")
-    return build(cls, Edges.of(*(_pandas_column(name, frame[name]) for name in names)), client, n_vertices, options)
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    edges = Edges.read([(name, frame[name]) for name in names], keys, _pandas_column)
+    return build(cls, edges, client, n_vertices, options)
 
 
 def _pandas_column(name: str, column: Any) -> Column:
@@ -107,11 +111,12 @@ def from_arrow(
     InvalidBatch, UnknownVertex
         As in `from_pandas`.
     """
-    return build(cls, arrow_edges(table, source, target, weight), client, n_vertices, options)
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    return build(cls, arrow_edges(table, source, target, weight, keys), client, n_vertices, options)
 
 
-def arrow_edges(table: Any, source: str, target: str, weight: str | None) -> Edges:
-    """The edges in a table, or in anything with Arrow's PyCapsule interface."""
+def arrow_edges(table: Any, source: str, target: str, weight: str | None, keys: str | None) -> Edges:
+    """The edges in a table, or in anything with Arrow's PyCapsule interface; `keys` as in `Edges.read`."""
     import pyarrow as pa
 
     if not isinstance(table, pa.Table):
@@ -119,7 +124,7 @@ def arrow_edges(table: Any, source: str, target: str, weight: str | None) -> Edg
             raise InvalidBatch(f"from_arrow takes a table with Arrow's interface, got {type(table).__name__}")
         table = pa.table(table)
     names = choose(table.column_names, (source, target, weight), "the table")
-    return Edges.of(*(_arrow_column(name, table.column(name)) for name in names))
+    return Edges.read([(name, table.column(name)) for name in names], keys, _arrow_column)
 
 
 def _arrow_column(name: str, column: Any) -> Column:
@@ -133,9 +138,10 @@ def _arrow_column(name: str, column: Any) -> Column:
 
 
 def to_pandas(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
-    """The edges as a pandas DataFrame, a row an edge: int64 ids, and float32 weights in a weighted graph.
+    """The edges as a pandas DataFrame, a row an edge: int64 ids or keys, and float32 weights in a weighted graph.
 
-    Rows of one source are together. An undirected edge comes once, with the smaller id as its source. O(n + m).
+    Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or the key that
+    came first. O(n + m).
 
     Parameters
     ----------

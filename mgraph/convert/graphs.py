@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.checks import check_count
+from mgraph.client.options import keys_of
+from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, edges_of
 from mgraph.convert.columns import Column, vertex_ids
 from mgraph.errors import InvalidBatch, UnknownVertex
@@ -24,7 +26,7 @@ def from_networkx(
     directed: bool | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of a NetworkX graph whose nodes are the numbers 0, 1, and so on.
+    """A new graph of a NetworkX graph whose nodes are whole numbers or strings.
 
     ``networkx.convert_node_labels_to_integers`` makes such a graph of any other.
 
@@ -37,7 +39,8 @@ def from_networkx(
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     n_vertices : int, optional
-        The number of vertices; by default one more than the largest node.
+        The number of vertices, whose ids are the nodes. By default the graph has keys if the nodes are strings or
+        sparse numbers, as `DynamicGraph` says; else one vertex more than the largest node.
     directed : bool, optional
         By default as `graph` is. An undirected graph has each edge both ways with True.
     **options
@@ -50,8 +53,8 @@ def from_networkx(
     Raises
     ------
     InvalidBatch
-        A node is no whole number or is negative, an edge lacks the weight, or `graph` has parallel edges. The message
-        names the node or edge. No graph was made.
+        A node is neither a whole number nor a string, or not as the others; an edge lacks the weight; or `graph` has
+        parallel edges. The message names the node or edge. No graph was made.
     UnknownVertex
         A node is `n_vertices` or more. No graph was made.
     """
@@ -59,26 +62,31 @@ def from_networkx(
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
     if graph.is_multigraph():
         raise InvalidBatch(f"a {type(graph).__name__} may have parallel edges; networkx.DiGraph(graph) has one of each")
-    nodes = vertex_ids(Column("nodes", _objects(graph.nodes)))
+    both = bool(directed) and not graph.is_directed()
+    options["directed"] = graph.is_directed() if directed is None else directed
+    keys, found = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
+    keys = chosen_kind(found, found, ("column 'nodes'",) * 2) if keys == "auto" else keys
+    if keys is not None:
+        names = as_keys(found, keys, "column 'nodes'")
+        return build(cls, _edges(graph, weight, both, keys), client, None, options, names)
+    nodes = vertex_ids(Column("nodes", found))
     least = int(nodes.max()) + 1 if len(nodes) else 0
     if n_vertices is not None and check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
-    both = bool(directed) and not graph.is_directed()
-    edges = _edges(graph, weight, both)
-    options["directed"] = graph.is_directed() if directed is None else directed
+    edges = _edges(graph, weight, both, None)
     return build(cls, edges, client, least if n_vertices is None else n_vertices, options)
 
 
-def _edges(graph: Any, weight: str | None, both: bool) -> Edges:
+def _edges(graph: Any, weight: str | None, both: bool, keys: str | None) -> Edges:
     """The edges of a graph whose nodes were checked; `both` ways if wanted."""
-    ends = np.array([*graph.edges()], np.uint32).reshape(-1, 2)
-    source, target = ends[:, 0], ends[:, 1]
+    pairs = [*graph.edges()]
+    source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
     values = None if weight is None else _weights(graph, weight)
     if both:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
         values = values if values is None else np.concatenate([values, values])
-    column = None if values is None or weight is None else Column(weight, values)
-    return Edges.of(Column("source", source), Column("target", target), column)
+    columns = [("source", source), ("target", target)]
+    return Edges.read(columns if values is None else [*columns, (str(weight), values)], keys, Column)
 
 
 def _weights(graph: Any, weight: str) -> np.ndarray:
@@ -106,7 +114,7 @@ def to_networkx(graph: Any, weight: str = "weight") -> Any:
     import networkx as nx
 
     made = nx.DiGraph() if graph.directed else nx.Graph()
-    made.add_nodes_from(range(graph.num_vertices))
+    made.add_nodes_from(graph.vertices().tolist())
     src, dst, values = edges_of(graph)
     pairs = zip(src.tolist(), dst.tolist(), strict=True)
     if values is None:

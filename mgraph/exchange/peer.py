@@ -140,12 +140,12 @@ class PeerExchange(Exchange):
                 Segment.unlink(self._place)
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`; waits for the device's stream."""
+        """See `Exchange.alltoallv`; waits for the device's stream if this rank sends something."""
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; waits for the device's stream."""
+        """See `Exchange.allgather`; waits for the device's stream if this rank sends something."""
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:

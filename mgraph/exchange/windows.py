@@ -58,6 +58,7 @@ class Windows:
         self._mapped: list[int] = []
         self._counts = [0] * size  # parts sent to each rank, and received from it
         self._read = device.xp.cuda.Event(disable_timing=True)
+        self._reading = False  # whether copies out of the window may be under way, which `_read` follows
 
     def map(self, handles: Sequence[tuple[int, str]]) -> None:
         """Map the windows of the others, given the process id and the handle of each rank.
@@ -88,29 +89,41 @@ class Windows:
                 runtime.ipcCloseMemHandle(_open(runtime, handle.split()[0]))
 
     def write(self, parts: Sequence[Array], ranks: Sequence[int], first: int) -> None:
-        """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the window of each rank r, and wait."""
+        """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the window of each rank r, and wait.
+
+        Waits only if there is something to copy, or if what came last may not be out of the window yet.
+        """
         stream = self.device.xp.cuda.get_current_stream()
-        for r in ranks:
+        copies = [
             self._copy(self._theirs[r] + self._place(self.rank, r), parts[r].data.ptr + first, parts[r], first, stream)
-        self._read.synchronize()  # what came last is out of the window, whichever stream read it
-        stream.synchronize()
+            for r in ranks
+        ]
+        if self._reading:
+            self._read.synchronize()  # whichever stream read it
+            self._reading = False
+        if any(copies):
+            stream.synchronize()
 
     def read(self, received: Sequence[Array], ranks: Sequence[int], first: int) -> None:
         """Copy what the ranks have written into ``received[r]`` from byte `first`, in the stream's order."""
         stream = self.device.xp.cuda.get_current_stream()
         for r in ranks:
-            self._copy(received[r].data.ptr + first, self._base + self._place(r, r), received[r], first, stream)
+            at = self._base + self._place(r, r)
+            self._reading |= self._copy(received[r].data.ptr + first, at, received[r], first, stream)
             self._counts[r] += 1
-        self._read.record(stream)
+        if self._reading:
+            self._read.record(stream)
 
     def _place(self, writer: int, pair: int) -> int:
         """Where in a window the part of rank `writer` goes, by the number of parts between this rank and `pair`."""
         return (2 * writer + self._counts[pair] % 2) * self.nbytes
 
-    def _copy(self, target: int, source: int, array: Array, first: int, stream: Any) -> None:
+    def _copy(self, target: int, source: int, array: Array, first: int, stream: Any) -> bool:
+        """Copy up to `nbytes` bytes of `array` from byte `first` on; whether there are any."""
         count = min(array.nbytes - first, self.nbytes)
         if count > 0:
             self._runtime.memcpyAsync(target, source, count, self._runtime.memcpyDefault, stream.ptr)
+        return bool(count > 0)
 
     def close(self) -> None:
         """Unmap the others' windows and free the own; it may be called twice. Waits for copies under way."""

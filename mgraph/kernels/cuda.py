@@ -42,6 +42,8 @@ class _Parameters(threading.local):
         # CU_LAUNCH_PARAM_BUFFER_POINTER and its value, CU_LAUNCH_PARAM_BUFFER_SIZE and its own, CU_LAUNCH_PARAM_END
         self.extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(self.size), 0)
         self.address = ctypes.addressof(self.extra)
+        self.list = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))  # a kernel has one parameter, all its fields
+        self.first = ctypes.addressof(self.list)
 
 
 def _function(module: Any, kernel: KernelSource) -> Any:
@@ -63,6 +65,24 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
         launch_kernel(address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, 0, parameters.address)
 
     launch.module = function  # type: ignore[attr-defined]  # keeps the kernel loaded
+    return launch
+
+
+def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int) -> Callable[[bytes, int, int], None]:
+    """As `_launcher`, for a kernel whose blocks meet: at most as many blocks as the GPU runs at once."""
+    driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
+    address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
+    size, shared = max(BLOCK, lanes), kernel.shared
+    most = driver.occupancyMaxActiveBlocksPerMultiprocessor(address, size, shared) * processors
+
+    def launch(fields: bytes, items: int, threads: int) -> None:
+        parameters.fields[:] = fields
+        blocks = min(-(-items * lanes // size), most)
+        driver.launchCooperativeKernel(
+            address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, parameters.first
+        )
+
+    launch.module = function  # type: ignore[attr-defined]
     return launch
 
 
@@ -88,6 +108,12 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
                 f"CuPy cannot write the compiled {program.name} to {folder}: {error}; set CUPY_CACHE_DIR to a folder "
                 "of your own with free space, or set CUPY_CACHE_IN_MEMORY=1"
             ) from None
-        most = gpu.attributes["MultiProcessorCount"] * WAVES
-        functions = {k: _function(module, k) for k in program.kernels}
-    return {k.name: _launcher(device, function, k, most) for k, function in functions.items()}
+        processors = gpu.attributes["MultiProcessorCount"]
+        launchers = {}
+        for k in program.kernels:
+            function = _function(module, k)
+            if k.stays:
+                launchers[k.name] = _stayer(device, function, k, processors)
+            else:
+                launchers[k.name] = _launcher(device, function, k, processors * WAVES)
+    return launchers

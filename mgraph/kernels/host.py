@@ -49,11 +49,13 @@ def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
+        fields = f"*(const {kind}*)fields"
+        call = f"stay({fields})" if kernel.stays else f"launch({fields}, items, threads)"
         lines.append(
             f'extern "C" __attribute__((visibility("default"))) '
             f"void mgraph_{kernel.name}(const void* fields, i64 items, int threads) "
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes}); "
-            f"launch(*(const {kind}*)fields, items, threads); }}\n"
+            f"{call}; }}\n"
         )
     return "".join(lines)
 

@@ -203,10 +203,10 @@ class Library:
 _libraries: dict[Any, Library] = {}
 
 
-def load(device: Device, file: str, view: View | None = None, **defines: int) -> Library:
+def load(device: Device, file: str, view: View | None = None, **defines: int | str) -> Library:
     """The kernels of a file for `device`, compiled if they are not cached; templates are compiled for `view`.
 
-    `file` is relative to the package's folder, or absolute. `defines` become macros.
+    `file` is relative to the package's folder, or absolute. `defines` become macros: integers, or C++ expressions.
 
     Takes seconds the first time on a machine, and microseconds after that. Call it when a graph is created, not inside
     a superstep.

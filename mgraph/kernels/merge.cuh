@@ -3,10 +3,11 @@
 // one place.
 #pragma once
 
-struct Side {  // a sorted run; op and weight may be null, on both sides alike
+struct Side {  // a sorted run; op, weight and place may be null, on both sides alike
     const u64* keys;
     const i8* op;
     const f32* weight;
+    const u32* place;
     i64 n;
 };
 
@@ -30,6 +31,7 @@ struct Merge {  // one tile per piece
     u64* keys;
     i8* op;
     f32* weight;
+    u32* place;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 total = first.n + second.n;
@@ -50,6 +52,7 @@ struct Merge {  // one tile per piece
             keys[k] = (later ? y : x) - base;
             if (op) op[k] = later ? second.op[j] : first.op[i];
             if (weight) weight[k] = later ? second.weight[j] : first.weight[i];
+            if (place) place[k] = later ? second.place[j] : first.place[i];
             ++k, i += !later, j += later;
         }
         for (; k < stop && i < i_end; ++k, ++i) put(k, first, i);
@@ -59,5 +62,6 @@ struct Merge {  // one tile per piece
         keys[k] = from.keys[i] - base;
         if (op) op[k] = from.op[i];
         if (weight) weight[k] = from.weight[i];
+        if (place) place[k] = from.place[i];
     }
 };

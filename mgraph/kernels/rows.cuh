@@ -4,6 +4,7 @@
 #pragma once
 
 constexpr i64 short_degree = 8;
+constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so that a warp reads four rows at once
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
 
 template <class View> DEVICE i64 task_units(const View& graph, i64 row) {
@@ -24,6 +25,12 @@ template <class View, class Visit> DEVICE void visit_task(const View& graph, u64
     while (unit < end && !visit(row, unit)) ++unit;
 }
 
+// How many of n rows a tile takes at once: few rows are dealt to all tiles of the grid.
+template <class Tile> DEVICE i64 rows_at_once(Grid grid, Tile tile, i64 n) {
+    i64 tiles = grid.items(tile, n).step;
+    return greater(lesser((n + tiles - 1) / tiles, (i64)tile.size()), (i64)1);
+}
+
 // Each lane of the tile brings a row, or -1: visit(group, row, unit) for every unit of them, `group` being a tile of
 // one lane or the whole tile. Hubs are added to the tasks, or left out where `tasks` is null.
 template <class Tile32, class View, class Visit>
@@ -38,6 +45,86 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
         for (i64 unit = 0; unit < units; ++unit) visit(tile, next, unit);
     }
     if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
+}
+
+// What a kernel of a tile 32 rows does: visit(group, row, unit) for every unit of the rows row_at(0), .. row_at(n - 1), of
+// which -1 is none. Hubs are added to the tasks, or left out where `tasks` is null.
+template <class View, class RowAt, class Visit>
+DEVICE void visit_all(Grid grid, const View& graph, i64 n, RowAt row_at, u64* tasks, i64* n_tasks, Visit visit) {
+    Tile<32> tile;
+    for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
+        i64 at = i * tile.size() + tile.rank();
+        visit_rows(graph, tile, at < n ? row_at(at) : -1, tasks, n_tasks, visit);
+    }
+}
+
+// And what one of a tile a task of a hub does.
+template <class View, class Visit>
+DEVICE void visit_hubs(Grid grid, const View& graph, const u64* tasks, i64 n, Visit visit) {
+    Tile<32> tile;
+    for (i64 i : grid.items(tile, n))
+        visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+            visit(tile, row, unit);
+            return false;
+        });
+}
+
+struct EveryRow {  // row_at of all rows, from `first` on
+    i64 first = 0;
+    DEVICE i64 operator()(i64 at) const { return first + at; }
+};
+
+// Folds. `fold` reduces a row's edges to a number: nothing() is that of no edges, with(part, row, id, slot) takes an edge
+// in, and over(group, part) joins the parts of a group's lanes.
+template <class View, class Group, class Fold>
+DEVICE f64 fold_unit(const View& graph, Group group, i64 row, i64 unit, f64 part, const Fold& fold) {
+    graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live) part = fold.with(part, row, id, slot);
+        return false;
+    });
+    return part;
+}
+
+template <class View, class Group, class Fold>
+DEVICE f64 fold_row(const View& graph, Group group, i64 row, const Fold& fold) {  // this lane's part of the row
+    f64 part = fold.nothing();
+    i64 units = graph.units(row);
+    for (i64 unit = 0; unit < units; ++unit) part = fold_unit(graph, group, row, unit, part, fold);
+    return part;
+}
+
+template <class View, class Group, class Fold>
+DEVICE void fold_together(const View& graph, Group group, bool mine, i64 row, const Fold& fold, f64& all) {
+    for (u32 rest = group.ballot(mine); rest; rest &= rest - 1) {
+        int lane = lowest_bit(rest);
+        f64 joined = fold.over(group, fold_row(graph, group, group.shfl(row, lane), fold));
+        if (group.rank() == lane) all = joined;
+    }
+}
+
+// Each lane of the tile brings a row, or -1, and gets its fold; that of a hub is nothing().
+template <class View, class Tile32, class Fold>
+DEVICE f64 fold_rows(const View& graph, Tile32 tile, i64 row, const Fold& fold) {
+    i64 degree = row < 0 ? 0 : (i64)graph.degree(row), narrow = lesser(narrow_degree, (i64)HUB_DEGREE);
+    f64 all = fold.nothing();
+    if constexpr (Tile32::size() == 1) {
+        return degree > 0 && degree <= HUB_DEGREE ? fold_row(graph, tile, row, fold) : all;
+    } else {
+        if (degree > 0 && degree <= short_degree) all = fold_row(graph, Tile<1>{}, row, fold);
+        fold_together(graph, Tile<8>{}, degree > short_degree && degree <= narrow, row, fold, all);
+        fold_together(graph, tile, degree > narrow && degree <= HUB_DEGREE, row, fold, all);
+        return all;
+    }
+}
+
+template <class View, class Tile32, class Fold>
+DEVICE f64 fold_task(const View& graph, Tile32 tile, u64 task, const Fold& fold) {  // of a task's edges, by the tile
+    f64 part = fold.nothing();
+    visit_task(graph, task, [&](i64 row, i64 unit) {
+        part = fold_unit(graph, tile, row, unit, part, fold);
+        return false;
+    });
+    return fold.over(tile, part);
 }
 
 template <class View>

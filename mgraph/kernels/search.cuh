@@ -2,7 +2,7 @@
 #pragma once
 
 // First index in [low, high) whose element is not less than (upper: greater than) `value`; `high` where there is none.
-template <class T, class V> DEVICE i64 lower_bound(const T* a, i64 low, i64 high, V value) {
+template <class A, class V> DEVICE i64 lower_bound(A a, i64 low, i64 high, V value) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
         if (a[middle] < value) low = middle + 1;
@@ -23,7 +23,7 @@ template <class T, class V> DEVICE i64 upper_bound(const T* a, i64 low, i64 high
 DEVICE u64 first_key_of(i64 row) { return row >> 32 ? ~(u64)0 : (u64)row << 32; }
 
 // The first index of a[0, n) whose element is not below `value`, sought from `hint` outwards: steps double, then halve.
-template <class T> DEVICE i64 lower_bound_near(const T* a, i64 n, i64 hint, T value) {
+template <class A, class T> DEVICE i64 lower_bound_near(A a, i64 n, i64 hint, T value) {
     i64 low = hint, high = hint;
     if (hint < n && a[hint] < value) {
         for (i64 step = 1; high < n && a[high] < value; step *= 2) low = high + 1, high = lesser(n, high + step);

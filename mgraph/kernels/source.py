@@ -63,13 +63,14 @@ class Field:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's name, its fields in order, its lanes for each item, and the bytes of its dynamic shared memory."""
+    """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet."""
 
     name: str
     fields: tuple[Field, ...]
     lanes: int
     template: bool
     shared: int = 0
+    stays: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -112,7 +113,7 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
     return tuple(fields)
 
 
-def _chosen(text: str, defines: tuple[tuple[str, int], ...]) -> str:
+def _chosen(text: str, defines: tuple[tuple[str, int | str], ...]) -> str:
     """`text` with the type names that macros choose replaced by the chosen types."""
     for constant, value, name, kind in _CHOICE.findall(text):
         if dict(defines).get(constant) == int(value):
@@ -128,7 +129,7 @@ def _inner(body: str) -> tuple[Field, ...]:
 
 @cache
 def read_program(
-    file: str, platform: str, defines: tuple[tuple[str, int], ...], view: tuple[str, str] | None
+    file: str, platform: str, defines: tuple[tuple[str, int | str], ...], view: tuple[str, str] | None
 ) -> Program:
     """The program of a kernel file for one platform, with `view` (a file and a type) for the templates' ``View``."""
     seen: set[str] = set()
@@ -137,7 +138,8 @@ def read_program(
     body = _inline(file, seen)
     structs = {found[2]: found for found in _STRUCT.finditer(_chosen(views_text + body, defines))}
     views = {name: found[3] for name, found in structs.items() if "operator()(Grid" not in found[3]}
-    known, kernels = Constants(file, views_text + body, dict(defines)), []
+    numbers = {name: value for name, value in defines if isinstance(value, int)}
+    known, kernels = Constants(file, views_text + body, numbers), []
     for name, found in structs.items():
         if "operator()(Grid" not in found[3] or (found[1] and not view):
             continue
@@ -145,7 +147,8 @@ def read_program(
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         fields = _fields(found[3], views, view and view[1])
         shared = known.get(f"{name}::shared", 0)
-        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared))
+        stays = bool(known.get(f"{name}::stays", 0))
+        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared, stays))
     return Program(file, text + views_text + body, tuple(kernels), view and view[1])
 
 

@@ -42,13 +42,14 @@ class Coordinator:
 
     Attributes
     ----------
-    bridge, one_process, unsettled
+    bridge, one_process, unsettled, life, silent
         As on a cluster: calls are always answered, in this process, and what they did is known when they end.
     states : list of ShardState
         The state of the shard after the last call.
     """
 
-    bridge, one_process, unsettled = _Here(), True, False
+    bridge, one_process, unsettled, life = _Here(), True, False, 0
+    silent: tuple[str, ...] = ()
     addresses: tuple[str, ...] = (ADDRESS,)
 
     def __init__(self, graph: str) -> None:

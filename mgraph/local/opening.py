@@ -46,6 +46,10 @@ class Here:
         """What makes the calls of a new graph in this process."""
         return Coordinator(uuid.uuid4().hex[:12]), as_parts
 
+    def renewed(self, lost: Caller, end: float) -> Here:
+        """The same process."""
+        return self
+
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
         """A single rank has nobody to exchange with."""
         return "loopback"

@@ -15,7 +15,15 @@ from mgraph.worker.calls import Calls, Host
 
 __all__ = ["Session"]
 
-READS = {"has_edges", "degrees", "neighbors", "fingerprint", "fetch", "top"}  #: calls that leave the shard as it is
+READS = {
+    "has_edges",
+    "weights",
+    "degrees",
+    "neighbors",
+    "fingerprint",
+    "fetch",
+    "top",
+}  #: calls that leave the shard as it is
 _NOWHERE = nullcontext()
 
 

@@ -3,7 +3,9 @@
 A change goes `begin`, `ready`, and then `keep` or `refuse`. The rules, by which what was acknowledged is there after a
 crash and what was refused is not:
 
-1. With ``sync="always"``, `ready` returns when the record is on the disk, and only then does the rank vote.
+1. With ``sync="always"``, `ready` returns when the record is on the disk, and only then does the rank vote. A change
+   that is begun `ahead`, because others follow it, is voted on when its record is written, and `safe` says when it is
+   on the disk: its answer waits for that, and one sync may do for several.
 2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
 3. See `mgraph.log.survey` for what is read after a crash.
 
@@ -25,6 +27,7 @@ from typing import Any
 
 from mgraph.errors import Aborted, InvalidOption, StoreError
 from mgraph.log.files import failed
+from mgraph.log.keys import KeyLog
 from mgraph.log.records import draft
 from mgraph.log.segments import Segments
 
@@ -51,6 +54,7 @@ class _Open:
     place: int
     end: int
     written: Future[None]
+    ahead: bool
     offset: tuple[str, int] | None = None
 
 
@@ -81,12 +85,16 @@ class Log:
         Why nothing can be logged any more.
     offsets : dict of str to int
         The last place in each source, by what was committed.
+    keys : KeyLog
+        The keys of the vertices, on rank 0.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
         Takes a snapshot; see `mgraph.worker.ballot.ChangeLog`.
     busy : callable
         Whether one is being written.
+    safe : Future or None
+        Ends when the last change that was begun `ahead` is on the disk.
     """
 
     def __init__(
@@ -104,22 +112,26 @@ class Log:
         make = executor or (lambda name: ThreadPoolExecutor(1, thread_name_prefix=name))
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
-        self._syncer = make(f"{name}-sync") if sync == "background" else self._writer
+        self._syncer = make(f"{name}-sync")
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
         self.offsets: dict[str, int] = {}
+        self.keys = KeyLog()
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
         self._syncing: Future[None] | None = None
+        self.safe: Future[None] | None = None
 
     # ---- a change ----------------------------------------------------------------------------------------------------
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
         """Begin to write the record of a change that is to be `epoch`. Do not change the columns until `ready`.
+
+        If it is `ahead`, its answer waits until `safe` has ended.
 
         Raises
         ------
@@ -131,13 +143,16 @@ class Log:
         assert self._open is None, "the change before this one was neither kept nor refused"
         if self._segments.full:
             self._turn()
-        record = draft(kind, columns, epoch, self._number(epoch))
+        ahead = ahead and self._sync == "always"
+        record = draft(kind, columns, epoch, self._number(epoch), ahead)
+        self.keys.begin(kind, columns)
         try:
             place = self._segments.claim(record.size)
         except OSError as error:
+            self.keys.refuse()
             raise failed(error, self._segments.path, "no room in the log") from error
-        written = self._writer.submit(self._write, record, place)
-        self._open = _Open(epoch, record.attempt, place, place + record.size, written, columns.get("offset"))
+        written = self._writer.submit(self._write, record, place, self._sync == "always" and not ahead)
+        self._open = _Open(epoch, record.attempt, place, place + record.size, written, ahead, columns.get("offset"))
 
     def _number(self, epoch: int) -> int:
         """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
@@ -145,12 +160,12 @@ class Log:
         self._last = self.attempt, epoch
         return self.attempt << 32 | self._again
 
-    def _write(self, record: Any, place: int) -> None:
+    def _write(self, record: Any, place: int, sync: bool) -> None:
         try:
             self._segments.put(record, place)
         except OSError as error:
             raise failed(error, self._segments.path, "the log cannot be written:") from error
-        if self._sync == "always":
+        if sync:
             self._sync_upto(place + record.size)
 
     def _sync_upto(self, place: int) -> None:
@@ -177,6 +192,8 @@ class Log:
         """
         assert self._open is not None, "nothing was begun"
         self._wait(self._open.written)
+        if self._open.ahead:
+            self.safe = self._syncing = self._syncer.submit(self._sync_upto, self._open.end)
         if self._sync == "background":
             self._syncing = self._syncer.submit(self._sync_upto, self._open.end)
             while self._behind():
@@ -214,14 +231,16 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
+        self.keys.refuse()
         wait_for([change.written])
+        refused = draft("refused", {}, change.epoch, change.attempt, change.ahead)
         try:
             if self.broken is not None:
                 raise OSError(None, self.broken)
             if change.written.exception() is not None:
-                self._segments.spoil(change.place, change.end - change.place, change.epoch, change.attempt)
+                self._segments.spoil(change.place, change.end - change.place, refused)
             else:
-                self._segments.note(draft("refused", {}, change.epoch, change.attempt))
+                self._segments.note(refused)
             self._segments.sync()
         except OSError as error:
             self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
@@ -290,12 +309,13 @@ class ReadOnly:
     broken: str | None = None
     attempt = lag = place = 0
     vote = 3
+    safe = None
 
     def __init__(self, epoch: int) -> None:
         self.durable = epoch
         self.offsets: dict[str, int] = {}
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
         """Refuse."""
         raise InvalidOption(f"this graph was opened as of epoch {self.durable} and is read-only")
 

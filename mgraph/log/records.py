@@ -5,7 +5,7 @@ offset   size  what
 =======  ====  ===========================================================================================
 0        4     ``MGR1``
 4        1     the kind, one of `KINDS`
-5        1     the columns, by the bits `WEIGHT`, `OP` and `DELETES`
+5        1     the columns, by the bits `WEIGHT`, `OP`, `DELETES` and `KEYS`; and `AHEAD`
 6        2     bytes of the place in a source; 0 for none
 8        8     the epoch that the change is to be
 16       8     the attempt: which try at that epoch; ascending in stream order
@@ -17,7 +17,8 @@ offset   size  what
 64       8     the record's own place in this log, in bytes from the log's beginning
 72       8     which log it belongs to: store, term and rank, hashed
 80       8     XXH3 of the bytes before
-88       -     the columns: src, dst, weight, op; or ids; then the place in a source, as JSON ``[name, n]``
+88       -     the columns: src, dst, weight, op; or ids; then the place in a source, as JSON ``[name, n]``; then the
+               keys of the vertices that it brings, as `mgraph.keys.Names.packed` has them, in rank 0's record
 =======  ====  ===========================================================================================
 
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
@@ -44,14 +45,18 @@ __all__ = [
     "draft",
     "foreign",
     "header_at",
+    "keys_of",
     "log_id",
     "offset_of",
 ]
 
 MAGIC = b"MGR1"
 HEADER = 88
-WEIGHT, OP, DELETES = 1, 2, 4
-KINDS = {"batch": 1, "delete_vertices": 2, "add_vertices": 3, "refused": 16, "mark": 17}
+WEIGHT, OP, DELETES, KEYS = 1, 2, 4, 8
+AHEAD = 128  #: with ``sync="always"``: changes before it need not have been synced when it was written
+KINDS = {
+    "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "refused": 16, "mark": 17,
+}  # fmt: skip
 NAMES = {number: name for name, number in KINDS.items()}
 
 _FIELDS = struct.Struct("<4sBBHQQQQQQQQQ")
@@ -134,9 +139,9 @@ def log_id(store: str, term: int, rank: int) -> int:
     return checksum(f"{store}/{term}/{rank}".encode())
 
 
-def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Draft:
+def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead: bool = False) -> Draft:
     """A record of a change: the columns, in host memory, are not copied."""
-    mask, n, parts = 0, 0, []
+    mask, n, parts = AHEAD * ahead, 0, []
     if kind == "batch":
         op, weight = columns.get("op"), columns.get("weight")
         parts, n = [_plain(columns["src"], np.uint32), _plain(columns["dst"], np.uint32)], len(columns["src"])
@@ -148,13 +153,16 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int) -> Dr
         elif op is not None:
             mask |= OP
             parts.append(_plain(op, np.int8))
-    elif kind == "delete_vertices":
+    elif kind in ("delete_vertices", "remove_vertices"):
         parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
     elif kind == "mark":
         n = int(columns["synced"])
     extra = b"" if columns.get("offset") is None else json.dumps(list(columns["offset"])).encode()
     if extra:
         parts.append(np.frombuffer(extra, np.uint8))
+    if columns.get("keys") is not None:
+        mask |= KEYS
+        parts.append(_plain(columns["keys"], np.uint8))
     nbytes, vertices = sum(part.nbytes for part in parts), int(columns.get("n_vertices", 0))
     if nbytes % 8:
         parts.append(np.zeros(8 - nbytes % 8, np.uint8))
@@ -190,10 +198,19 @@ def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
     return body if len(body) == entry.nbytes and checksum(body) == entry.body else None
 
 
+def _behind(entry: Entry) -> int:
+    """Bytes of a batch's columns."""
+    return (8 + 4 * bool(entry.mask & WEIGHT) + bool(entry.mask & OP)) * entry.n
+
+
+def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:
+    """The keys of the vertices that a record brings, as bytes; None if it has none."""
+    return body[_behind(entry) + entry.extra :] if entry.mask & KEYS else None
+
+
 def offset_of(data: np.ndarray, entry: Entry) -> tuple[str, int] | None:
     """The place in a source that a batch's record has; None without one, or where it is damaged."""
-    wide = 8 + 4 * bool(entry.mask & WEIGHT) + bool(entry.mask & OP)
-    at = entry.at + HEADER + wide * entry.n
+    at = entry.at + HEADER + _behind(entry)
     try:
         name, n = json.loads(bytes(data[at : at + entry.extra])) if entry.extra else (None, 0)
     except (ValueError, TypeError):
@@ -205,7 +222,7 @@ def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
     """The columns of a record, as views of its bytes."""
     if entry.kind == "add_vertices":
         return {"n_vertices": entry.vertices}
-    if entry.kind == "delete_vertices":
+    if entry.kind in ("delete_vertices", "remove_vertices"):
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
     n = entry.n
     columns: dict[str, Any] = {"src": body[: 4 * n].view(np.uint32), "dst": body[4 * n : 8 * n].view(np.uint32)}

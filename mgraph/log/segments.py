@@ -8,6 +8,7 @@ for what must be written even then: that the record is refused.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft
@@ -122,9 +123,9 @@ class Segments:
         with self._lock:
             self._unwritten.discard(place)
 
-    def spoil(self, place: int, size: int, epoch: int, attempt: int) -> None:
-        """Write a refusal over a record that could not be written whole."""
-        empty = Draft("refused", 0, epoch, attempt, 0, 0, [], size - HEADER)
+    def spoil(self, place: int, size: int, refused: Draft) -> None:
+        """Write a refusal over a record of `size` bytes that could not be written whole."""
+        empty = replace(refused, nbytes=size - HEADER)
         self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
         with self._lock:
             self._unwritten.discard(place)

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from mgraph.columns import Texts
 from mgraph.errors import StoreError
+from mgraph.keys import Names
 from mgraph.log.files import File, failed
 from mgraph.log.records import checksum
 from mgraph.log.store import Store
@@ -26,8 +28,10 @@ __all__ = [
     "folder_of",
     "give_up",
     "make_valid",
+    "read_keys",
     "read_rows",
     "rows_of",
+    "write_keys",
     "write_part",
     "written",
 ]
@@ -89,25 +93,50 @@ def write_part(
     over : callable
         Whether to give up, which is asked before each record batch.
     """
-    name = f"{folder}/rank-{rank:04d}.arrow"
-    path, files = store.at(name), store.files
     about = f"{folder}/rank-{rank:04d}.json"
-    if files.exists(store.at(about)) and "problem" not in store.read(about):
+    if store.files.exists(store.at(about)) and "problem" not in store.read(about):
         return  # of an attempt without a change since: it has the same edges, and may be valid, so it stays untouched
+    what = _write(store, folder, f"{folder}/rank-{rank:04d}.arrow", columns, over)
+    store.describe(about, {**what, "place": place})
+
+
+def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any]:
+    """Write the keys of a graph's `n` vertices, durably, as an Arrow IPC file with the column key; what it is."""
+    about = f"{folder}/keys.json"
+    if store.files.exists(store.at(about)):
+        return store.read(about)  # as in `write_part`
+    what = _write(store, folder, f"{folder}/keys.arrow", {"key": names.column(0, n)})
+    store.describe(about, {**what, "kind": names.kind})
+    return store.read(about)
+
+
+def read_keys(store: Store, about: Mapping[str, Any]) -> Any:
+    """The keys that `write_keys` has written: int64[n] or `Texts`."""
+    check_file(store, about)
     pa = arrow()
+    table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(_mapped(store, about)))).read_all()
+    column = table["key"].combine_chunks()
+    return Texts.of(column) if about["kind"] == "string" else column.to_numpy()
+
+
+def _write(
+    store: Store, folder: str, name: str, columns: Mapping[str, Any], over: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
+    """Write columns as an Arrow IPC file, durably; its description."""
+    path, files, pa = store.at(name), store.files, arrow()
     try:
         files.folder(store.at(folder))
         file = files.open(path)
         try:
             file.truncate(0)
             sink = _Sink(file)
-            schema = pa.schema([(key, pa.from_numpy_dtype(column.dtype)) for key, column in columns.items()])
+            schema = pa.schema([(key, _slice(pa, column, 0, 0).type) for key, column in columns.items()])
             with pa.PythonFile(sink, "w") as out, pa.ipc.new_file(out, schema) as writer:
-                n = len(columns["src"])
+                n = len(next(iter(columns.values())))
                 for at in range(0, n, ROWS):
                     if over():
                         raise StoreError(f"{path}: the graph was closed before the snapshot was written")
-                    part = [pa.array(column[at : at + ROWS]) for column in columns.values()]
+                    part = [_slice(pa, column, at, at + ROWS) for column in columns.values()]
                     writer.write_batch(pa.record_batch(part, schema=schema))
             file.sync()
         finally:
@@ -115,8 +144,12 @@ def write_part(
         files.sync_folder(store.at(folder))
     except OSError as error:
         raise failed(error, path, "the snapshot cannot be written:") from error
-    what = {"name": name, "rows": len(columns["src"]), "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
-    store.describe(about, {**what, "place": place})
+    return {"name": name, "rows": n, "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
+
+
+def _slice(pa: Any, column: Any, first: int, end: int) -> Any:
+    """Rows of a column as an Arrow array."""
+    return column[first:end].to_arrow() if isinstance(column, Texts) else pa.array(column[first:end])
 
 
 def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
@@ -146,16 +179,17 @@ def drop_old(store: Store, retain: int) -> None:
 
     A description goes before what it describes.
     """
-    snapshots = store.snapshots()
+    archive = store.archive
+    snapshots = archive.snapshots()
     if retain < 1 or not snapshots:
         return
     old, kept = snapshots[:-retain], snapshots[-retain:]
     files, first = store.files, kept[0]
     for one in old:
         folder = one["folder"]
-        files.remove(store.at(f"{folder}.json"))
-        files.sync_folder(store.path)
-        files.remove(store.at(folder))
+        archive.files.remove(archive.at(f"{folder}.json"))
+        archive.files.sync_folder(archive.path)
+        archive.files.remove(archive.at(folder))
     for term in store.terms():
         if term.number < first["term"]:
             files.remove(store.at(f"term-{term.number:06d}.json"))

@@ -30,15 +30,16 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import DISK, Files, failed
-from mgraph.log.records import Entry, checksum, log_id, offset_of
+from mgraph.log.files import Files, failed
+from mgraph.log.records import AHEAD, Entry, checksum, log_id, offset_of
+from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.survey import kept
 
 __all__ = ["FORMAT", "Store", "Survey", "Term"]
 
-FORMAT = 1  #: of the files of a store
+FORMAT = 2  #: of the files of a store
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
 
 
@@ -71,6 +72,9 @@ class Survey:
     about : dict
         The content of ``store.json``.
     epoch, n_vertices : int
+        `n_vertices` is the most that there were, after the snapshot.
+    left : int
+        The number of vertices at `epoch`.
     snapshot : dict or None
         The description of the snapshot to begin with.
     shares : list of tuple of Entry
@@ -94,6 +98,7 @@ class Survey:
     tails: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
+    left: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -107,11 +112,24 @@ class Store:
     Parameters
     ----------
     path : str
+        Or a URL of fsspec, for what has snapshots only.
     files : Files, optional
     """
 
-    def __init__(self, path: str, files: Files = DISK) -> None:
-        self.path, self.files = os.path.abspath(path), files
+    def __init__(self, path: str, files: Files | None = None) -> None:
+        self.path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
+        self.files = files_at(path) if files is None else files
+        self._archive: Store | None = None
+
+    @property
+    def archive(self) -> Store:
+        """Where the snapshots are: here, or at the URL that ``store.json`` names."""
+        if self._archive is None:
+            elsewhere = self.about().get("snapshots") if self.exists else None
+            if elsewhere is None:
+                return self
+            self._archive = Store(elsewhere)
+        return self._archive
 
     def at(self, *names: str) -> str:
         """The path of something in the store."""
@@ -306,7 +324,7 @@ class Store:
             It has no such epoch.
         """
         about, terms = self.about(), self.terms()
-        snapshots = self.snapshots()
+        snapshots = self.archive.snapshots()
         snapshot = next((one for one in reversed(snapshots) if epoch is None or one["epoch"] <= epoch), None)
         if snapshot is None and snapshots and not self._from_the_beginning(terms):
             oldest = snapshots[0]["epoch"]
@@ -326,8 +344,11 @@ class Store:
         if epoch is not None and found.epoch < epoch:
             raise InvalidOption(f"{self.path} has epochs up to {found.epoch}, and {epoch} was asked for")
         found.offsets = self._offsets(found)
+        found.left = found.n_vertices
         for shares in found.shares:
-            found.n_vertices = max(found.n_vertices, *(entry.vertices for entry in shares))
+            gone = shares[0].n if shares[0].kind == "remove_vertices" else 0
+            found.left = max(found.left - gone, *(entry.vertices for entry in shares), 0)
+            found.n_vertices = max(found.n_vertices, found.left)
         return found
 
     def _offsets(self, found: Survey) -> dict[str, int]:
@@ -384,7 +405,7 @@ class Store:
         written = any(one.entries for one in scans)
         if broken is None and missing is not None and (written or not last):
             broken = f"{self.log_folder(term.number, missing)} is missing"
-        newest = max((entry.epoch for one in scans for entry in one.entries), default=0)
+        newest = max((entry.epoch for one in scans for entry in one.entries if not entry.mask & AHEAD), default=0)
         if broken is None and (not last or (term.sync == "always" and newest > epoch + 1)):
             short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
             broken = f"{scans[short].last}: epoch {epoch + 1} was synced and is not there"

@@ -10,15 +10,19 @@ from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.structures.contract import Counts, Csr, Plan, Structure, VerticesPlan
 from mgraph.structures.csr import CsrStructure
+from mgraph.structures.gpma import Gpma
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.graphvine import GraphVine
 from mgraph.structures.hornet import Hornet
+from mgraph.structures.lpma import Lpma
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph import SlabGraph
 
 __all__ = ["Counts", "Csr", "Plan", "Run", "Structure", "VerticesPlan", "create", "names", "parse"]
 
-_STRUCTURES: dict[str, type[Structure]] = {s.name: s for s in (GpmaPlus, GraphVine, SlabGraph, Hornet, CsrStructure)}
+_STRUCTURES: dict[str, type[Structure]] = {
+    s.name: s for s in (GpmaPlus, Lpma, Gpma, GraphVine, SlabGraph, Hornet, CsrStructure)
+}
 
 
 def names() -> list[str]:
@@ -26,8 +30,8 @@ def names() -> list[str]:
     return list(_STRUCTURES)
 
 
-def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
-    """The class and the options of ``NAME`` or ``NAME:OPTION=NUMBER:...``.
+def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]]:
+    """The class and the options of ``NAME`` or ``NAME:OPTION=VALUE:...``; a value is a number, or a word.
 
     Raises `InvalidOption` where there is no such name or option, or where the number is not whole and has to be.
 
@@ -41,16 +45,16 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float]]:
     name, *given = structure.split(":")
     if name not in _STRUCTURES:
         raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
-    known = [option for option, kind in _options(name).items() if "tuple" not in kind]
-    options = {}
+    known = {option: kind for option, kind in _options(name).items() if "tuple" not in kind}
+    options: dict[str, int | float | str] = {}
     for text in given:
-        option, _, number = text.partition("=")
+        option, _, value = text.partition("=")
         if option not in known:
             raise InvalidOption(f"{name} has no option {option!r}, but {', '.join(map(repr, known)) or 'none'}")
         try:
-            options[option] = float(number) if "." in number else int(number)
+            options[option] = value if known[option] == "str" else float(value) if "." in value else int(value)
         except ValueError:
-            raise InvalidOption(f"option {text!r} of {name}: {number!r} is no number") from None
+            raise InvalidOption(f"option {text!r} of {name}: {value!r} is no number") from None
     _check_whole(name, options)
     return _STRUCTURES[name], options
 
@@ -82,7 +86,7 @@ def create(
     Parameters
     ----------
     name : str
-        One of `names()`, alone or with numeric options as `parse` takes them.
+        One of `names()`, alone or with options as `parse` takes them.
     n_vertices : int
         Vertices 0 .. n_vertices - 1.
     device : Device or "cpu" | "cuda" | "cuda:INDEX"
@@ -100,7 +104,7 @@ def create(
     >>> s.insert(EdgeBatch([1, 2], [3, 4])).inserted
     2
     """
-    kind, numbers = parse(name)
+    kind, given = parse(name)
     _check_whole(kind.name, options)
     rows = n_vertices if n_rows is None else n_rows
-    return kind(rows, n_vertices, Device.of(device), weighted, **{**numbers, **options})
+    return kind(rows, n_vertices, Device.of(device), weighted, **{**given, **options})

@@ -350,6 +350,19 @@ class Structure(ABC):
         kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)
         return found.view(bool)
 
+    def find_weights(self, src: Any, dst: Any) -> Array:
+        """The weight of each edge: float32[n] on the device, NaN where there is no edge; 1 without weights.
+
+        O(log degree) each, or O(1) expected by hashing.
+        """
+        src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
+        if src.shape != dst.shape:
+            raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
+        kernels, view = self._reads()
+        weights = self.device.empty(len(src), np.float32)
+        kernels.Weights(len(src), graph=view, src=src, dst=dst, n=len(src), weights=weights)
+        return weights
+
     def degrees(self, vertices: Any = None) -> Array:
         """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each."""
         rows = (

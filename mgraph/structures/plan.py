@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mgraph.kernels import constants
 from mgraph.structures.run import Run
 
-__all__ = ["Counts", "Plan", "VerticesPlan"]
+__all__ = ["DELETED", "INSERTED", "UPDATED", "Counts", "Plan", "VerticesPlan"]
 
 Array = Any
+_OUTCOMES = constants("structures/outcome.cuh").enums["Outcome"]
+INSERTED, UPDATED, DELETED = (_OUTCOMES.index(name) for name in ("inserted", "updated", "deleted"))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,37 @@ struct HasEdges {  // one lane per query
 };
 
 template <class View>
+struct Weights {  // one lane per query
+    static constexpr int lanes = 1;
+    View graph;
+    const u32* src;
+    const u32* dst;
+    i64 n;
+    f32* weights;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i64 slot = graph.find(src[i], dst[i]);
+            weights[i] = slot >= 0 ? graph.weight(slot) : float_of(0x7fc00000u);  // NaN
+        }
+    }
+};
+
+template <class View>
+struct EdgeWeights {  // one lane per key, src << 32 | dst: the edge's weight, 0 if it is not there
+    static constexpr int lanes = 1;
+    View graph;
+    const u64* keys;
+    i64 n;
+    f32* weights;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i64 slot = graph.find((i64)(keys[i] >> 32), (u32)keys[i]);
+            weights[i] = slot < 0 ? 0 : graph.weight(slot);
+        }
+    }
+};
+
+template <class View>
 struct Neighbors {  // one tile per vertex; slots are visited in order, so sorted rows come out sorted
     static constexpr int lanes = 32;
     View graph;

@@ -32,19 +32,25 @@ class Run:
     weight : float32[n] or None
     unchecked : EdgeBatch or None
         The batch that the run was made of, while its ids have not been compared with their bounds.
+    place : uint32[n] or None
+        The place of each operation in its stream; ascends among equal keys. Only a run with queries has it, whose `op`
+        holds kinds of `mgraph.operations`. Structures take the updates of it alone, which `mgraph.structures.mixed`
+        separates.
     """
 
     keys: Array
     op: Array = None
     weight: Array = None
     unchecked: EdgeBatch | None = None
+    place: Array = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, part: Any) -> Run:
         """The run of a slice, a mask or ascending places."""
-        return Run(*(None if a is None else a[part] for a in (self.keys, self.op, self.weight)))
+        columns = {"keys": self.keys, "op": self.op, "weight": self.weight, "place": self.place}
+        return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
 
     def split(self, starts: Sequence[int]) -> list[Run]:
         """Cut at the range boundaries ``starts[0] .. starts[-1]`` of src: part r has starts[r] <= src < starts[r + 1].

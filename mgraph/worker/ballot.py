@@ -7,6 +7,7 @@ client then learns from the other ranks whether the change was made, and calls `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,8 +23,15 @@ __all__ = ["Ballot", "ChangeLog"]
 class ChangeLog(Protocol):
     """What writes down the changes of content of one rank; `mgraph.log.log.Log` is one. An error refuses the change."""
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int) -> None:
-        """Begin to write the record of a change that is to be `epoch`; it need not wait until it is written."""
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
+        """Begin to write the record of a change that is to be `epoch`; it need not wait until it is written.
+
+        If it is `ahead`, it need not be safe before the vote, but before it is acknowledged: see `safe`.
+        """
+
+    @property
+    def safe(self) -> Future[None] | None:
+        """Ends when the last change that was begun `ahead` is safe; an error leaves open whether it is."""
 
     def ready(self) -> None:
         """Wait until the record is as safe as a vote for the change needs."""
@@ -66,15 +74,17 @@ class Ballot:
         self._snapshot_due = False
 
     @contextmanager
-    def attempt(self, record: Record | None) -> Iterator[None]:
+    def attempt(self, record: Record | None, ahead: bool = False) -> Iterator[None]:
         """Log a change of content, which is made ready and decided in this block; nothing without a log.
+
+        If it is `ahead`, it is acknowledged only when `safe` has ended.
 
         If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
         """
         if self.log is None or record is None:
             yield
             return
-        self.log.begin(record.kind, record.columns, self.shard.epoch + 1)
+        self.log.begin(record.kind, record.columns, self.shard.epoch + 1, ahead)
         try:
             yield
         except BaseException:
@@ -151,6 +161,26 @@ class Ballot:
             with self._breaking():
                 self.shard.device.synchronize()
 
+    @property
+    def safe(self) -> Future[None] | None:
+        """Ends when all that was committed is as safe as its acknowledgement needs; None where it is.
+
+        If that fails, this rank is `broken`: it has changes that its disk may not have.
+        """
+        safe = None if self.log is None else self.log.safe
+        if safe is not None:
+            safe.add_done_callback(self._check_safe)
+        return safe
+
+    def make_safe(self) -> None:
+        """Wait for `safe`; raises its error."""
+        if (safe := self.safe) is not None:
+            safe.result()
+
+    def _check_safe(self, safe: Future[None]) -> None:
+        if (error := safe.exception()) is not None and self.broken is None:
+            self.broken = f"rank {self.shard.rank}: what was committed is not on the disk: {error}"
+
     def resolve(self, changes: int) -> None:
         """Commit or discard the change in doubt; `changes` is the largest number of changes that a rank has made."""
         change, self.in_doubt = self.in_doubt, None
@@ -163,6 +193,7 @@ class Ballot:
             change.discard()
             if self.log is not None and change.content:
                 self.log.refuse()
+        self.make_safe()  # the answer tells the epoch
 
     def close(self) -> None:
         """Discard the change in doubt, if any."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,26 +16,31 @@ from mgraph.algorithms import ALGORITHMS, WARM, warm
 from mgraph.batch import COUNTS
 from mgraph.budget import Budget, Reservation
 from mgraph.device import Device, gpu_count, touch_pages
-from mgraph.errors import CapacityError, DeviceError, InvalidOption, MgraphError
+from mgraph.errors import CapacityError, DeviceError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.log.log import ReadOnly
 from mgraph.partition import Partition
-from mgraph.protocol import ShardState, Stale, retold
+from mgraph.protocol import AFTER, ShardState, Stale, retold
 from mgraph.structures import Run
+from mgraph.structures.mixed import load_kernels
+from mgraph.worker.arithmetic import combine, reduced
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange
 from mgraph.worker.fingerprint import fingerprint
 from mgraph.worker.ingest import ingest
+from mgraph.worker.live import end, follow
 from mgraph.worker.memory import map_pages
+from mgraph.worker.mixed import Execution, answered, logged, streams
 from mgraph.worker.rebalance import Move, by_work
+from mgraph.worker.removal import Removal
 from mgraph.worker.reorder import by_degree
 from mgraph.worker.restore import restore
 from mgraph.worker.route import incident_runs, least_bytes, route, share_runs
 from mgraph.worker.shard import Result, Shard, ShardSpec, Unconnected
-from mgraph.worker.sources import Reader, open_source
+from mgraph.worker.sources import Reader, joined, open_source
 from mgraph.worker.storage import How, Storage
 from mgraph.worker.together import together
 
@@ -129,10 +135,11 @@ class Calls:
         return CapacityError(f"{where}: {error or 'no memory is left'}{notes}")
 
     def free(self, results: Iterable[str]) -> None:
-        """Free these results; unknown ones are ignored."""
+        """Free these results, and those that follow the graph; unknown ones are ignored."""
         if self._ballot is not None:
             for name in results:
                 self._ballot.shard.results.pop(name, None)
+                end(self._ballot.shard, name)
 
     def settle(self) -> None:
         """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
@@ -141,6 +148,9 @@ class Calls:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.close()
+        if self._ballot is not None:
+            with suppress(StoreError):  # then the state says that this rank is broken
+                self._ballot.make_safe()  # the acknowledgement of an abort tells the epoch
 
     def close(self) -> None:
         """Free everything: exchange first, then the shard."""
@@ -299,19 +309,26 @@ class Calls:
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def update(
-        self, epoch: int, n_vertices: int | None = None, offset: tuple[str, int] | None = None, **share: Any
+        self,
+        epoch: int,
+        n_vertices: int | None = None,
+        offset: tuple[str, int] | None = None,
+        ahead: bool = False,
+        keys: np.ndarray | None = None,
+        **share: Any,
     ) -> Value:
         """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
 
         With `n_vertices` the batch brings vertices, and the graph has so many then. `offset` is its place in a source,
-        for the log.
+        and `keys` has the new vertices' keys, on rank 0, both for the log. If it is `ahead`, others follow it, and one
+        sync of the log may do for several.
         """
         shard = self._check_epoch(epoch)
-        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices}
+        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
         if offset is not None:
             more["offset"] = str(offset[0]), int(offset[1])
             self._stored().check_offset(more["offset"])
-        with self.ballot.attempt(self._record("batch", {**share, **more})), shard.working():
+        with self.ballot.attempt(self._record("batch", {**share, **more}), ahead), shard.working():
             growth = None if n_vertices is None else Growth(shard, n_vertices)
             try:
                 runs = share_runs(shard, **share)
@@ -321,14 +338,70 @@ class Calls:
                 if growth is not None:
                     growth.undo()
                 raise
-            return self._commit_batch(routed, growth)
+            done = self._commit_batch(routed, growth)
+        return {**done, AFTER: self.ballot.safe} if ahead else done
 
-    def ingest(self, epoch: int, source: Value) -> Value:
-        """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`."""
+    def execute(
+        self,
+        first: int,
+        epoch: int | None = None,
+        generation: int | None = None,
+        n_vertices: int | None = None,
+        room: int | None = None,
+        ahead: bool = False,
+        **share: Any,
+    ) -> Value:
+        """Answer the queries of a stream, and apply its updates as `epoch`; None if no rank's share has updates.
+
+        `first` is the place of this rank's share in the stream, and `n_vertices` as in `update`. If rows are asked for,
+        the client translates their ids by the order of this generation, and `room` is as in `Execution`. Also where it
+        is `ahead` of others, in a pipeline, its log is synced before the vote.
+        """
+        shard = self.shard if epoch is None else self._check_epoch(epoch)
+        if generation is not None:
+            self._same_ids(generation)
+        self._warm_up("execute", lambda: load_kernels(shard.out_edges))
+        logs = epoch is not None and self.ballot.log is not None
+        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices}
+        record = self._record("batch", {**logged(**share), **more}) if logs else None
+        with self.ballot.attempt(record), shard.working():
+            growth = None if n_vertices is None else Growth(shard, n_vertices)
+            try:
+                change = Execution(shard, streams(shard, first=first, **share), growth, room)
+            except BaseException:
+                if growth is not None:
+                    growth.undo()
+                raise
+            if epoch is None:
+                change.prepare()
+            else:
+                self._decide(change)
+            value = {"epoch": shard.epoch, **answered(shard, change.answers)}
+            return {**value, **{name: getattr(change.updates.counts, name) for name in COUNTS}}
+
+    def ingest(
+        self,
+        epoch: int,
+        sources: list[Value],
+        size: int,
+        first: int = 0,
+        generation: int | None = None,
+        room: int = 1 << 62,
+    ) -> Value:
+        """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`.
+
+        The source is one of `size` ranks, of which this rank reads the shares `sources`, from step `first` on.
+        `generation` and `room` are as in `execute`.
+        """
         shard = self._check_epoch(epoch)
-        opened = open_source(source, self.rank, self.size, shard.device, self._host.held)
-        read = opened.read if opened.function is None else partial(self._read_busy, opened.function, opened.read)
-        return {**ingest(shard, self.ballot, read), "left_out": sorted(opened.left_out)}
+        if generation is not None:
+            self._same_ids(generation)
+        opened = [open_source(source, source["rank"], size, shard.device, self._host.held) for source in sources]
+        reads = [
+            one.read if one.function is None else partial(self._read_busy, one.function, one.read) for one in opened
+        ]
+        done = ingest(shard, self.ballot, joined(reads, shard.device), room, first)
+        return {**done, "left_out": sorted(set[str]().union(*(one.left_out for one in opened)))}
 
     def _read_busy(self, function: str, read: Reader, step: int) -> Any:
         """Read a step with the user's function, and name it in `busy`: while it holds the GIL, no beats are sent."""
@@ -344,10 +417,17 @@ class Calls:
         with self.ballot.attempt(self._record("delete_vertices", {"ids": ids})), shard.working():
             return self._commit_batch(incident_runs(shard, ids))
 
-    def add_vertices(self, epoch: int, n_vertices: int) -> Value:
-        """Grow the graph to `n_vertices` vertices, as `epoch`."""
+    def remove_vertices(self, epoch: int, ids: np.ndarray) -> Value:
+        """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up."""
         shard = self._check_epoch(epoch)
-        with self.ballot.attempt(self._record("add_vertices", {"n_vertices": n_vertices})):
+        with self.ballot.attempt(self._record("remove_vertices", {"ids": ids})), shard.working():
+            change = Removal(shard, ids)
+            return {**self._decide(change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
+
+    def add_vertices(self, epoch: int, n_vertices: int, keys: np.ndarray | None = None) -> Value:
+        """Grow the graph to `n_vertices` vertices, as `epoch`; `keys` as of `update`."""
+        shard = self._check_epoch(epoch)
+        with self.ballot.attempt(self._record("add_vertices", {"n_vertices": n_vertices, "keys": keys})):
             return self._decide(VerticesChange(shard, n_vertices))
 
     def rebalance(self) -> Value:
@@ -399,15 +479,31 @@ class Calls:
             self._storage.create(kind)
         self._start_log(**how)
 
-    def restore(self, epoch: int, repair: bool, how: Value | None, read_only: bool) -> Value:
-        """Make the surveyed epoch again in this empty shard; then log what changes, where `how` says how."""
+    def restore(self, epoch: int, repair: bool, how: Value | None, read_only: bool, after: int | None = None) -> Value:
+        """Make the surveyed epoch again in this empty shard; then log what changes, where `how` says how.
+
+        The answer has the counts of each epoch behind `after`: int64[4 * k], in the order of `COUNTS`.
+        """
         assert self._storage is not None, "the client asked for no survey"
-        restore(self.shard, self.ballot, self._storage.store, self._storage.found(epoch, repair))
+        found = self._storage.found(epoch, repair)
+        counts = restore(self.shard, self.ballot, self._storage.store, found, after)
+        self._storage.read_keys(found)
         if how is not None:
             self._start_log(**how)
         elif read_only:
             self.ballot.log = ReadOnly(epoch)
-        return {"epoch": self.shard.epoch}
+        return {"epoch": self.shard.epoch, "counts": counts}
+
+    def begin_at(self, epoch: int) -> None:
+        """Count on from `epoch`, in a graph without a store that holds what another one held then."""
+        assert self.ballot.log is None, "epochs of a store are its own"
+        self.shard.epoch = epoch
+
+    def keys(self) -> Value:
+        """The keys of the vertices that were restored, from rank 0, as `mgraph.keys.Names.packed` has them."""
+        assert self._storage is not None
+        names = self._storage.keys.names
+        return {} if names is None else {"keys": names.packed()}
 
     def _start_log(self, **how: Any) -> None:
         assert self._storage is not None
@@ -423,11 +519,11 @@ class Calls:
         """Begin a snapshot of this rank's edges."""
         self._stored().snapshot(self.shard)
 
-    def save(self, path: str, kind: Value) -> None:
-        """Begin to write this rank's edges to a folder of their own."""
+    def save(self, path: str, kind: Value, keys: np.ndarray | None = None) -> None:
+        """Begin to write this rank's edges to a folder of their own, and on rank 0 the vertices' keys."""
         if self._storage is None:
             self._storage = Storage(path, self.rank)
-        self._storage.save(self.shard, path, kind)
+        self._storage.save(self.shard, path, kind, keys)
 
     def writing(self) -> Value:
         """Whether a snapshot is being written, and why the last one was not."""
@@ -456,6 +552,10 @@ class Calls:
         """Whether each edge exists; given by internal ids, with sources that this rank owns."""
         return {"found": self._owner(starts, generation).has_edges(src, dst)}
 
+    def weights(self, starts: list[int], generation: int, src: np.ndarray, dst: np.ndarray) -> Value:
+        """The weight of each edge, NaN where there is none; given as for `has_edges`."""
+        return {"weights": self._owner(starts, generation).weights(src, dst)}
+
     def degrees(self, starts: list[int], generation: int, ids: np.ndarray, direction: str = "out") -> Value:
         """The degrees of internal ids that this rank owns."""
         return {"degrees": self._owner(starts, generation).degrees(ids, direction)}
@@ -465,42 +565,65 @@ class Calls:
         offsets, dst, weight = self._owner(starts, generation).neighbors(ids, direction)
         return {"offsets": offsets, "dst": dst, "weight": weight}
 
-    def fingerprint(self) -> Value:
-        """The hash of this rank's arcs, by users' ids."""
-        return {"hash": fingerprint(self.shard)}
+    def fingerprint(self, hashes: np.ndarray | None = None) -> Value:
+        """The hash of this rank's arcs, by users' ids, or by hashes of the keys that these have."""
+        return {"hash": fingerprint(self.shard, hashes)}
 
     # ---- algorithms --------------------------------------------------------------------------------------------------
 
     def run(self, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None) -> Value:
         """Run an algorithm and store its columns under the id `result`. `data` has arguments with a number a vertex."""
         shard = self._same_ids(generation)
-        self._warm_up(name)
+        self._warm_up(name, lambda: ALGORITHMS[name].warm(shard))
         for argument, values in (data or {}).items():
             args = {**args, argument: self._own_values(generation, **values)}
-        columns, info = ALGORITHMS[name].run(shard, **args)
+        return self._keep(result, *ALGORITHMS[name].run(shard, **args))
+
+    def _keep(self, result: str, columns: dict[str, Any], info: Value) -> Value:
+        """Store what a program returned; the client's answer."""
+        shard = self.shard
         shard.device.synchronize()
         shard.results[result] = Result(columns, shard.lo)
         dtypes = {column: str(values.dtype) for column, values in columns.items()}
         return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
 
-    def _warm_up(self, name: str) -> None:
-        """Compile an algorithm before its first run on this shard."""
+    def _warm_up(self, name: str, compile: Callable[[], object]) -> None:
+        """Compile an algorithm, or what else has a name, before its first run on this shard."""
         if name not in self._warm:
             logger.info("graph %s, rank %d: compiling %s", self.graph, self.rank, name)
-            ALGORITHMS[name].warm(self.shard)
+            compile()
             self._warm.add(name)
 
     def _own_values(
-        self, generation: int, starts: list[int], result: str | None = None, moved: bool = False, values: Any = None
+        self,
+        generation: int,
+        starts: list[int],
+        result: str | None = None,
+        column: str | None = None,
+        moved: bool = False,
+        values: Any = None,
     ) -> Any:
         """The values of the own vertices: `values`, or those of an earlier result; `moved` if that has other ranges."""
         shard = self._owner(starts, generation)
         if result is None:
             return shard.device.host.asarray(values) if isinstance(values, np.ndarray) else values
-        held = shard.result(result).column(None)
+        held = shard.result(result).column(column)
         if not moved:
             return held
         return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
+
+    def maintain(
+        self, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None
+    ) -> Value:
+        """As `run` for the maintained result with the id `live`, which is made or brought up to date."""
+        shard = self._same_ids(generation)
+        self._warm_up(name, lambda: ALGORITHMS[name].warm(shard))
+        for argument, values in (data or {}).items():
+            args = {**args, argument: self._own_values(generation, **values)}
+        took = follow(shard, live, ALGORITHMS[name], args)
+        made = shard.lives[live].made
+        assert made is not None
+        return {**self._keep(result, *made.columns()), "took": took}
 
     def fetch(self, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
         """The values of a result on this rank: of a column by its name, or of the first column for None.
@@ -511,13 +634,24 @@ class Calls:
         values = held.column(column)
         if ids is not None:
             places = device.asarray(ids) - np.uint32(held.lo)
-            rows = values.reshape(-1, values.shape[-1])
+            rows = values if values.ndim > 1 else values[None]
             return {
                 "values": np.stack([device.fetch(device.gather(row, places)) for row in rows]).reshape(
                     *values.shape[:-1], len(ids)
                 )
             }
         return {"values": device.fetch(values.reshape(-1)).reshape(values.shape)}
+
+    def combine(self, result: str, operation: str, like: str, operands: list[Value]) -> Value:
+        """A column from others, elementwise, stored under the id `result`."""
+        made = combine(self.shard, operation, like, operands)
+        self.shard.device.synchronize()
+        self.shard.results[result] = made
+        return {"dtype": str(made.column(None).dtype)}
+
+    def reduced(self, result: str, column: str, kind: str) -> Value:
+        """The sums, or the like, of parts of a column on this rank."""
+        return {"numbers": reduced(self.shard.device, self.shard.result(result).column(column), kind)}
 
     def top(self, result: str, k: int) -> Value:
         """The `k` largest of this rank's values of a result, and their internal ids."""
@@ -531,11 +665,12 @@ _CALLS: dict[str, Callable[..., Value | None]] = {
     for call in (
         *(Calls.inspect, Calls.offer_memory, Calls.map_memory, Calls.reserve, Calls.create),
         *(Calls.open_exchange, Calls.connect_exchange),
-        *(Calls.update, Calls.ingest, Calls.delete_vertices, Calls.add_vertices),
-        *(Calls.survey, Calls.create_store, Calls.restore, Calls.store),
+        *(Calls.update, Calls.execute, Calls.ingest),
+        *(Calls.delete_vertices, Calls.add_vertices, Calls.remove_vertices),
+        *(Calls.survey, Calls.create_store, Calls.restore, Calls.keys, Calls.store, Calls.begin_at),
         *(Calls.snapshot, Calls.save, Calls.writing),
         *(Calls.rebalance, Calls.reorder, Calls.order, Calls.resolve),
-        *(Calls.has_edges, Calls.degrees, Calls.neighbors, Calls.fingerprint),
-        *(Calls.run, Calls.fetch, Calls.top),
+        *(Calls.has_edges, Calls.weights, Calls.degrees, Calls.neighbors, Calls.fingerprint),
+        *(Calls.run, Calls.maintain, Calls.fetch, Calls.top, Calls.combine, Calls.reduced),
     )
 }

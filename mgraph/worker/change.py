@@ -16,6 +16,8 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
+from mgraph.structures.combine import combined
+from mgraph.worker.ring import Touched
 from mgraph.worker.shard import Shard
 
 __all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "forward_counts"]
@@ -100,14 +102,18 @@ class BatchChange(Change):
         self.counts, self._growth = Counts(), growth
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
+        self._touched: Touched | None = None
 
     def prepare(self) -> None:
         """Make a plan for each structure; if one raises, discard the others."""
         shard, runs, self._runs = self.shard, self._runs, ()
         try:
             for structure, run in zip(shard.structures, runs, strict=True):
+                lo = -1 if shard.directed else shard.lo
+                run = combined(structure, run, shard.spec.combine, lo)
                 self._plans.append((structure, structure.prepare(run)))
             first = self._plans[0][1]
+            self._touched = shard.ring.look(shard.out_edges, first, shard.lo)
             self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
         except BaseException:
             self.discard()
@@ -118,6 +124,12 @@ class BatchChange(Change):
         for structure, plan in self._plans:
             structure.commit(plan)
         self.shard.num_edges += self.counts.inserted - self.counts.deleted
+        self.shard.ring.keep(self.shard.epoch + 1, self._touched, self.shard.out_edges)
+
+    @property
+    def outcomes(self) -> list[tuple[Structure, Array]]:
+        """Each structure, and what the prepared batch makes of each key of its run; see `Plan`."""
+        return [(structure, plan.outcome) for structure, plan in self._plans]
 
     def discard(self) -> None:
         """Discard the plans."""

@@ -25,8 +25,10 @@ def mix(keys: Array) -> Array:
     return keys ^ (keys >> np.uint64(31))
 
 
-def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
+def edge_hash(structure: Structure, lo: int = 0, names: Array = None, hashes: Array = None) -> int:
     """The sum of ``mix(src << 32 | dst)`` over a structure's edges, modulo 2**64.
+
+    With `hashes` it is the sum of ``mix(hashes[src] + mix(hashes[dst]))``.
 
     O(n_rows + m), with one or two read-backs for each chunk. Needs about 60 bytes an edge of a chunk, and 16 bytes a
     row. Chunks are smaller if there is little memory.
@@ -38,6 +40,8 @@ def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
         The id of row 0.
     names : uint32[n_vertices], optional
         The id to hash in place of each id.
+    hashes : uint64[n_vertices], optional
+        A hash of each vertex's key, by the id that `names` gives.
     """
     device, total = structure.device, 0
     chunk = min(CHUNK, max(LEAST, device.memory_free // (2 * BYTES)))
@@ -46,7 +50,7 @@ def edge_hash(structure: Structure, lo: int = 0, names: Array = None) -> int:
         for first, end in pairwise(_cuts(structure, rows, chunk)):
             csr = structure.neighbors(rows[first:end])
             with device.taking(BYTES * len(csr.dst), f"the hashes of {len(csr.dst)} edges"):
-                total += _hashed(device, csr, lo + at + first, names)
+                total += _hashed(device, csr, lo + at + first, names, hashes)
     return total % 2**64
 
 
@@ -59,7 +63,7 @@ def _cuts(structure: Structure, rows: Array, chunk: int) -> list[int]:
     return np.unique([0, *cuts, len(rows)]).tolist()
 
 
-def _hashed(device: Device, csr: Csr, lo: int, names: Array) -> int:
+def _hashed(device: Device, csr: Csr, lo: int, names: Array, hashes: Array) -> int:
     """The sum of the hashes of the edges of rows from `lo` on."""
     n, keys = len(csr.dst), device.empty(len(csr.dst), np.uint64)
     load(device, "kernels/arcs.cuh").RowKeys(
@@ -67,14 +71,16 @@ def _hashed(device: Device, csr: Csr, lo: int, names: Array) -> int:
     )
     if names is not None:
         keys = names[keys >> np.uint64(32)].astype(np.uint64) << np.uint64(32) | names[csr.dst]
+    if hashes is not None:
+        keys = hashes[keys >> np.uint64(32)] + mix(hashes[keys & np.uint64(0xFFFFFFFF)])
     return int(mix(keys).sum(dtype=np.uint64))
 
 
-def fingerprint(shard: Shard) -> int:
-    """`edge_hash` of the shard's arcs, by users' ids."""
+def fingerprint(shard: Shard, hashes: np.ndarray | None = None) -> int:
+    """`edge_hash` of the shard's arcs, by users' ids, or by the `hashes` of their keys."""
     names = None
     if shard.order is not None:
         names = shard.device.empty(shard.n_vertices, np.uint32)
         ids = shard.device.arange(0, shard.n_vertices, np.uint32)
         shard.device.scatter(names, shard.order, ids)
-    return edge_hash(shard.out_edges, shard.lo, names)
+    return edge_hash(shard.out_edges, shard.lo, names, None if hashes is None else shard.device.asarray(hashes))

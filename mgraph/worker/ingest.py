@@ -4,23 +4,28 @@ A step is one epoch: a part from each rank that has one left, in rank order. Whi
 prepares and commits a step, the thread of `Ahead` reads and sorts the next part. On a GPU, the commit of a step still
 runs while the next step is exchanged and merged on another stream; it is waited for before that step is prepared. In
 addition to the cost of a batch (see `mgraph.worker.route`), a step needs one small allreduce, which tells the ranks
-whether any has a part, with which columns, and whether one could not be read.
+whether any has a part, with which columns, and whether one could not be read. Where parts are operations, with queries
+among the updates, a second one tells how many there are on each rank; they are sorted in the shard's thread.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mgraph.batch import COLUMNS, COUNTS, EdgeBatch
 from mgraph.errors import Aborted, InvalidBatch
+from mgraph.operations import COLUMNS as OPERATIONS
+from mgraph.operations import Operations, check_kinds, check_vertices
 from mgraph.protocol import plain, retold
 from mgraph.structures import Run
 from mgraph.worker.ahead import Ahead
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange, Record
+from mgraph.worker.mixed import Execution, answered, logged, streams
 from mgraph.worker.route import route, share_runs
 from mgraph.worker.shard import Shard
 from mgraph.worker.sources import Reader
@@ -29,13 +34,17 @@ __all__ = ["ingest"]
 
 
 class _Part(NamedTuple):
-    """A part that this rank has read: its sorted runs, one for each structure, and its record for the log."""
+    """A part that this rank has read: its sorted runs, one for each structure, and its record for the log.
+
+    Operations are left as they are: their places depend on the other ranks' parts.
+    """
 
     runs: list[Run]
     record: Record | None
+    operations: Operations | None = None
 
 
-def ingest(shard: Shard, ballot: Ballot, read: Reader) -> dict[str, Any]:
+def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0) -> dict[str, Any]:
     """Apply the parts that `read` returns on all ranks, step by step, until no rank has more.
 
     Parameters
@@ -44,22 +53,27 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader) -> dict[str, Any]:
     ballot : Ballot
         Decides on each step.
     read : callable
-        Returns the checked batch of a step; None after the last one. Called in another thread.
+        Returns the checked batch, or the operations, of a step; None after the last one. Called in another thread.
+    room : int
+        The bytes of answers that the client can take.
+    begin : int
+        The first step.
 
     Returns
     -------
     dict
         `counts`, int64[4 * steps]: the counts of each step, in the order of `COUNTS`. `times`, float64[steps]: the
-        seconds from the end of the previous step. `epoch`: the epoch of the last step.
+        seconds from the end of the previous step. `before`: the epoch before the first. `epochs`: that of each step.
+        `answers`: what `answered` gives for each step of operations, and None for others.
 
     Raises
     ------
     Exception
         What reading or applying raised on this rank, with the step and epoch named. Earlier epochs are committed.
     """
-    steps, name = _Steps(shard, ballot), f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
+    steps, name = _Steps(shard, ballot, room, begin), f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
     try:
-        make = lambda step: _sorted(shard, read(step), ballot.log is not None)  # noqa: E731
+        make = lambda step: _sorted(shard, read(begin + step), ballot.log is not None)  # noqa: E731
         with Ahead(name, shard.device, shard.stream_ahead, make, shard.exchange.aborted) as ahead:
             while steps.apply(*_next(ahead)):
                 pass
@@ -69,6 +83,7 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader) -> dict[str, Any]:
         raise retold(error, steps.where) from error.__cause__
     finally:
         steps.settle()
+        ballot.make_safe()  # the steps that are committed are told, also where a later one fails
     return steps.done()
 
 
@@ -81,31 +96,64 @@ class _Steps:
         The step to which a failure belongs. While the commit of the previous step is waited for, it is that step.
     """
 
-    def __init__(self, shard: Shard, ballot: Ballot) -> None:
-        self.shard, self.ballot, self.at, self.first = shard, ballot, 0, shard.epoch + 1
+    def __init__(self, shard: Shard, ballot: Ballot, room: int, begin: int) -> None:
+        self.shard, self.ballot, self.at, self._room, self._begin = shard, ballot, 0, room, begin
+        self._before = shard.epoch
         self._counts: list[int] = []
         self._times: list[float] = []
-        self._held: list[list[Run]] = []
+        self._epochs: list[int] = []
+        self._answers: list[dict[str, Any] | None] = []
+        self._held: list[Any] = []
         self._ended = time.perf_counter()
 
     def apply(self, part: _Part | None, problem: Exception | None) -> bool:
         """Exchange, prepare and vote on a step, and begin its commit. False if no rank has a part any more."""
         with self.shard.working():
-            columns = _agreed(self.shard, part and part.runs, problem)
+            columns = _agreed(self.shard, part, problem)
             if columns is None:
                 self._end_step_before()
                 return False
-            with self.ballot.attempt(part.record if part else self._no_part()):
-                routed = _routed(self.shard, part and part.runs, *columns)
-                self._end_step_before()
-                # both were allocated on other streams than the one on which the commit reads them, so their memory may
-                # be freed only when the commit is done
-                self._held = [part.runs if part else [], routed]
-                change = BatchChange(self.shard, routed)
-                self.ballot.decide(change, settle=False)
+            make = self._execute if columns.operations else self._update
+            change, answers = make(part, columns)
         self._counts.extend(getattr(change.counts, name) for name in COUNTS)
+        self._epochs.append(self.shard.epoch)
+        self._answers.append(answers)
         self.at += 1
         return True
+
+    def _update(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, None]:
+        """Make a step of batches."""
+        with self.ballot.attempt(part.record if part else self._no_part(), ahead=True):
+            routed = _routed(self.shard, part and part.runs, columns)
+            self._end_step_before()
+            # both were allocated on other streams than the one on which the commit reads them, so their memory may be
+            # freed only when the commit is done
+            self._held = [part, routed]
+            change = BatchChange(self.shard, routed)
+            self.ballot.decide(change, settle=False)
+        return change, None
+
+    def _execute(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, dict[str, Any]]:
+        """Make a step of operations; without updates it takes no epoch."""
+        self._end_step_before()
+        shard, mine = self.shard, part.operations if part and part.operations else _NONE
+        totals = np.zeros(shard.size + 2, np.int64)
+        totals[shard.rank], totals[-2:] = len(mine), (mine.n_updates, mine.n_rows)
+        with shard.waiting():
+            totals = shard.exchange.allreduce(totals)
+        share = {name: getattr(mine, name) for name in OPERATIONS}
+        if columns.weight and mine.weight is None:
+            share["weight"] = shard.device.full(len(mine), 1, np.float32)
+        first, room = int(totals[: shard.rank].sum()), self._room if totals[-1] else None
+        with self.ballot.attempt(part.record if part else self._no_part()) if totals[-2] else nullcontext():
+            change = Execution(shard, streams(shard, first=first, **share), room=room)
+            self._held = [part, change]
+            if totals[-2]:
+                self.ballot.decide(change, settle=False)
+            else:
+                change.prepare()
+        self._room -= change.nbytes
+        return change.updates, answered(shard, change.answers)
 
     def _no_part(self) -> Record | None:
         """What a log is to keep of a step in which this rank has no part: an epoch is whole if every rank logged it."""
@@ -113,13 +161,14 @@ class _Steps:
         return None if self.ballot.log is None else Record("batch", {"src": none, "dst": none})
 
     def _end_step_before(self) -> None:
+        if not self.at:
+            return
         self.at -= 1
         self.settle()  # a failure here belongs to the previous step
         self.at += 1
-        if self.at:
-            now = time.perf_counter()
-            self._times.append(now - self._ended)
-            self._ended = now
+        now = time.perf_counter()
+        self._times.append(now - self._ended)
+        self._ended = now
 
     def settle(self) -> None:
         """Wait for the last commit, and free the memory that it read."""
@@ -129,22 +178,41 @@ class _Steps:
     @property
     def where(self) -> str:
         """The place of a failure, for its message."""
-        epoch = self.first + self.at
-        return f"ingest step {self.at}, epoch {epoch}, rank {self.shard.rank}; the epochs before it are committed"
+        epoch = self._epochs[self.at] if self.at < len(self._epochs) else self.shard.epoch + 1
+        step = self._begin + self.at
+        return f"ingest step {step}, epoch {epoch}, rank {self.shard.rank}; the epochs before it are committed"
 
     def done(self) -> dict[str, Any]:
         """The answer of the call."""
         counts, times = np.array(self._counts, np.int64), np.array(self._times)
-        return {"counts": counts, "times": times, "epoch": self.shard.epoch}
+        return {
+            "counts": counts, "times": times, "before": self._before, "epochs": self._epochs, "answers": self._answers,
+        }  # fmt: skip
 
 
-def _sorted(shard: Shard, batch: EdgeBatch | None, logged: bool) -> _Part | None:
+class _Columns(NamedTuple):
+    """What any rank has in a step: ops, weights, operations."""
+
+    op: bool
+    weight: bool
+    operations: bool
+
+
+_NONE = Operations([], [], [])
+
+
+def _sorted(shard: Shard, batch: EdgeBatch | Operations | None, logs: bool) -> _Part | None:
     if batch is None:
         return None
+    if isinstance(batch, Operations):
+        check_kinds(batch, shard.spec.weighted, shard.in_edges is not None, shard.spec.combine)
+        check_vertices(batch, shard.n_vertices)
+        columns = logged(*(getattr(batch, name) for name in OPERATIONS)) if logs else {}
+        return _Part([], Record.of("batch", columns) if logs else None, batch)
     if batch.weight is not None and not shard.spec.weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
     runs = share_runs(shard, batch.src, batch.dst, batch.weight, batch.op, check=True)
-    return _Part(runs, Record.of("batch", {name: getattr(batch, name) for name in COLUMNS}) if logged else None)
+    return _Part(runs, Record.of("batch", {name: getattr(batch, name) for name in COLUMNS}) if logs else None)
 
 
 def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
@@ -157,35 +225,39 @@ def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
         return None, plain(error)
 
 
-def _routed(shard: Shard, runs: list[Run] | None, *columns: bool) -> list[Run]:
+def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> list[Run]:
     """The edges of this step that this rank owns, from all ranks, with the `columns` op and weight."""
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
     if shard.stream_route is None:
-        return [route(shard, _completed(shard, run, *columns)) for run in runs]
+        return [route(shard, _completed(shard, run, columns)) for run in runs]
     with shard.stream_route:
-        routed = [route(shard, _completed(shard, run, *columns)) for run in runs]
+        routed = [route(shard, _completed(shard, run, columns)) for run in runs]
     shard.device.xp.cuda.get_current_stream().wait_event(shard.stream_route.record())
     return routed
 
 
-def _agreed(shard: Shard, runs: list[Run] | None, problem: Exception | None) -> tuple[bool, bool] | None:
-    """Whether any rank has ops, and weights, in this step; None if no rank has a part."""
-    op, weight = (runs is not None and getattr(runs[0], name) is not None for name in ("op", "weight"))
-    mine = [problem is not None, runs is not None, op, weight]
+def _agreed(shard: Shard, part: _Part | None, problem: Exception | None) -> _Columns | None:
+    """What any rank has in this step; None if no rank has a part. `InvalidBatch` for batches beside operations."""
+    mixed = part is not None and part.operations is not None
+    of = None if part is None else part.operations if mixed else part.runs[0]
+    op, weight = (of is not None and getattr(of, name, None) is not None for name in ("op", "weight"))
+    mine = [problem is not None, part is not None and not mixed, mixed, op, weight]
     with shard.waiting():
-        failed, more, op, weight = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
+        failed, batches, mixed, op, weight = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
     if problem is not None:
         raise problem
     if failed:
         raise Aborted(f"{shard}: another rank could not read its next part; nothing was changed")
-    return (bool(op), bool(weight)) if more else None
+    if batches and mixed:
+        raise InvalidBatch("some parts of a step are operations and others are not; give all ranks parts of one sort")
+    return _Columns(bool(op), bool(weight), bool(mixed)) if batches or mixed else None
 
 
-def _completed(shard: Shard, run: Run, op: bool, weight: bool) -> Run:
+def _completed(shard: Shard, run: Run, columns: _Columns) -> Run:
     """`run` with the columns that any rank has: if it has none itself, all ops are inserts and all weights 1."""
     n = len(run)
     return Run(
         run.keys,
-        shard.device.full(n, 1, np.int8) if op and run.op is None else run.op,
-        shard.device.full(n, 1, np.float32) if weight and run.weight is None else run.weight,
+        shard.device.full(n, 1, np.int8) if columns.op and run.op is None else run.op,
+        shard.device.full(n, 1, np.float32) if columns.weight and run.weight is None else run.weight,
     )

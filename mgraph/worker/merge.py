@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def _lowered(device: Device, run: Run, base: int) -> Run:
     if not base:
         return run
     keys = device.xp.subtract(run.keys, np.uint64(base), out=device.empty(len(run), np.uint64))
-    return Run(keys, run.op, run.weight)
+    return replace(run, keys=keys)
 
 
 def _merged(device: Device, first: Run, second: Run, base: int) -> Run:
@@ -50,13 +51,14 @@ def _merged(device: Device, first: Run, second: Run, base: int) -> Run:
     keys = device.empty(n, np.uint64)
     op = None if first.op is None else device.empty(n, np.int8)
     weight = None if first.weight is None else device.empty(n, np.float32)
+    place = None if first.place is None else device.empty(n, np.uint32)
     piece = PIECE[device.kind]
     load(device, "kernels/merge.cuh").Merge(
         -(-n // piece), first=_side(first), second=_side(second), piece=piece, base=base,
-        keys=keys, op=op, weight=weight,
+        keys=keys, op=op, weight=weight, place=place,
     )  # fmt: skip
-    return Run(keys, op, weight)
+    return Run(keys, op, weight, place=place)
 
 
 def _side(run: Run) -> dict:
-    return {"keys": run.keys, "op": run.op, "weight": run.weight, "n": len(run)}
+    return {"keys": run.keys, "op": run.op, "weight": run.weight, "place": run.place, "n": len(run)}

@@ -165,7 +165,7 @@ def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> 
 def _built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:
     """A structure with the edges of `run`, and the number of them that this rank counts."""
     lo, hi = partition.range(shard.rank)
-    structure, counted = shard.new_structure(hi - lo), 0
+    structure, counted = shard.new_structure(hi - lo, partition.n_vertices), 0
     for at in range(0, len(run), CHUNK):
         plan = structure.prepare(run.take(slice(at, at + CHUNK)))
         if count:

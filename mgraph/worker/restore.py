@@ -13,25 +13,38 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.batch import COUNTS
+from mgraph.device import Device
 from mgraph.errors import StoreError
+from mgraph.keys import Names
 from mgraph.log.files import Files
-from mgraph.log.records import DELETES, OP, Entry, body_of, columns_of
+from mgraph.log.keys import KeyLog
+from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, keys_of
+from mgraph.log.snapshot import read_keys
 from mgraph.log.store import Store, Survey
+from mgraph.structures import Counts
 from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange
+from mgraph.worker.change import BatchChange, VerticesChange
+from mgraph.worker.removal import Removal
 from mgraph.worker.route import incident_runs, route, share_runs
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import parts_of
 
-__all__ = ["restore"]
+__all__ = ["keys_at", "restore"]
 
 CHUNK = 1 << 21  #: operations that a rank takes at a time, which bounds the memory that they need
 
 Columns = dict[str, Any]
 
 
-def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey) -> None:
+def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: int | None = None) -> np.ndarray:
     """Apply what was found in a store to an empty shard of a graph with all its vertices.
+
+    Returns
+    -------
+    int64[4 * k]
+        What this rank counted in each of the k epochs behind `after`, in the order of `COUNTS`; these are applied one
+        by one. None are counted without `after`, or by epochs that are in a snapshot.
 
     Raises
     ------
@@ -44,14 +57,60 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey) -> None:
     if found.snapshot is not None:
         for columns in parts_of(shard, store, found.snapshot, CHUNK):
             making.apply(columns, op=False)
-    entries = [entry for shares in found.shares for entry in shares]
+    alone = found.epoch if after is None else after
+    entries = [entry for shares in found.shares for entry in shares if entry.epoch <= alone]
     for kind, group in groupby(entries, lambda entry: entry.kind):
-        if kind == "batch":
-            making.batches(list(group))
-        elif kind == "delete_vertices":
-            making.deletions(list(group))
+        making.changes(kind, list(group))
+    counts = [making.counted(shares[0].kind, shares) for shares in found.shares if shares[0].epoch > alone]
+    if found.left < shard.n_vertices:  # the shard was made for the most vertices that there were
+        making.remove(np.arange(found.left, shard.n_vertices, dtype=np.uint32))
     ballot.settle()
     shard.epoch = found.epoch  # of vertices that were added there are as many as at the end
+    return np.array(counts, np.int64).reshape(-1)
+
+
+def keys_at(store: Store, found: Survey) -> KeyLog:
+    """The keys of the vertices as of the end of what was found in a store.
+
+    Raises
+    ------
+    StoreError
+        A file or a record is damaged.
+    """
+    keys, bodies = KeyLog(), _Bodies(store.files)
+    about = (found.snapshot or {}).get("keys")
+    if about is not None:
+        keys.names = Names(about["kind"], Device("cpu"))
+        keys.names.append(read_keys(store.archive, about))
+    for entry in (shares[0] for shares in found.shares):
+        if entry.mask & KEYS or entry.kind == "remove_vertices":
+            body = bodies.read(entry)
+            keys.begin(entry.kind, {**columns_of(entry, body), "keys": keys_of(entry, body)})
+    return keys
+
+
+class _Bodies:
+    """Reads records.
+
+    Parameters
+    ----------
+    files : Files
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files, self._path, self._data = files, "", np.empty(0, np.uint8)
+
+    def read(self, entry: Entry) -> np.ndarray:
+        """The bytes of a record's columns; `StoreError` if they are not what was written."""
+        if entry.path != self._path:
+            self._path, self._data = entry.path, self._files.map(entry.path)
+        body = body_of(self._data, entry)
+        if body is None:
+            raise StoreError(
+                f"{entry.path}, offset {entry.at}: the record of epoch {entry.epoch} is damaged; the store is whole up "
+                f"to epoch {entry.epoch - 1}; repair=True opens it there and gives up the rest"
+            )
+        return body
 
 
 class _Replay:
@@ -65,19 +124,37 @@ class _Replay:
     """
 
     def __init__(self, shard: Shard, ballot: Ballot, files: Files) -> None:
-        self._shard, self._ballot, self._files = shard, ballot, files
-        self._path, self._data = "", np.empty(0, np.uint8)
+        self._shard, self._ballot, self._bodies = shard, ballot, _Bodies(files)
 
-    def batches(self, entries: Sequence[Entry]) -> None:
-        """Apply batches, which follow one another."""
-        for group, mask in _groups(entries, CHUNK * self._shard.size):
-            for mine in self._parts(group):
-                self.apply(mine, bool(mask & (OP | DELETES)))
+    def changes(self, kind: str, entries: Sequence[Entry]) -> None:
+        """Apply changes of one kind, which follow one another."""
+        if kind == "batch":
+            for group, mask in _groups(entries, CHUNK * self._shard.size):
+                for mine in self._parts(group, CHUNK * self._shard.size):
+                    self.apply(mine, bool(mask & (OP | DELETES)))
+        elif kind == "delete_vertices":
+            for _, shares in groupby(entries, lambda entry: entry.epoch):
+                self._delete(next(iter(shares)))
+        elif kind == "remove_vertices":
+            for _, shares in groupby(entries, lambda entry: entry.epoch):
+                self._remove(next(iter(shares)))
 
-    def _parts(self, group: Sequence[Entry]) -> Iterator[Columns]:
-        """The parts of this rank, of each of the batches that a group becomes."""
+    def counted(self, kind: str, shares: Sequence[Entry]) -> list[int]:
+        """Apply one epoch as it was applied first, and so with the same counts; those of this rank."""
+        counts = Counts()
+        if kind == "batch":
+            total = sum(entry.n for entry in shares)
+            for mine in self._parts(shares, max(1, total)):
+                counts = self.apply(mine, bool(_mask(shares) & (OP | DELETES)))
+        elif kind == "delete_vertices":
+            counts = self._delete(shares[0])
+        elif kind == "remove_vertices":
+            counts = self._remove(shares[0])
+        return [getattr(counts, name) for name in COUNTS]
+
+    def _parts(self, group: Sequence[Entry], step: int) -> Iterator[Columns]:
+        """The parts of this rank, of each of the batches of up to `step` operations that a group becomes."""
         shard, total = self._shard, sum(entry.n for entry in group)
-        step = CHUNK * shard.size
         for at in range(0, total, step):
             n = min(step, total - at)
             first, end = at + n * shard.rank // shard.size, at + n * (shard.rank + 1) // shard.size
@@ -99,30 +176,36 @@ class _Replay:
         }
 
     def _columns(self, entry: Entry) -> Columns:
-        if entry.path != self._path:
-            self._path, self._data = entry.path, self._files.map(entry.path)
-        body = body_of(self._data, entry)
-        if body is None:
-            raise StoreError(
-                f"{entry.path}, offset {entry.at}: the record of epoch {entry.epoch} is damaged; the store is whole up "
-                f"to epoch {entry.epoch - 1}; repair=True opens it there and gives up the rest"
-            )
-        return columns_of(entry, body)
+        return columns_of(entry, self._bodies.read(entry))
 
-    def apply(self, columns: Columns, op: bool) -> None:
-        """Apply this rank's part of a batch."""
+    def apply(self, columns: Columns, op: bool) -> Counts:
+        """Apply this rank's part of a batch; what it counted."""
         shard = self._shard
         with shard.working():
             runs = share_runs(
                 shard, columns["src"], columns["dst"], columns.get("weight"), columns["op"] if op else None
             )
-            self._ballot.decide(BatchChange(shard, [route(shard, run) for run in runs]))
+            change = BatchChange(shard, [route(shard, run) for run in runs])
+            self._ballot.decide(change)
+        return change.counts
 
-    def deletions(self, entries: Sequence[Entry]) -> None:
+    def _remove(self, entry: Entry) -> Counts:
+        """Remove vertices, and add as many at the end, which later records may bring."""
+        n, counts = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
+        self._ballot.decide(VerticesChange(self._shard, n))
+        return counts
+
+    def remove(self, ids: np.ndarray) -> Counts:
+        """Remove vertices; what it counted."""
+        change = Removal(self._shard, ids)
+        self._ballot.decide(change)
+        return Counts(deleted=change.deleted)
+
+    def _delete(self, entry: Entry) -> Counts:
         """Delete the edges of vertices, which every rank was told."""
-        for _, shares in groupby(entries, lambda entry: entry.epoch):
-            columns = self._columns(next(iter(shares)))
-            self._ballot.decide(BatchChange(self._shard, incident_runs(self._shard, columns["ids"])))
+        change = BatchChange(self._shard, incident_runs(self._shard, self._columns(entry)["ids"]))
+        self._ballot.decide(change)
+        return change.counts
 
 
 def _groups(entries: Sequence[Entry], most: int) -> Iterator[tuple[list[Entry], int]]:

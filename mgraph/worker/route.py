@@ -40,6 +40,10 @@ from mgraph.worker.shard import Shard
 __all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
 
 HALF = 32
+#: the columns of a run as they are sent, the widest first, so that each is aligned
+SENT: dict[str, np.dtype] = {
+    name: np.dtype(kind) for name, kind in (("keys", "u8"), ("weight", "f4"), ("place", "u4"), ("op", "i1"))
+}
 
 
 def share_runs(
@@ -111,22 +115,20 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
 
 
 def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
-    """Runs of several columns in one exchange: the bytes of each part's keys, then of its weights and of its ops."""
-    device, byte = shard.device, np.uint8
+    """Runs of several columns in one exchange: the bytes of each part's columns, one column after another."""
+    device, names = shard.device, [name for name in SENT if getattr(run, name) is not None]
     packed = [
-        device.concatenate([column.view(byte) for column in (part.keys, part.weight, part.op) if column is not None])
+        device.concatenate([getattr(part, name).view(np.uint8) for name in names])
         for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
     ]
-    width = 8 + 4 * (run.weight is not None) + (run.op is not None)
+    width = sum(SENT[name].itemsize for name in names)
     arrived = []
     for rank, data in enumerate(shard.exchange.alltoallv(packed)):
-        if rank == shard.rank:
-            arrived.append(parts[rank])
-            continue
-        n = len(data) // width
-        keys, rest = data[: 8 * n].view(np.uint64), data[8 * n :]
-        weight = None if run.weight is None else rest[: 4 * n].view(np.float32)
-        arrived.append(Run(keys, None if run.op is None else rest[len(rest) - n :].view(np.int8), weight))
+        n, at, columns = len(data) // width, 0, {}
+        for name in names:
+            end = at + n * SENT[name].itemsize
+            columns[name], at = data[at:end].view(SENT[name]), end
+        arrived.append(parts[rank] if rank == shard.rank else Run(**columns))
     return arrived
 
 

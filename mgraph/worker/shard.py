@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.algorithms.algorithm import Maintained
 from mgraph.device import Array, Device
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange
@@ -20,8 +21,9 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run, Structure, create
 from mgraph.structures.sort import load_sorts
+from mgraph.worker.ring import Ring
 
-__all__ = ["Result", "Shard", "ShardSpec", "Unconnected"]
+__all__ = ["Following", "Result", "Shard", "ShardSpec", "Unconnected"]
 
 
 class Unconnected(Exchange):
@@ -59,6 +61,37 @@ class Result:
         return self.columns[next(iter(self.columns)) if name is None else name]
 
 
+@dataclass
+class Following:
+    """A result that follows the graph, on one rank.
+
+    Attributes
+    ----------
+    made : Maintained or None
+        None before it is computed, and while it is worked on: what an error leaves there is not gone on with.
+    epoch, generation : int
+        The shard's when it was last brought up to date.
+    starts : tuple of int
+        The ranges then, but for the end of the last.
+    seconds : float
+        What it takes to compute it again, when that was last done; the longest of all ranks.
+    share : float
+        The share of the graph's edges that may be visited before it is computed again.
+    """
+
+    made: Maintained | None = None
+    epoch: int = 0
+    generation: int = 0
+    starts: tuple[int, ...] = ()
+    seconds: float = 0.0
+    share: float = 1 / 8
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return 0 if self.made is None else self.made.nbytes
+
+
 @dataclass(frozen=True)
 class ShardSpec:
     """What a shard is to be; the same on every rank but for `rank`.
@@ -76,6 +109,10 @@ class ShardSpec:
         `reverse` keeps the in-edges of a directed graph too; an undirected graph is its own reverse.
     order : uint32[n] or None
         The internal id of each user's id; None for the identity.
+    combine : str
+        One of `mgraph.structures.combine.COMBINES`: what becomes of the weight of an edge that is inserted again.
+    generation : int
+        With which the numbers of its orders begin.
     """
 
     graph: str
@@ -86,6 +123,8 @@ class ShardSpec:
     weighted: bool = False
     reverse: bool = False
     order: Array = None
+    combine: str = "last"
+    generation: int = 0
 
 
 class Shard:
@@ -122,6 +161,10 @@ class Shard:
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+    ring : Ring
+        What the last batches have changed, while results follow the graph.
+    lives : dict of str to Following
+        The results that follow the graph, by id.
     stream_ahead : cupy.cuda.Stream or None
         On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
     stream_route : cupy.cuda.Stream or None
@@ -132,9 +175,12 @@ class Shard:
         self.spec, self.exchange, self.device = spec, exchange, device
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
-        self.epoch = self.num_edges = self.changes = self.generation = 0
+        self.epoch = self.num_edges = self.changes = 0
+        self.generation = spec.generation
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
+        self.ring = Ring(device)
+        self.lives: dict[str, Following] = {}
         device.use()
         self.stream_ahead = self.stream_route = None
         if device.kind == "cuda":
@@ -146,10 +192,10 @@ class Shard:
         self.in_edges = self._in_structure()
         self._warm()
 
-    def new_structure(self, n_rows: int) -> Structure:
-        """An empty structure of the graph's kind."""
-        spec = self.spec
-        return create(spec.structure, self.n_vertices, device=self.device, weighted=spec.weighted, n_rows=n_rows)
+    def new_structure(self, n_rows: int, n_vertices: int | None = None) -> Structure:
+        """An empty structure of the graph's kind, for as many vertices as there are or for `n_vertices`."""
+        spec, n = self.spec, self.n_vertices if n_vertices is None else n_vertices
+        return create(spec.structure, n, device=self.device, weighted=spec.weighted, n_rows=n_rows)
 
     def _in_structure(self) -> Structure | None:
         if not self.directed:
@@ -194,8 +240,9 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that structures and results hold."""
-        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values())
+        """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
+        following = self.ring.nbytes + sum(one.nbytes for one in self.lives.values())
+        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values()) + following
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -244,6 +291,10 @@ class Shard:
         """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
         found = self.out_edges.has_edges(self._rows(src), self.device.asarray(dst))
         return self.device.fetch(found)
+
+    def weights(self, src: Any, dst: Any) -> np.ndarray:
+        """The weight of each edge, float32[n], NaN where there is none; ids as for `has_edges`."""
+        return self.device.fetch(self.out_edges.find_weights(self._rows(src), self.device.asarray(dst)))
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
         """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
+from mgraph.keys import Names
 from mgraph.log.snapshot import (
     arrow,
     check_file,
@@ -21,6 +23,7 @@ from mgraph.log.snapshot import (
     make_valid,
     read_rows,
     rows_of,
+    write_keys,
     write_part,
     written,
 )
@@ -68,6 +71,7 @@ def _copied(column: Array) -> np.ndarray:
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
     """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank."""
+    store = store.archive
     with together(shard):
         for number, about in enumerate(snapshot["files"]):
             if number % shard.size == shard.rank:
@@ -115,6 +119,7 @@ class Snapshots:
         retain: int,
         about: Mapping[str, Any] | None = None,
         offsets: Mapping[str, int] | None = None,
+        names: Names | None = None,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
 
@@ -128,6 +133,8 @@ class Snapshots:
             The description of a store that has nothing but this snapshot.
         offsets : dict, optional
             The last place in each source.
+        names : Names, optional
+            The key of each vertex, on rank 0.
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
@@ -135,33 +142,43 @@ class Snapshots:
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
-        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about)
+        keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
+        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
     def _write(
-        self, store: Store, folder: str, columns: Columns, place: int, content: dict[str, Any], retain: int, about: Any
+        self,
+        store: Store,
+        folder: str,
+        columns: Columns,
+        place: int,
+        content: dict[str, Any],
+        retain: int,
+        about: Any,
+        keys: Callable[[Store, str], dict[str, Any]] | None,
     ) -> None:
         try:
-            write_part(store, folder, self._rank, columns, place, self._closing.is_set)
+            write_part(store.archive, folder, self._rank, columns, place, self._closing.is_set)
             columns.clear()
             if self._rank == 0:
+                content["keys"] = None if keys is None else keys(store.archive, folder)
                 self._finish(store, folder, content, about)
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
             self.problem = str(error)
             if self._rank != 0:
-                give_up(store, folder, self._rank, self.problem)
+                give_up(store.archive, folder, self._rank, self.problem)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], error)
 
     def _finish(self, store: Store, folder: str, content: dict[str, Any], about: Any) -> None:
         end = time.monotonic() + WAIT_SECONDS
-        while not written(store, folder, self._size):
+        while not written(store.archive, folder, self._size):
             if self._closing.wait(POLL_SECONDS) or time.monotonic() >= end:
                 raise MgraphError("not all ranks have written their parts")
         if about is not None:
             store.create(about)
-        make_valid(store, folder, self._size, content)
+        make_valid(store.archive, folder, self._size, content)
 
     def close(self) -> None:
         """End the snapshot that is being written; a small one is written before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,10 +19,11 @@ from mgraph.batch import COLUMNS, EdgeBatch, as_batch, name_columns
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, ReadError
+from mgraph.operations import Operations, as_part
 
-__all__ = ["Reader", "Source", "open_source"]
+__all__ = ["Reader", "Source", "joined", "open_source"]
 
-Reader = Callable[[int], EdgeBatch | None]  #: returns the batch of a step; None after the last one
+Reader = Callable[[int], EdgeBatch | Operations | None]  #: returns the part of a step; None after the last one
 Opened = tuple[int, Callable[[], dict[str, np.ndarray]]]  #: the bytes that a file's columns need, and their loader
 
 LEAST = 16 << 20  #: bytes that a function's first part may take
@@ -75,7 +76,43 @@ def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device,
     if source["kind"] == "files":
         read = partial(_read_file, columns=columns, left_out=left_out, budget=device.budget)
     parts = list(source["parts"])
-    return Source(lambda step: as_batch(read(parts[step])) if step < len(parts) else None, left_out=left_out)
+    return Source(lambda step: as_part(read(parts[step])) if step < len(parts) else None, left_out=left_out)
+
+
+def joined(reads: Sequence[Reader], device: Device) -> Reader:
+    """What several ranks would read, one after another; None after the last of all."""
+    if len(reads) == 1:
+        return reads[0]
+
+    def read(step: int) -> EdgeBatch | Operations | None:
+        parts = [part for one in reads if (part := one(step)) is not None]
+        if len(parts) < 2:
+            return next(iter(parts), None)
+        batches = [part for part in parts if isinstance(part, EdgeBatch)]
+        if len(batches) < len(parts):
+            raise InvalidBatch("after a worker was lost, its parts cannot be read in its place if they are operations")
+        return _one(batches, device)
+
+    return read
+
+
+def _one(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
+    """Batches as one, in their order."""
+
+    def column(name: str, dtype: Any, left_out: int | None) -> Any:
+        given = [getattr(part, name) for part in parts]
+        if all(one is None for one in given):
+            return None
+        filled = [
+            device.full(len(part), left_out if one is None else one, dtype)
+            if one is None or isinstance(one, int)
+            else device.asarray(one)
+            for part, one in zip(parts, given, strict=True)
+        ]
+        return device.concatenate(filled)
+
+    ids = column("src", np.uint32, None), column("dst", np.uint32, None)
+    return EdgeBatch(*ids, column("weight", np.float32, 1), column("op", np.int8, 1))
 
 
 def _unpickled(data: bytes) -> Callable[..., Any]:
@@ -99,14 +136,14 @@ def _called(
     more = {"device": device} if _takes_device(function) else {}
     ended, need = False, LEAST
 
-    def read(step: int) -> EdgeBatch | None:
+    def read(step: int) -> EdgeBatch | Operations | None:
         nonlocal ended, need
         if ended or (steps is not None and step >= steps):
             return None
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # then the function is not called again, even if other ranks have more parts
-            batch = None if part is None else as_batch(part, columns)
+            batch = None if part is None else as_part(part, columns)
         need = max(need, TIMES * _nbytes(batch))
         return batch
 
@@ -121,7 +158,7 @@ def _takes_device(function: Callable[..., Any]) -> bool:
     return parameter is not None and parameter.kind is not Parameter.POSITIONAL_ONLY
 
 
-def _nbytes(batch: EdgeBatch | None) -> int:
+def _nbytes(batch: EdgeBatch | Operations | None) -> int:
     """Bytes of host memory that a batch's columns take; those on a GPU take none."""
     columns = (getattr(batch, name, None) for name in COLUMNS)
     return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))

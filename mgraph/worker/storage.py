@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from mgraph.errors import InvalidOption
-from mgraph.log.files import DISK, Files
+from mgraph.log.files import Files
+from mgraph.log.keys import KeyLog
 from mgraph.log.log import Lag, Log, ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.segments import Segments
 from mgraph.log.store import Store, Survey
+from mgraph.worker.restore import keys_at
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import Snapshots
 from mgraph.worker.together import together
@@ -50,14 +52,17 @@ class Storage:
     ----------
     log : Log or ReadOnly or None
         None until `start`.
+    keys : KeyLog
+        The keys of the vertices, on rank 0.
     """
 
-    def __init__(self, path: str, rank: int, files: Files = DISK) -> None:
+    def __init__(self, path: str, rank: int, files: Files | None = None) -> None:
         self.store, self.rank = Store(path, files), rank
         self.log: Log | ReadOnly | None = None
         self._survey: Survey | None = None
         self._locks: list[Any] = []
         self._snapshots: Snapshots | None = None
+        self.keys = KeyLog()
         self._term = self._retain = 0
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
@@ -84,6 +89,11 @@ class Storage:
             self._own()
         self._survey = found = self.store.survey(epoch, repair)
         return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
+
+    def read_keys(self, found: Survey) -> None:
+        """Read the vertices' keys as of the end of what was found, if this is rank 0."""
+        if self.rank == 0:
+            self.keys = keys_at(self.store, found)
 
     def found(self, epoch: int, repair: bool) -> Survey:
         """What rank 0 found up to `epoch`, as this rank finds it."""
@@ -114,6 +124,7 @@ class Storage:
             )  # fmt: skip
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
             log.offsets = dict(self._survey.offsets) if self._survey else {}
+            log.keys = self.keys
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
@@ -126,7 +137,7 @@ class Storage:
         if self.rank != 0:
             return mine
         segments, nbytes = self.store.usage()
-        snapshots = [one["epoch"] for one in self.store.snapshots()]
+        snapshots = [one["epoch"] for one in self.store.archive.snapshots()]
         offsets = dict(log.offsets) if log else {}
         return {**mine, "segments": segments, "nbytes": nbytes, "snapshots": snapshots, "offsets": offsets}
 
@@ -143,7 +154,8 @@ class Storage:
         """Begin a snapshot; the log goes on in a new segment."""
         assert isinstance(self.log, Log)
         place = self.log.turn()
-        self._of(shard).begin(shard, self.store, place, self._term, self._retain, offsets=dict(self.log.offsets))
+        offsets, names = dict(self.log.offsets), self.keys.names
+        self._of(shard).begin(shard, self.store, place, self._term, self._retain, offsets=offsets, names=names)
         self.log.since = place
 
     def _automatic(self, shard: Shard) -> None:
@@ -154,13 +166,16 @@ class Storage:
             assert isinstance(self.log, Log)
             self.log.since = self.log.place  # tried again after as many bytes
 
-    def save(self, shard: Shard, path: str, kind: Value) -> None:
-        """Begin a snapshot that is a store of its own."""
-        store = Store(path, self.store.files)
+    def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
+        """Begin a snapshot that is a store of its own; `keys` are those of the vertices, on rank 0."""
+        store = Store(path)
         if store.exists:
             raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
         store.make_folder()
-        self._of(shard).begin(shard, store, 0, 0, 0, kind)
+        saved = KeyLog()
+        if keys is not None:
+            saved.add(keys)
+        self._of(shard).begin(shard, store, 0, 0, 0, kind, names=saved.names)
 
     def _of(self, shard: Shard) -> Snapshots:
         if self._snapshots is None:

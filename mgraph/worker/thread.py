@@ -6,13 +6,15 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from mgraph.errors import Aborted
-from mgraph.protocol import Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
+from mgraph.protocol import AFTER, Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
 
 __all__ = ["Servant", "ShardThread"]
 
@@ -138,7 +140,20 @@ class ShardThread(threading.Thread):
 
     def _answer(self, servant: Servant, seq: int, value: dict[str, Any]) -> None:
         self.state = servant.state
-        for message in answer_messages(seq, value, self.state):
+        if (after := value.pop(AFTER, None)) is not None:
+            after.add_done_callback(partial(self._answer_after, seq, value, self.state))
+        else:
+            self._post_all(seq, value, self.state)
+
+    def _answer_after(self, seq: int, value: dict[str, Any], state: ShardState, after: Future[None]) -> None:
+        """Answer a call when what it waits for has ended; the thread has gone on meanwhile."""
+        if (error := after.exception()) is None:
+            self._post_all(seq, value, state)
+        else:
+            self._post(Failure(seq, encode_error(error), replace(state, broken=str(error))))
+
+    def _post_all(self, seq: int, value: dict[str, Any], state: ShardState) -> None:
+        for message in answer_messages(seq, value, state):
             self._post(message)
 
     def _fail(self, servant: Servant, seq: int, error: BaseException) -> None:

@@ -19,7 +19,11 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=names())
+#: rows sorted in one array, and hashed; test_every_structure.py has every algorithm on the others
+QUICK = ("gpma+", "slabgraph")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names()])
 def structure(request: pytest.FixtureRequest) -> str:
     return request.param
 

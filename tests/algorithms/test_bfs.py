@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,44 @@ def test_many_threads_on_the_same_words(size: int, directed: bool, pieces: str) 
         shard.device = replace(shard.device, threads=4)
     source = int(np.bincount(graph.src).argmax())
     np.testing.assert_array_equal(run(made, BFS, source)[0], levels(graph, source))
+
+
+def road(seed: int, side: int, directed: bool) -> Graph:
+    """A square grid with shuffled ids, one of whose vertices has 40 further neighbours."""
+    i = np.arange(side * side)
+    right, below = i[i % side < side - 1], i[: side * (side - 1)]
+    src = np.concatenate([right, below, np.full(40, side * side // 2)])
+    dst = np.concatenate([right + 1, below + side, np.arange(len(i), len(i) + 40)])
+    n = len(i) + 41
+    ids = np.random.default_rng(seed).permutation(n).astype(np.uint32)
+    return Graph(n, ids[src], ids[dst], directed)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("short", [8, 1 << 11])  # 8: the lists overflow, and are short again near the corners
+def test_roads(
+    structure: str, device: str, pieces: str, short: int, directed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = importlib.import_module("mgraph.algorithms.bfs.program")
+    monkeypatch.setattr(program, "SHORT", {"cpu": short, "cuda": short})
+    monkeypatch.setattr(program, "MOST_STEPS", 17)
+    graph = road(5, 30, directed)
+    corner = int(graph.src[0])
+    for direction in ("out", "in"):
+        check(graph, cut(graph.n, 1), corner, True, direction, structure=structure, device=device)
+
+
+def test_a_long_path_takes_few_launches(counted: Counter[str]) -> None:
+    ids = np.random.default_rng(6).permutation(1500).astype(np.uint32)
+    made = shards(Graph(1500, ids[:-1], ids[1:]), cut(1500, 1))
+    counted.clear()
+    columns, info = BFS.run(made[0], source=int(ids[0]))
+    np.testing.assert_array_equal(columns["distance"][ids], np.arange(1500))
+    assert (info["levels"], info["reached"]) == (1500, 1500)
+    assert counted["Walk"] == 3  # of 512 levels at most
+    assert counted["Expand"] == 3
+    assert counted["Absorb"] == 1 + 3 + 3
+    assert counted["read-back"] == 1 + 3 + 2 * 3
 
 
 def test_every_source_agrees_with_networkx() -> None:
@@ -206,7 +245,7 @@ def test_bad_options() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_abort_ends_a_search(size: int) -> None:
     calls = iter(range(1000))
-    made = shards(shapes()[3], cut(67, size), aborted=lambda: next(calls) >= 5 * size)
+    made = shards(shapes()[3], cut(67, size), aborted=lambda: next(calls) >= 3 * size)
     with pytest.raises(Aborted):
         run(made, BFS, 0)
     assert next(calls) < 10 * size

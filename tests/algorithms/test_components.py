@@ -231,7 +231,7 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:
 
 def test_rows_of_the_largest_tree_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = two_crowds(bridge=True)
-    monkeypatch.setattr(program._Forest, "joined", lambda forest, skipped: True)
+    monkeypatch.setattr(program.Forest, "joined", lambda forest, skipped: True)
     _, info = run(shards(graph, cut(200, 2), reverse=True), COMPONENTS)
     assert info["components"] == 2  # the bridge is in rows that both ranks skipped
 

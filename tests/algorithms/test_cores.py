@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -153,7 +154,40 @@ def test_abort_ends_a_run(size: int) -> None:
 # ---- what it costs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_path_takes_few_launches(counted: Counter[str]) -> None:
+def test_one_rank_takes_one_kernel(counted: Counter[str]) -> None:
+    made = shards(random_graph(1, 300, 6000, directed=False), cut(300, 1))
+    counted.clear()
+    CORES.run(made[0])
+    assert (counted["Keep"], counted["PeelOn"], counted["Choose"]) == (1, 1, 0)
+    assert counted["read-back"] < 10  # Keep and PeelOn; on a CPU, arrays that are made of others count too
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels take launches of their own, as where many vertices are left on a CPU."""
+    monkeypatch.setattr(
+        importlib.import_module("mgraph.algorithms.core_number.program"), "FEW", {"cpu": -1, "cuda": -1}
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 256])
+def test_levels_apart_and_together(
+    device: str, small: None, most: int, apart: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = importlib.import_module("mgraph.algorithms.core_number.program")
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 400, 3000, directed=False, skew=True)
+        made = shards(graph, cut(graph.n, 1), "gpma+", device=device)
+        want = by_heap(graph)
+        np.testing.assert_array_equal(run(made, CORES)[0], want)
+        with monkeypatch.context() as patch:
+            patch.setattr(program, "FEW", {"cpu": 2**32, "cuda": 2**32})
+            patch.setattr(program, "MOST_LEVELS", most)
+            np.testing.assert_array_equal(run(made, CORES)[0], want)
+
+
+def test_a_path_takes_few_launches(counted: Counter[str], apart: None) -> None:
     """A lane goes on with what it removes, so a path of 700 vertices takes far fewer than 350 frontiers."""
     CORES.run(shards(long_ones()[0], cut(700, 1))[0])
     assert counted["Peel"] <= 350 / 32 + 2
@@ -161,7 +195,7 @@ def test_a_path_takes_few_launches(counted: Counter[str]) -> None:
     assert counted["read-back"] < 30
 
 
-def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str]) -> None:
+def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str], apart: None) -> None:
     clique = np.array([(i, j) for i in range(60) for j in range(i)], IDS)
     graph = Graph(70, clique[:, 0].copy(), clique[:, 1].copy(), directed=False)
     CORES.run(shards(graph, cut(70, 1))[0])

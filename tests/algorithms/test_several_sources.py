@@ -26,10 +26,10 @@ CUTS = [(1, True), (2, True), (3, False)]
 
 @pytest.fixture(params=["few", "many"])
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
-    """Lists of any length left to one block; or of 5 vertices at most, three levels at a time."""
+    """Lists of any length left to one kernel; or of 5 vertices at most, three levels at a time."""
     if request.param == "many":
-        for module in (search, waves):
-            monkeypatch.setattr(module, "FEW", 5)
+        monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
+        monkeypatch.setattr(waves, "FEW", 5)
         monkeypatch.setattr(search, "TURNS", 3)
         monkeypatch.setattr(waves, "LEVELS", 3)
     return request.param

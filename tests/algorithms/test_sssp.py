@@ -25,7 +25,7 @@ CUTS = [(1, True), (2, True), (3, False)]
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Lists of any length left to one block; or of 5 vertices at most, three turns at a time."""
     if request.param == "many":
-        monkeypatch.setattr(search, "FEW", 5)
+        monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
         monkeypatch.setattr(search, "TURNS", 3)
     return request.param
 
@@ -188,7 +188,7 @@ def test_small_turns_are_left_to_one_block(counted: Counter[str]) -> None:
 
 def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]) -> None:
     """Large turns look at near vertices only: what they follow is not the whole graph each time."""
-    monkeypatch.setattr(search, "FEW", 0)
+    monkeypatch.setattr(search, "FEW", {"cpu": 0, "cuda": 0})
     followed = []
     turn = search.Search._turn
     monkeypatch.setattr(search.Search, "_turn", lambda self: (followed.append(self.near), turn(self)))

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from fakes import fake_cluster
+from fakes import fake_cluster, sending
 from interrupts import after, ctrl_c
 
 from mgraph.client.pipeline import Pipeline
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(60)
 
 def pipeline(coordinator, max_bytes: int = 1 << 20) -> Pipeline:
     """A pipeline whose batches are the arguments of a fake shard."""
-    return Pipeline(coordinator, lambda args: [dict(args) for _ in coordinator.addresses], max_bytes)
+    return Pipeline(coordinator, sending(coordinator), max_bytes)
 
 
 def test_batches_are_applied_in_order_while_later_ones_are_on_their_way():

@@ -27,7 +27,9 @@ def test_the_counts_of_a_batch_are_those_of_all_ranks(size):
 def test_the_steps_of_an_ingest_are_epochs_that_end_with_the_last(size, steps):
     rng = fresh_rng()
     counts, times = rng.integers(0, 1 << 40, (size, steps, 4)), rng.random((size, steps))
-    answers = [{"counts": c.reshape(-1), "times": t, "epoch": 10} for c, t in zip(counts, times, strict=True)]
+    epochs = list(range(11 - steps, 11))
+    same = {"before": 10 - steps, "epochs": epochs}
+    answers = [{"counts": c.reshape(-1), "times": t, **same} for c, t in zip(counts, times, strict=True)]
     reports = of_steps(answers)
     assert [report.epoch for report in reports] == list(range(11 - steps, 11))
     for step, report in enumerate(reports):

@@ -39,7 +39,7 @@ def plain(numbering: Numbering) -> PlainGraph:
 
 
 def run(graph: PlainGraph, **args) -> VertexValues:
-    return run_algorithm(graph, "marks", args, graph.numbering)
+    return run_algorithm(graph, "marks", lambda _: args, graph.numbering)
 
 
 def wanted(numbering: Numbering) -> np.ndarray:
@@ -101,12 +101,12 @@ def test_ranges_that_moved_before_an_algorithm_ran_are_those_of_its_result():
     graph = plain(Numbering(Partition((0, 5, 40)), fresh_rng().permutation(40).astype(np.uint32)))
     known = graph.numbering
     graph.numbering = known.moved(Partition((0, 30, 45)))
-    result = run_algorithm(graph, "marks", {}, known)
+    result = run_algorithm(graph, "marks", lambda _: {}, known)
     assert len(result) == 45
     np.testing.assert_array_equal(result.to_numpy(), wanted(graph.numbering))
     graph.numbering = Numbering(known.partition, None, known.generation + 1)
     with pytest.raises(Stale):
-        run_algorithm(graph, "marks", {}, known)
+        run_algorithm(graph, "marks", lambda _: {}, known)
     assert len(graph.forgotten) == 1  # what some ranks may have finished
 
 

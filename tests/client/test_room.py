@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import fake_cluster
+from fakes import fake_cluster, sending
 from interrupts import after, ctrl_c
 
 from mgraph.client.pipeline import Pipeline
@@ -94,7 +94,7 @@ def test_nothing_is_sent_where_one_worker_has_no_room_and_the_others_keep_nothin
 
 
 def pipeline(coordinator: Any) -> Pipeline:
-    return Pipeline(coordinator, lambda args: [dict(args) for _ in coordinator.addresses], 1 << 30)
+    return Pipeline(coordinator, sending(coordinator), 1 << 30)
 
 
 def test_in_a_pipeline_a_batch_waits_for_those_before_it_and_workers_that_may_still_lack_room_are_asked():

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, wait_for
+from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, sending, wait_for
 
 from mgraph import protocol
 from mgraph.client import session, sessions
@@ -194,7 +194,7 @@ def test_sessions_end_with_the_coordinator_which_nothing_keeps():
         coordinator.call("echo")
         with pytest.raises(CapacityError):
             coordinator.call("fail", {"ranks": [1]}, connect=True)
-        with Pipeline(coordinator, lambda args: [args, args], 100) as pipe:
+        with Pipeline(coordinator, sending(coordinator), 100) as pipe:
             report = pipe.update({})
         gone = weakref.ref(coordinator)
         del coordinator, pipe

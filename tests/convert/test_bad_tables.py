@@ -52,7 +52,7 @@ def test_ids_in_frames(values, message, name):
     values = pd.Series(values, dtype=object) if isinstance(values, list) and len({*map(type, values)}) > 1 else values
     frame = pd.DataFrame({"source": GOOD, "target": GOOD} | {name: values})
     with pytest.raises(InvalidBatch) as raised:
-        DynamicGraph.from_pandas(frame)
+        DynamicGraph.from_pandas(frame, keys=None)
     assert message in str(raised.value)
     assert str(raised.value).startswith(f"column {name!r}, row ")
 
@@ -74,7 +74,7 @@ def test_ids_in_frames(values, message, name):
 )
 def test_ids_in_tables(values, message):
     with pytest.raises(InvalidBatch) as raised:
-        DynamicGraph.from_arrow(pa.table({"source": GOOD, "target": values}))
+        DynamicGraph.from_arrow(pa.table({"source": GOOD, "target": values}), keys=None)
     assert message in str(raised.value)
     assert str(raised.value).startswith("column 'target', row ")
 
@@ -118,7 +118,7 @@ def test_how_many_vertices_there_are():
     with pytest.raises(UnknownVertex, match="column 'target', row 1 is 7; the graph has 5 vertices, 0 to 4"):
         DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 1], "target": [1, 7]}), n_vertices=5)
     with pytest.raises(InvalidBatch, match="column 'source', row 1 is 4000000000, the graph has 0 vertices"):
-        DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 4_000_000_000], "target": [1, 7]}))
+        DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 4_000_000_000], "target": [1, 7]}), keys=None)
     with pytest.raises(InvalidOption, match="n_vertices is 'many'"):
         DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), n_vertices="many")
     with pytest.raises(InvalidOption, match="weighted is False and a column of weights is named"):
@@ -143,8 +143,7 @@ def test_files(tmp_path):
         DynamicGraph.from_parquet(tmp_path / "bad.parquet", "from")
     for name, text, message in [
         ("missing.csv", "source,target\n0,1\n,2\n", "column 'source', row 1 is missing"),
-        ("text.csv", "source,target\n0,1\n1,ada\n", "column 'target', row 1 is 'ada'; vertex ids are whole numbers"),
-        ("negative.csv", "source,target\n0,1\n1,-2\n", "column 'target', row 1 is -2"),
+        ("text.csv", "source,target\n0,1\n1,ada\n", "column 'source', row 0 is 0; the graph's keys are strings"),
         ("ragged.csv", "source,target\n0,1\n1,2,3\n", "Expected 2 columns, got 3"),
         ("twice.csv", "source,target,target\n0,1,2\n", "the file has 2 columns 'target'"),
         ("other.csv", "a;b\n0;1\n", "the file has no column 'source'; its columns are 'a;b'"),
@@ -162,11 +161,10 @@ def test_files(tmp_path):
 
 
 def test_networkx():
-    named = nx.Graph([(0, "ada")])
-    with pytest.raises(InvalidBatch, match="column 'nodes', row 1 is 'ada'"):
-        DynamicGraph.from_networkx(named)
+    with pytest.raises(InvalidBatch, match="column 'nodes', row 1 is 'ada'; the graph's keys are int64"):
+        DynamicGraph.from_networkx(nx.Graph([(0, "ada")]))
     with pytest.raises(InvalidBatch, match="column 'nodes', row 0 is -1"):
-        DynamicGraph.from_networkx(nx.Graph([(-1, 0)]))
+        DynamicGraph.from_networkx(nx.Graph([(-1, 0)]), keys=None)
     with pytest.raises(InvalidBatch, match=r"column 'nodes', row 0 is \(0, 0\)"):
         DynamicGraph.from_networkx(nx.grid_2d_graph(2, 2))
     with pytest.raises(InvalidBatch, match="a MultiGraph may have parallel edges"):
@@ -191,3 +189,21 @@ def test_scipy():
         DynamicGraph.from_scipy(sp.csr_array([[0.0, 1.0], [np.nan, 0.0]]), weighted=True)
     with pytest.raises(InvalidBatch, match="column 'data', row 0 is 1j; weights are numbers"):
         DynamicGraph.from_scipy(sp.csr_array([[0, 1j], [0, 0]]), weighted=True)
+
+
+def test_keys_in_frames():
+    for column, message in (
+        ([1, None, 3], "row 1 is missing; every edge needs a key"),
+        (["a", None, "c"], "row 1 is missing"),
+        ([2**62, 0.5, 1], "row 1 is 0.5; the graph's keys are int64"),
+        ([-1, "b", 2], "row 1 is 'b'; the graph's keys are int64"),
+        (["a", 2, "c"], "row 1 is 2; the graph's keys are strings"),
+    ):
+        frame = pd.DataFrame({"source": pd.Series(column, dtype=object), "target": ["x"] * 3 if "a" in column else -1})
+        with pytest.raises(InvalidBatch) as raised:
+            DynamicGraph.from_pandas(frame)
+        assert str(raised.value).startswith(f"column 'source', {message}")
+    with pytest.raises(InvalidBatch, match="column 'source', row 0 is 0; the graph's keys are strings"):
+        DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), keys="string")
+    with pytest.raises(InvalidOption, match="leave out n_vertices"):
+        DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), keys="int64", n_vertices=2)

@@ -167,3 +167,53 @@ def test_onto_the_workers_of_a_cluster():
         assert len(graph.workers) == 2
         assert found(graph.to_pandas()) == model(frame.assign(weight=1.0), True, False)
         assert graph.bfs(5).to_series().tolist() == [1, 2, 3, -1, -1, 0]
+
+
+NAMES = ["", "ada", "Grace", "é", "日本", "x" * 40]
+HUGE = [-(2**63), -1, 0, 7, 2**40, 2**63 - 1]
+
+
+@some
+@given(tables(), st.sampled_from([NAMES, HUGE]))
+def test_keys(tmp_path, case, names):
+    frame, directed, weighted = case
+    frame = frame.assign(**{end: [names[i % len(names)] for i in frame[end]] for end in ("source", "target")})
+    want, options = {}, {"directed": directed, "weight": "weight" if weighted else None}
+    for u, v, w in frame.itertuples(index=False):
+        pair = (u, v) if directed or (v, u) not in want else (v, u)
+        want[pair] = float(w) if weighted else 1.0
+    kind = "string" if names is NAMES else "int64"
+    table = pa.Table.from_pandas(frame)
+    parquet.write_table(table, tmp_path / "edges.parquet")
+    frame.to_csv(tmp_path / "edges.csv", index=False)
+    category = frame.astype({"source": "category", "target": "category"})
+    made = nx.DiGraph() if directed else nx.Graph()
+    made.add_node(names[-1])
+    made.add_weighted_edges_from(frame.itertuples(index=False), weight="weight")
+    for graph in (
+        DynamicGraph.from_pandas(frame, keys=kind, **options),
+        DynamicGraph.from_pandas(category, keys=kind, **options),
+        DynamicGraph.from_arrow(table, keys=kind, **options),
+        DynamicGraph.from_parquet(tmp_path / "edges.parquet", keys=kind, **options),
+        DynamicGraph.from_csv(tmp_path / "edges.csv", keys=kind, **options),
+        DynamicGraph.from_networkx(made, options["weight"], keys=kind),
+    ):
+        with graph:
+            assert graph.keys == kind
+            for out in (graph.to_pandas(), graph.to_arrow().to_pandas(), nx.to_pandas_edgelist(graph.to_networkx())):
+                assert undirected(found(out), directed) == undirected(want, directed)
+            assert set(graph.vertices().tolist()) - {names[-1]} == {end for pair in want for end in pair} - {names[-1]}
+            assert graph.to_scipy().nnz == sum(1 if directed or u == v else 2 for u, v in want)
+
+
+def undirected(edges: dict, directed: bool) -> dict:
+    """Edges by their set of ends, if they have no direction."""
+    return edges if directed else {frozenset(pair): w for pair, w in edges.items()}
+
+
+def test_what_frames_choose():
+    for column, kind in ((["a", "b"], "string"), ([-1, 5], "int64"), ([0, 1029 + 8], "int64"), ([0, 1028], None)):
+        with DynamicGraph.from_pandas(pd.DataFrame({"source": column, "target": column})) as graph:
+            assert graph.keys == kind
+    with DynamicGraph.from_networkx(nx.path_graph(["x", "y", "z"])) as graph:
+        assert graph.bfs("x").to_series().to_dict() == {"x": 0, "y": 1, "z": 2}

@@ -208,6 +208,13 @@ def test_triangles_cores_and_communities(client3, size, kind):
             assert graph.strongly_connected_components().to_numpy().tolist() == [least[v] for v in range(n)]
             centrality = nx.degree_centrality(oracle)
             np.testing.assert_allclose(graph.degree_centrality(), [centrality[v] for v in range(n)], rtol=1e-14)
+            matrix = nx.to_numpy_array(oracle, nodelist=range(n), weight=None)
+            hubs = graph.hits(1e-12, 1000)
+            authorities = hubs.authorities.to_numpy()
+            hubs_of = matrix @ authorities
+            np.testing.assert_allclose(hubs, hubs_of / hubs_of.sum(), atol=1e-12)
+            back = matrix.T @ hubs.to_numpy()
+            np.testing.assert_allclose(authorities, back / back.sum(), atol=1e-8)
             components = graph.connected_components()
             assert graph.modularity(components) == pytest.approx(nx.community.modularity(oracle, weak), abs=1e-12)
             assert graph.modularity(components.to_numpy()) == graph.modularity(components)

@@ -1,4 +1,7 @@
-"""Workers and clients are killed at random moments of random streams: what was acknowledged is there, whole."""
+"""Workers and clients are killed at random moments of random streams: what was acknowledged is there, whole.
+
+`test_kill_sweep.py` does this with a graph that comes back by itself, and has the quick sample.
+"""
 
 from __future__ import annotations
 
@@ -149,13 +152,6 @@ def opened(client: Client, rng: np.random.Generator, path: Path, patience: float
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def test_workers_are_killed(own_client, tmp_path):
-    seconds: list[float] = []
-    kill_some(own_client, Stream(fresh_rng(), tmp_path / "store"), 2, seconds)
-    print("opened in", seconds)
-    assert_clean(own_client)
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ def below(folder: PurePosixPath) -> set[str]:
         case ("structures", name):
             return {"structures", "kernels", *(["structures/pma"] if name in PMAS else [])}
         case ("algorithms", *_):
-            return {"algorithms/frontier", "algorithms/near_far", "algorithms/tally", "structures", "kernels"}
+            shared = ("closing", "frontier", "near_far", "repair", "tally")
+            return {*(f"algorithms/{name}" for name in shared), "structures", "kernels"}
         case _:
             return {"kernels"}
 

@@ -308,3 +308,35 @@ def test_rows_up_to_the_last_id_and_one_more(machine, rows):
     numbers = {"acts": acts, "before": before, "n": 3, "total": 3}
     kernels.LastRows(1, numbers=numbers, keys=keys, first=rows - 4, last=rows + 1, out=out)
     assert Device.to_host(out).tolist() == [0, 0, 2, 2, 3]
+
+
+MEET = """
+struct Rounds {  // one lane an item: what its right neighbour had in the round before, and one more
+    static constexpr int lanes = 1;
+    static constexpr int stays = 1;
+    i64 n;
+    i64 rounds;
+    i64* values;  // two rows
+    u64* arrived;
+    DEVICE void operator()(Grid grid) const {
+        u64 goal = 0;
+        for (i64 r = 0; r < rounds; ++r) {
+            const i64* old = values + r % 2 * n;
+            i64* now = values + (r + 1) % 2 * n;
+            for (i64 i : grid.items(n)) store(now + i, load(old + (i + 1) % n) + 1);
+            grid.meet(arrived, goal);
+        }
+    }
+};
+"""
+
+
+@pytest.mark.parametrize("n", [1, 300, 20_000])
+@pytest.mark.parametrize("rounds", [0, 1, 40])
+def test_blocks_that_meet(machine, n, rounds):
+    device, kernels = machine(MEET)
+    first = np.random.default_rng(n).integers(0, 1000, n)
+    values = device.asarray(np.concatenate([first, np.zeros(n, np.int64)]))
+    kernels.Rounds(n, n=n, rounds=rounds, values=values, arrived=device.zeros(1, np.uint64))
+    got = device.to_host(values).reshape(2, n)[rounds % 2]
+    np.testing.assert_array_equal(got, np.roll(first, -rounds) + rounds)

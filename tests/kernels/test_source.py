@@ -113,4 +113,6 @@ def test_every_kernel_file_can_be_read():
     program = read_program(
         "structures/read.cuh", "kernels/platform/cuda.cuh", (), ("structures/csr/view.cuh", "CsrView")
     )
-    assert {k.name for k in program.kernels} == {"CommonNeighbors", "Degrees", "HasEdges", "Neighbors"}
+    assert {k.name for k in program.kernels} == {
+        "CommonNeighbors", "Degrees", "EdgeWeights", "HasEdges", "Neighbors", "Weights"
+    }  # fmt: skip

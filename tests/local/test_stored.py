@@ -7,7 +7,8 @@ import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, StoreError
+from mgraph import DynamicGraph, EdgeBatch, StoreError
+from mgraph.worker.change import BatchChange
 
 
 def rows(graph: DynamicGraph) -> list[list[int]]:
@@ -69,3 +70,20 @@ def test_saved_and_loaded(tmp_path):
     with DynamicGraph.load(None, tmp_path / "saved") as graph:
         assert rows(graph) == [[1], [2], [], []]
         assert graph.store is None
+
+
+@pytest.mark.parametrize("step", ["prepare", "commit"])
+def test_a_graph_of_this_process_comes_back_where_a_change_broke(tmp_path, monkeypatch, step):
+    def breaks(self: BatchChange) -> None:
+        raise ValueError("the device failed")
+
+    with DynamicGraph(n_vertices=9, store=tmp_path / "store", recover="auto") as graph:
+        graph.insert([1], [2])
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="the device failed"):
+            patch.setattr(BatchChange, step, breaks)
+            graph.insert([2], [3])
+        broke = step == "commit"  # after the vote: the store has it
+        assert graph.has_edges([1, 2], [2, 3]).tolist() == [True, broke]
+        assert (len(graph.recoveries), graph.epoch) == (broke, 1 + broke)
+        with graph.pipeline() as flight:
+            assert flight.update(EdgeBatch([4], [5])).result().epoch == 2 + broke

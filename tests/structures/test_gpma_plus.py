@@ -15,7 +15,8 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.structures import create
-from mgraph.structures.gpma_plus.structure import GpmaPlus, _Work
+from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.pma.frame import Work
 from mgraph.structures.run import sort_batch
 
 
@@ -87,7 +88,7 @@ def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
 
     def watched(s, run):
         plan = prepare(s, run)
-        if isinstance(plan.work, _Work):
+        if isinstance(plan.work, Work):
             lists = plan.work.leaf_windows, plan.work.few_windows, plan.work.block_windows, plan.work.parts
             kinds.add((*(n > 0 for _, n in lists), plan.work.out_leaves > 0))
         return plan

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from distributed.core import Server
 
 from mgraph.client.bridge import Bridge
 from mgraph.client.coordinator import Coordinator
+from mgraph.client.pipeline import Sent
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
@@ -274,3 +275,8 @@ def wait_for(condition: Callable[[], bool], timeout: float = 5.0) -> bool:
 
 def shard_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("mgraph-")]
+
+
+def sending(coordinator: Coordinator) -> Callable[..., Any]:
+    """For a pipeline whose batches are the arguments of a fake shard: what it sends of one."""
+    return lambda args, *_: nullcontext(Sent([dict(args) for _ in coordinator.addresses]))

@@ -45,7 +45,8 @@ class PlainGraph:
     """
 
     graph = "g"
-    epoch = 0
+    epoch = life = 0
+    closed = False
 
     def __init__(
         self, model: GraphModel, numbering: Numbering, programs: Mapping[str, Callable[..., Any]] | None = None
@@ -136,12 +137,19 @@ class PlainGraph:
         return {"info": info, "dtypes": dtypes, "epoch": self.epoch, "lo": lo, "hi": hi}
 
     def _values(
-        self, rank: int, generation: int, starts: list[int], result: str = "", moved: bool = False, values: Any = None
+        self,
+        rank: int,
+        generation: int,
+        starts: list[int],
+        result: str = "",
+        column: str = "",
+        moved: bool = False,
+        values: Any = None,
     ) -> np.ndarray:
         self._same_ranges(starts)
         if not result:
             return values
-        held = [next(iter(columns.values())) for columns in self.results[result]]
+        held = [columns[column] for columns in self.results[result]]
         lo, hi = self.numbering.partition.range(rank)
         return np.concatenate(held)[lo:hi] if moved else held[rank]
 

@@ -145,6 +145,11 @@ class Ranks:
         names = ("src", "dst", "weight", "op")
         return self.call("update", [{name: getattr(part, name) for name in names} for part in parts], epoch=epoch)
 
+    def ingest(self, sources: Sequence[dict[str, Any]], epoch: int) -> list[Any]:
+        """Each rank reads its own source."""
+        shares = [{"sources": [{"rank": rank, **source}]} for rank, source in enumerate(sources)]
+        return self.call("ingest", shares, size=self.size, epoch=epoch)
+
     def snapshot(self) -> list[Any]:
         """Everything that a batch could change, copied."""
         return [

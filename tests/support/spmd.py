@@ -253,6 +253,6 @@ def run_program(
     assert all(info == results[0][1] for _, info in results), [info for _, info in results]
     if algorithm.result is not None:
         parts = {name: [arrays[name] for arrays, _ in results] for name in results[0][0]}
-        return algorithm.result(parts, results[0][1]), results[0][1]
+        return algorithm.result(parts, results[0][1], lambda ids: ids), results[0][1]
     whole = {name: np.concatenate([arrays[name] for arrays, _ in results], axis=-1) for name in results[0][0]}
     return next(iter(whole.values())) if len(whole) == 1 else whole, results[0][1]

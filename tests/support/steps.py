@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 
 from mgraph import CapacityError
 
-__all__ = ["before", "hit", "refuse", "rest"]
+__all__ = ["before", "cut", "hit", "refuse", "rest"]
 
 STEPS = {
     "sort": "mgraph.worker.calls.share_runs",
@@ -22,6 +22,7 @@ STEPS = {
     "commit": "mgraph.worker.change.BatchChange.commit",
     "prepare vertices": "mgraph.worker.change.VerticesChange.prepare",
     "commit vertices": "mgraph.worker.change.VerticesChange.commit",
+    "remove": "mgraph.worker.removal.rebuilt",
     "move": "mgraph.worker.rebalance.move",
     "switch": "mgraph.worker.rebalance.Move.commit",
     "superstep": "mgraph.algorithms.frontier.frontier.Frontier.absorb",
@@ -50,6 +51,17 @@ def hit(number: int, *_: object) -> None:
     """Send this process a signal, and do nothing until it has taken effect."""
     os.kill(os.getpid(), number)
     time.sleep(1)
+
+
+def cut(*_: object) -> None:
+    """End all sessions of this process as if their connections broke, and the step."""
+    from distributed import Worker
+
+    for worker in Worker._instances:
+        for session in worker.plugins["mgraph"].table.sessions.values():
+            worker.loop.add_callback(session.comm.abort)
+    time.sleep(0.3)
+    raise ConnectionError("the connection was cut")
 
 
 def rest(seconds: float, begun: Path | None, *_: object) -> None:

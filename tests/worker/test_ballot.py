@@ -72,8 +72,8 @@ class Changed:
             keys = [f"{self.turn}-{rank}" for rank in range(self.ranks.size)]
             self.ranks.held.update(zip(keys, given[0], strict=False))
             parts = [[key] if key in self.ranks.held else [] for key in keys]
-            sources = [{"source": {"kind": "keys", "parts": mine, "columns": None}} for mine in parts]
-            return call("ingest", sources, epoch=epoch)
+            sources = [{"kind": "keys", "parts": mine, "columns": None} for mine in parts]
+            return self.ranks.ingest(sources, epoch)
         if kind == "delete_vertices":
             return call(kind, ids=given[0], epoch=epoch)
         return call(kind, n_vertices=given[0], epoch=epoch) if kind == "add_vertices" else call(kind)
@@ -233,12 +233,12 @@ class NotedMove(Noted):
 class SaidLog:
     """A log that notes what it is told."""
 
-    vote = 3
+    vote, safe = 3, None
 
     def __init__(self, said: list[str] | None = None) -> None:
         self.said = [] if said is None else said
 
-    def begin(self, kind: str, columns: Any, epoch: int) -> None:
+    def begin(self, kind: str, columns: Any, epoch: int, ahead: bool = False) -> None:
         self.said.append("begin")
 
     def ready(self) -> None:
@@ -384,7 +384,7 @@ def test_a_device_that_fails_after_a_commit_is_remembered_too(shard, monkeypatch
 class Log:
     """What one rank is given to log, each record with the epoch that it would be, and how it ended."""
 
-    vote = 3
+    vote, safe = 3, None
 
     def __init__(self, ballot: Ballot) -> None:
         self.full = False
@@ -392,7 +392,7 @@ class Log:
         self.ends: list[str] = []
         ballot.log = self
 
-    def begin(self, kind: str, columns: Any, epoch: int) -> None:
+    def begin(self, kind: str, columns: Any, epoch: int, ahead: bool = False) -> None:
         self.record = epoch, Record(kind, dict(columns))
 
     def ready(self) -> None:

@@ -77,7 +77,7 @@ def test_no_room_for_the_new_part_and_every_shard_stays_as_it_was(monkeypatch):
     ranks.update(skewed(np.random.default_rng(0), 300, False), 1)
     before = repr(ranks.snapshot())
 
-    def fails(n_rows):
+    def fails(n_rows, n_vertices):
         raise CapacityError("no room")
 
     monkeypatch.setattr(ranks.shards[1], "new_structure", fails)

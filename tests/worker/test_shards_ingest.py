@@ -38,9 +38,7 @@ def ingest(ranks: Ranks, parts: list[list], epoch: int) -> list:
     keys = [[f"{rank}-{step}" for step in range(len(mine))] for rank, mine in enumerate(parts)]
     for names_, mine in zip(keys, parts, strict=True):
         ranks.held.update(zip(names_, mine, strict=True))
-    return ranks.call(
-        "ingest", [{"source": {"kind": "keys", "parts": part, "columns": None}} for part in keys], epoch=epoch
-    )
+    return ranks.ingest([{"kind": "keys", "parts": part, "columns": None} for part in keys], epoch)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -289,7 +287,7 @@ def test_no_room_for_the_new_part_and_every_shard_stays_as_it_was(monkeypatch):
     ranks.update(batch, 1)
     before = repr(ranks.snapshot())
 
-    def fails(n_rows):
+    def fails(n_rows, n_vertices):
         raise CapacityError("no room")
 
     monkeypatch.setattr(ranks.shards[1], "new_structure", fails)

@@ -84,7 +84,7 @@ def test_what_is_on_a_gpu_takes_no_host_memory(monkeypatch):
 
     on_a_worker(monkeypatch, Budget(lambda: 0))
     part = {name: column.view(OnGpu) for name, column in columns(np.uint32).items()}
-    monkeypatch.setattr(mgraph_tasks, "as_batch", lambda part, columns: "a batch")
+    monkeypatch.setattr(mgraph_tasks, "as_part", lambda part, columns: "a batch")
     assert batch_of(part, None) == "a batch"
 
 

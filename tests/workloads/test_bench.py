@@ -18,6 +18,7 @@ from mgraph.device import Device
 from mgraph.structures import Run, create
 from mgraph.structures.csr.structure import CsrStructure
 from mgraph.structures.gpma_plus.structure import GpmaPlus
+from mgraph.structures.mixed import Mixed
 from mgraph.structures.run import sort_batch
 from mgraph.worker.fingerprint import edge_hash
 from workloads.__main__ import main
@@ -26,6 +27,45 @@ from workloads.bench.harness import Mismatch
 from workloads.bench.inputs import degree_order
 from workloads.bench.memory import held_bytes
 from workloads.bench.rebuild import Rebuild
+
+# ---- mixed streams -------------------------------------------------------------------------------------------------
+
+
+def test_execute(tmp_path, capsys):
+    options = ["--structure", "gpma+", "--operations", "2000", "--rows", "20", "--repeats", "2", "--runs", "60"]
+    lines = bench(tmp_path, "execute", *options)
+    for structure in ("csr", "gpma+"):
+        for share in (0.03, 0.3):
+            ways = of(lines, "stream", structure=structure, queries=share)
+            assert [line["way"] for line in ways] == ["execute", "updates", "update and read"]
+            assert [line["n"] for line in ways] == [2] * 3
+            (runs,) = of(lines, "runs", structure=structure, queries=share)
+            assert runs["per_second"] < runs["execute_per_second"]
+        rows = of(lines, "rows", structure=structure)
+        assert [line["rows"] for line in rows] == [20] * 3
+        assert rows[0]["nbytes"] == rows[1]["nbytes"] > 0
+        assert all(line["gb_per_s"] > 0 for line in rows)
+    assert "the answers those of the runs" in capsys.readouterr().out
+
+
+def test_execute_catches_a_wrong_answer(monkeypatch, capsys):
+    answer = Mixed.answer
+
+    def forgets_the_updates(self, structure, outcome):
+        self._before[:] = 0
+        return answer(self, structure, outcome)
+
+    monkeypatch.setattr(Mixed, "answer", forgets_the_updates)
+    options = ["--structure", "csr", "--operations", "900", "--rows", "1", "--repeats", "1", "--runs", "900"]
+    assert main(["bench", "execute", *SMALL, *options]) == 2
+    assert "csr: the first 900 operations are answered otherwise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--queries", "0.1,1.5"), ("--queries", "many"), ("--rows", "0")])
+def test_execute_refuses_bad_options(option, value, capsys):
+    assert main(["bench", "execute", *SMALL, option, value]) == 2
+    assert f"{option} is" in capsys.readouterr().err
+
 
 # ---- updates -------------------------------------------------------------------------------------------------------
 
@@ -230,6 +270,14 @@ def test_components_catches_wrong_labels(monkeypatch, capsys, vertex, says):
     assert says in capsys.readouterr().err
 
 
+def test_gather(tmp_path):
+    found = of(bench(tmp_path, "gather", "--repeats", "2"), "gather")
+    assert [(line["structure"], line["dtype"]) for line in found] == [
+        (structure, dtype) for structure in ("csr", "gpma+") for dtype in ("float64", "float32")
+    ]
+    assert all(line["n"] == 2 and line["p50_ms"] > 0 for line in found)
+
+
 # ---- triangles and cores ---------------------------------------------------------------------------------------------
 
 
@@ -419,6 +467,25 @@ def test_on_two_gpus(tmp_path):
     assert {line["exchange"] for line in of(lines, "exchange", call="raw alltoall")} == {"ucx", "tcp"}
 
 
+# ---- NetworkX ------------------------------------------------------------------------------------------------------
+
+
+def test_networkx(tmp_path, monkeypatch, capsys):
+    module = importlib.import_module("workloads.bench.networkx")
+    lines = of(bench(tmp_path, "networkx", "--repeats", "1", "--scales", "6,7"), "networkx")
+    assert [(line["scale"], line["function"]) for line in lines] == [(s, f) for s in (6, 7) for f in module.FUNCTIONS]
+    assert all(min(line[f"{who}_ms"] for who in ("networkx", "mgraph", "live")) > 0 for line in lines)
+    find = module.FUNCTIONS["triangles"].call
+
+    def wrong(graph, backend):
+        found = find(graph, backend)
+        return found if backend == "networkx" else {node: count + 1 for node, count in found.items()}
+
+    monkeypatch.setattr(module, "FUNCTIONS", {"triangles": module._Function(wrong)})
+    assert main(["bench", "networkx", "--device", "cpu", "--scales", "6", "--repeats", "1"]) == 2
+    assert "triangles: node" in capsys.readouterr().err
+
+
 # ---- mistakes --------------------------------------------------------------------------------------------------------
 
 
@@ -461,3 +528,16 @@ def test_a_benchmark_with_a_gpu_asked_for_and_none(capsys):
     index = gpu_count()
     assert main(["bench", "updates", "--device", f"cuda:{index}"]) == 2
     assert f"GPU {index} was asked for" in capsys.readouterr().err
+
+
+def test_algorithms(tmp_path, monkeypatch):
+    lines = bench(tmp_path, "algorithms", "--names", "components,personalized,louvain", "--repeats", "1")
+    for name in ("components", "personalized", "louvain"):
+        assert [line["structure"] for line in of(lines, name)] == ["csr", "gpma+"]
+    assert main(["bench", "algorithms", *SMALL, "--names", "components,walks"]) == 2
+    monkeypatch.setattr("workloads.bench.algorithms._check", _refuse)
+    assert main(["bench", "algorithms", *SMALL, "--names", "components", "--repeats", "1"]) == 2
+
+
+def _refuse(bench, what, found, right):
+    raise Mismatch(what)

@@ -11,7 +11,21 @@ from workloads.bench.harness import Bench
 __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "measure updates, algorithms, memory or the exchange, and check the results"
-BENCHMARKS = ("updates", "bfs", "pagerank", "components", "sssp", "cores", "triangles", "memory", "exchange")
+BENCHMARKS = (
+    "updates",
+    "execute",
+    "bfs",
+    "pagerank",
+    "gather",
+    "components",
+    "sssp",
+    "cores",
+    "triangles",
+    "algorithms",
+    "memory",
+    "exchange",
+    "networkx",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -50,6 +50,7 @@ def measure(bench: Bench) -> None:
         bench.free()
         rows.append(_summarise(bench, name, lines))
     columns = ["structure", "bytes/edge built", "least", "mean", "most", "peak / before: build", "mean", "most"]
+    columns.append("peak / after: most")
     bench.table(f"memory over growth by {options.growth:g}", columns, rows)
 
 
@@ -86,6 +87,7 @@ def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: in
         bytes_per_edge=round(structure.nbytes / max(structure.num_edges, 1), 4),
         peak_bytes=peak,
         peak_ratio=round(peak / max(before, 1), 4),
+        peak_after_ratio=round(peak / max(structure.nbytes, 1), 4),
     )
 
 
@@ -150,6 +152,7 @@ def _summarise(bench: Bench, name: str, lines: list[dict[str, Any]]) -> list[Any
         "build_peak_ratio": build,
         "mean_peak_ratio": round(float(np.mean(growing)), 4),
         "most_peak_ratio": max(growing),
+        "most_peak_after_ratio": max((line["peak_after_ratio"] for line in lines[1:]), default=0.0),
     }
     bench.add("growth", structure=name, batches=len(lines) - 1, edges=lines[-1]["edges"], **found)
     return [name, *found.values()]

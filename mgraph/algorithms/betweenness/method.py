@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.betweenness.program import run, warm
-from mgraph.checks import check_vertices, check_whole
+from mgraph.checks import check_whole
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "betweenness_centrality"]
@@ -68,7 +68,7 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
 def check(graph: GraphFacts, k: Any = None, seed: Any = None, normalized: Any = True) -> dict[str, Any]:
     """The program's arguments from the user's."""
     n = graph.n_vertices
-    sources = None if k is None else _sources(k, seed, n)
+    sources = None if k is None else _sources(k, seed, graph)
     count = n - 1 if sources is None else len(sources)
     factors = [_factor(n, count, graph.directed, bool(normalized))] * 2
     if sources is not None:
@@ -78,11 +78,12 @@ def check(graph: GraphFacts, k: Any = None, seed: Any = None, normalized: Any = 
     return {"sources": given, "factor": factors[0], "source_factor": factors[1]}
 
 
-def _sources(k: Any, seed: Any, n: int) -> np.ndarray:
+def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
+    n = graph.n_vertices
     try:
         count = operator.index(k)
     except TypeError:
-        ids = check_vertices(k, n, "k")
+        ids = graph.vertices(k, "k")
         if len(np.unique(ids)) < len(ids):
             raise InvalidOption("k names a vertex more than once") from None
         return ids

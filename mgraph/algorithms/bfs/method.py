@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertex
+from mgraph.algorithms.bfs.maintain import Distances
 from mgraph.algorithms.bfs.program import run, warm
-from mgraph.checks import check_direction, check_vertex
+from mgraph.checks import check_direction
 
 __all__ = ["ALGORITHM", "bfs"]
 
@@ -65,7 +66,7 @@ def bfs(self: Runs[T], source: int, direction: str = "out", predecessors: bool =
 def check(graph: GraphFacts, source: Any, direction: Any = "out", predecessors: Any = False) -> dict[str, Any]:
     """The program's arguments from the user's."""
     direction = check_direction(direction, graph.reverse)
-    vertex = Vertex(check_vertex(source, graph.n_vertices, "source"))
+    vertex = Vertex(graph.vertex(source, "source"))
     return {"source": vertex, "direction": direction, "predecessors": bool(predecessors)}
 
 
@@ -76,4 +77,5 @@ ALGORITHM = Algorithm(
     columns={"distance": "value", "predecessors": "vertex"},
     scalars=("levels", "reached", "bottom_up"),
     warm=warm,
+    maintain=Distances,
 )

@@ -11,6 +11,10 @@ seen before, an atomic minimum of level and predecessor. A bottom-up superstep w
 not know which vertices of other ranges were reached in earlier supersteps, so notes are sent once, at the end, and the
 owner takes the minimum.
 
+Along a road the frontier stays short for thousands of levels, and launches and read-backs would take longer than the
+work. So after `CALM` supersteps with a short frontier, a rank that is alone runs the next ones in one kernel, whose
+blocks meet after each of them.
+
 The cost of a superstep on p ranks, in kernel launches, read-backs of the counters and collectives:
 
 ================== ========================================= ========== ================================================
@@ -22,6 +26,9 @@ top-down, p > 1    4, 5 where there may be hubs; up to p - 1 1          allreduc
 bottom-up, p = 1   2, 3 where there may be hubs              1          allreduce that copies 48 bytes
 bottom-up, p > 1   the same, up to p - 1 merges; 1 more      1          allreduce, allgather
                    where the one before was top-down
+up to `MOST_STEPS` 3 for all of them                         2 for all  allreduce that copies 48 bytes, for all
+with short
+frontiers, p = 1
 ================== ========================================= ========== ================================================
 
 References
@@ -37,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, incoming, kernels, task_room
-from mgraph.algorithms.frontier.frontier import COUNT, NEW_EDGES, SENT, TASKS, Frontier, words_of
+from mgraph.algorithms.frontier.frontier import COUNT, HUBS, NEW_EDGES, SENT, TASKS, Frontier, words_of
 from mgraph.device import Array
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
@@ -47,6 +54,10 @@ __all__ = ["run", "warm"]
 ALPHA = 14  # go bottom-up while the frontier grows and has more than 1 / ALPHA of the unvisited vertices' edges
 BETA = 24  # go top-down again once it shrinks and has fewer than 1 / BETA of the vertices; both from [1]_, section 5
 NO_NOTE = 2**64 - 1  # larger than every note
+CALM = 3  # supersteps with a short frontier, after which the next ones run in one kernel
+MOST_STEPS = 512  # supersteps in one kernel, which nobody can interrupt
+SHORT = {"cuda": 1 << 15, "cpu": 1 << 11}  # vertices of a short frontier; on a CPU one thread takes them
+SHORT_ROWS = 16  # edges of a short frontier, for each vertex that it may have
 
 
 @dataclass
@@ -105,11 +116,20 @@ class _Search:
         self.tasks = shard.device.empty(self.room, np.uint64)
         self.frontier = Frontier(shard, self.push_kernels, self.forward)
         self.bound = self.frontier.n and 1  # an upper bound of the number of own vertices in the newest level
+        self.calm, self.short = 0, SHORT[shard.device.kind]
+        self.lists: Array = None
+        self.steps: Array = None
 
-    def superstep(self, level: int, pull: bool) -> _Progress:
-        """Find the vertices of `level`. On several ranks, their owners learn of them in `hand_over`."""
+    def superstep(self, level: int, pull: bool) -> tuple[int, _Progress]:
+        """Find the vertices of `level`, or of it and the next ones; returns the last level and its counts.
+
+        On several ranks, their owners learn of them in `hand_over`.
+        """
         frontier = self.frontier
-        (self._pull if pull else self._push)(level)
+        if self.calm >= CALM and not pull:
+            level = self._walk(level)
+        else:
+            (self._pull if pull else self._push)(level)
         frontier.absorb(level)
         if self.shard.size > 1 and not pull:
             frontier.pack(level)
@@ -117,8 +137,10 @@ class _Search:
         own, edges, sent = int(self.counts[COUNT]), int(self.counts[NEW_EDGES]), int(self.counts[SENT:].sum())
         mean = edges / own if own else self.edges / max(frontier.n, 1)
         self.bound = own
+        short = own <= self.short and edges <= self.short * SHORT_ROWS and not self.counts[HUBS]
+        self.calm = self.calm + 1 if short and self.shard.size == 1 else 0
         mine = np.array([own + sent, sent, edges + int(sent * mean), reached, explored, self.edges], np.int64)
-        return _Progress(*(int(value) for value in self.shard.exchange.allreduce(mine)))
+        return level, _Progress(*(int(value) for value in self.shard.exchange.allreduce(mine)))
 
     def hand_over(self, level: int, progress: _Progress, pulled: bool, pull: bool) -> None:
         """Send the vertices of `level` to their owners and, if the next superstep is bottom-up, to every rank."""
@@ -144,6 +166,20 @@ class _Search:
         common = {"graph": self.backward, "first": self.shard.lo, "marks": self._marks(level << 32)}
         self.pull_kernels.Pull(words_of(frontier.n), n=frontier.n, tasks=self.tasks, n_tasks=tasks, **common)
         self.pull_kernels.PullHubs(self.room, tasks=self.tasks, n_tasks=tasks, **common)
+
+    def _walk(self, level: int) -> int:
+        """Run supersteps from `level` on in one kernel; returns the last one's level, which is not absorbed yet."""
+        frontier, device = self.frontier, self.shard.device
+        if self.steps is None:
+            self.lists, self.steps = device.empty(2 * self.short, np.uint32), device.empty(8, np.int64)
+        device.fill(self.steps, 0)
+        self.push_kernels.Walk(
+            -(-self.short // LANES), graph=self.forward, frontier=frontier.vertices, count=frontier.row(level - 1),
+            found=frontier.found, seen=frontier.seen, notes=self.notes, distance=frontier.distance, level=level,
+            most=MOST_STEPS, lists=self.lists, room=self.short, state=self.steps, totals=frontier.state,
+            spent=frontier.state[2:], counters=frontier.counters,
+        )  # fmt: skip
+        return level + int(device.to_host(self.steps)[1]) - 1
 
     def _marks(self, base: int) -> dict[str, Any]:
         return {"found": self.frontier.found, "seen": self.frontier.seen, "notes": self.notes, "base": base}
@@ -220,7 +256,7 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     before, pull, level, info = _Progress(new=1), False, 1, {"bottom_up": 0}
     while True:
         info["bottom_up"] += pull
-        progress = search.superstep(level, pull)
+        level, progress = search.superstep(level, pull)
         if progress.new == 0:
             # the last level is empty if ranks had only sent vertices in it that their owners had settled before
             levels = level if progress.reached > before.settled else level - 1

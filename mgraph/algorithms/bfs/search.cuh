@@ -75,6 +75,81 @@ struct ExpandHubs {  // top-down: a tile a task of a hub's row
     }
 };
 
+// Top-down supersteps one after another, without the host, while the frontier is short. Each reads one list and writes
+// the other. It ends when no vertex is found, when a list overflows, at a hub, and after `most` supersteps. What the last
+// superstep found is then in `found` and not in `seen`: Absorb makes the frontier of it.
+template <class View>
+struct Walk {
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
+    View graph;
+    const u32* frontier;  // without hubs
+    const i64* count;
+    u32* found;
+    u32* seen;
+    u64* notes;
+    i32* distance;
+    i64 level;  // of the first superstep
+    i64 most;
+    u32* lists;  // two
+    i64 room;  // vertices in each
+    i64* state;  // zeros; arrived blocks, supersteps done, and three pairs: vertices found, whether there is a hub
+    i64* totals;  // the vertices and the edges of all levels but the last
+    i64* spent;  // the counters of all supersteps, cleared here
+    i64 counters;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        u64 goal = 0;
+        i64 n = *count, steps = 0, reached = 0, edges = 0;
+        for (const u32* from = frontier;; from = lists + (steps - 1) % 2 * room) {
+            i64* now = state + 2 + (steps + 1) % 3 * 2;
+            i64* next = state + 2 + (steps + 2) % 3 * 2;
+            for (i64 c : grid.items(2)) next[c] = 0;
+            i64 few = rows_at_once(grid, tile, n);
+            for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+                i64 at = i * few + tile.rank(), row = tile.rank() < few && at < n ? (i64)load(from + at) : -1;
+                if (row >= 0 && steps) {
+                    atomic_or(seen + row / word_bits, bit_of(row));
+                    edges += graph.degree(row);
+                }
+                visit_rows(graph, tile, row, nullptr, nullptr, [&](auto group, i64 row, i64 unit) {
+                    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+                        if (live && finds(id, row, level + steps)) append(id, lists + steps % 2 * room, now);
+                        return false;
+                    });
+                });
+            }
+            grid.meet((u64*)state, goal);
+            reached += steps ? n : 0;
+            ++steps;
+            n = load(now);
+            if (n == 0 || n > room || load(now + 1) || steps == most) break;
+        }
+        edges = tile.sum(edges);
+        if (tile.rank() == 0 && edges) atomic_add(totals + 1, edges);
+        for (i64 c : grid.items(2 * counters)) spent[c] = 0;
+        for (i64 i : grid.items(1)) {
+            totals[i] += reached;
+            state[1 + i] = steps;
+        }
+    }
+    DEVICE bool finds(u32 id, i64 row, i64 level) const {
+        if (NOTES) {
+            if (saw_bit(seen, id)) return false;
+            u64 value = (u64)level << 32 | (u64)row;
+            if (value < glance(notes + id)) atomic_min(notes + id, value);
+        }
+        if (saw_bit(found, id) || atomic_or(found + id / word_bits, bit_of(id)) & bit_of(id)) return false;
+        distance[id] = (i32)level;
+        return true;
+    }
+    DEVICE void append(u32 id, u32* list, i64* now) const {
+        i64 place = take_place(now);
+        if (place < room) store(list + place, id);
+        if (graph.degree(id) > HUB_DEGREE) store(now + 1, (i64)1);
+    }
+};
+
 // A visited vertex among the neighbours in this unit of the row, or no_vertex: the first one in the row's order, or
 // with `least` the smallest one. A tile of one lane stops after `most` edges. A wider tile must get a `most` that is
 // larger than the number of edges, because its lanes must stop together.

@@ -3,6 +3,7 @@
 // tree's root. A parent that a lane has read may be outdated, but is in the same tree: lanes may race in any order.
 // This rank owns the `rows` vertices from `first` on, a row each; a row's neighbours may belong to any rank.
 #pragma once
+#include "algorithms/repair/changed.cuh"
 #include "kernels/rows.cuh"
 
 constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
@@ -138,13 +139,13 @@ struct LinkForest {  // one lane a vertex from `begin` on: links it with its par
 
 struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree
     static constexpr int lanes = 1;
-    const u32* order;
+    const u32* order;  // null if users' ids are the internal ids
     i64 n;
     const u32* parent;
     u32* least;
     DEVICE void operator()(Grid grid) const {
         for (i64 id : grid.items(n)) {
-            u32* found = least + parent[order[id]];
+            u32* found = least + parent[order ? order[id] : id];
             if ((u32)id < glance(found)) atomic_min(found, (u32)id);
         }
     }
@@ -168,5 +169,76 @@ struct Label {  // one lane an own vertex: its component's smallest user's id; c
         Tile<32> tile;
         found = tile.sum(found);
         if (tile.rank() == 0 && found) atomic_add(roots, found);
+    }
+};
+
+// ---- components that follow the graph: trees of hops << 32 | root, a word for each vertex of the graph ---------------
+
+struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
+    static constexpr int lanes = 1;
+    Changed changed;
+    u32* parent;
+    i64* joins;  // arcs that were between two trees
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(changed.n)) {
+            if (changed.was(i) || !changed.is(i)) continue;
+            u32 a = glance(parent + changed.src(i)), b = glance(parent + changed.dst(i));
+            if (a == b) continue;
+            take_place(joins);
+            link(parent, a, b);
+        }
+    }
+};
+
+struct Roots {  // one lane a vertex: its tree's root
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) parent[v] = (u32)words[v];
+    }
+};
+
+struct TreeSizes {  // one lane a vertex
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* sizes;  // by root
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) reduce_add(sizes + (u32)words[v], 1u);
+    }
+};
+
+struct LargestTrees {  // one lane a vertex: a root notes the size of its tree among those that it is joined with
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    const u32* sizes;
+    const u32* parent;  // the same for all vertices of joined trees
+    u64* largest;  // by parent: size << 32 | root
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n))
+            if (words[v] >> 32 == 0) atomic_max(largest + parent[v], (u64)sizes[v] << 32 | (u64)v);
+    }
+};
+
+struct LeaveTrees {  // one lane a vertex: not in the largest of the joined trees, it leaves its own
+    static constexpr int lanes = 1;
+    u64* words;
+    i64 n;
+    const u32* parent;
+    const u64* largest;
+    i64* left;
+    DEVICE void operator()(Grid grid) const {
+        i64 found = 0;
+        for (i64 v : grid.items(n)) {
+            if ((u32)words[v] == (u32)largest[parent[v]]) continue;
+            words[v] = ~(u64)0;
+            ++found;
+        }
+        Tile<32> tile;
+        found = tile.sum(found);
+        if (tile.rank() == 0 && found) atomic_add(left, found);
     }
 };

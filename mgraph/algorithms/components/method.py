@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
+from mgraph.algorithms.components.maintain import Components
 from mgraph.algorithms.components.program import run, warm
 
 __all__ = ["ALGORITHM", "connected_components"]
@@ -57,7 +58,8 @@ ALGORITHM = Algorithm(
     name="connected_components",
     check=check,
     run=run,
-    columns={"component": "value"},
+    columns={"component": "label"},
     scalars=("components", "supersteps"),
     warm=warm,
+    maintain=Components,
 )

@@ -38,15 +38,16 @@ from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_roo
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View
 
-__all__ = ["run", "warm"]
+__all__ = ["Forest", "component_kernels", "find", "least_labels", "run", "warm"]
 
+FILE = "algorithms/components/components.cuh"
 NONE = -1  #: instead of a root: skip no tree
 SAMPLES = 1024  #: vertices whose roots are sampled to find the largest tree, as in [1]_
 LARGE = 8  #: a tree is skipped if it has at least 1 / LARGE of the sampled vertices
 PART = 1 << 22  #: parents that a rank sends at once: 16 MiB, with which exchanges come near their full bandwidth
 
 
-class _Forest:
+class Forest:
     """One rank's forest over all vertices of the graph, and the edges that it is built from.
 
     Attributes
@@ -118,21 +119,32 @@ class _Forest:
 
     def labels(self) -> tuple[Array, int]:
         """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph."""
-        order, least = self.shard.order, None
-        if order is not None:
-            least = self.device.full(self.n, 2**32 - 1, np.uint32)
-            self.kernels.LeastIds(self.n, order=order, n=self.n, parent=self.parent, least=least)
-        labels, roots = self.device.empty(self.rows, np.int64), self.device.zeros(1, np.int64)
-        self.kernels.Label(
-            self.rows, first=self.first, rows=self.rows, parent=self.parent, least=least, labels=labels, roots=roots
-        )
-        return labels, int(self.shard.exchange.allreduce(Device.to_host(roots))[0])
+        return least_labels(self.shard, self.kernels, self.parent, by_order=self.shard.order is not None)
+
+
+def least_labels(shard: Shard, library: Library, parent: Array, by_order: bool) -> tuple[Array, int]:
+    """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
+
+    `parent` has the root of each vertex of the graph: its smallest vertex, unless it is `by_order`.
+    """
+    device, n, rows, least = shard.device, shard.n_vertices, shard.hi - shard.lo, None
+    if by_order:
+        least = device.full(n, 2**32 - 1, np.uint32)
+        library.LeastIds(n, order=shard.order, n=n, parent=parent, least=least)
+    labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)
+    library.Label(rows, first=shard.lo, rows=rows, parent=parent, least=least, labels=labels, roots=roots)
+    return labels, int(shard.exchange.allreduce(Device.to_host(roots))[0])
+
+
+def component_kernels(shard: Shard) -> Library:
+    """The kernels for the shard's out-edges."""
+    return kernels(shard, FILE, shard.out_edges.view())
 
 
 def _sides(shard: Shard) -> list[tuple[View, Library]]:
     others = [] if shard.in_edges in (None, shard.out_edges) else [shard.in_edges]
     views = [edges.view() for edges in (shard.out_edges, *others)]
-    return [(view, kernels(shard, "algorithms/components/components.cuh", view)) for view in views]
+    return [(view, kernels(shard, FILE, view)) for view in views]
 
 
 def _some(values: Array) -> np.ndarray:
@@ -177,14 +189,20 @@ def run(shard: Shard) -> Columns:
     O(n + m) in practice; the module docstring lists launches and exchanges. The result is exact, and does not depend on
     timing, order, structure or the number of ranks.
     """
-    forest, supersteps = _Forest(shard), 1
+    forest, supersteps = find(shard)
+    labels, components = forest.labels()
+    return {"component": labels}, {"components": components, "supersteps": supersteps}
+
+
+def find(shard: Shard) -> tuple[Forest, int]:
+    """The forest whose trees are the components, and the number of supersteps."""
+    forest = Forest(shard)
     forest.sample()
     skipped = NONE if shard.in_edges is None else forest.largest()
     forest.link_rows(skipped)
     forest.merge()
-    if not forest.joined(skipped):
-        supersteps = 2
-        forest.link_rows(NONE)
-        forest.merge()
-    labels, components = forest.labels()
-    return {"component": labels}, {"components": components, "supersteps": supersteps}
+    if forest.joined(skipped):
+        return forest, 1
+    forest.link_rows(NONE)
+    forest.merge()
+    return forest, 2

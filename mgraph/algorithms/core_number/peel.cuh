@@ -8,6 +8,7 @@
 
 constexpr u32 removed = 0x80000000u;  // far above any number of edges left, whatever is still taken from it
 constexpr i64 chase = 32;             // vertices that a lane removes one after another in one launch
+constexpr i64 never = (i64)1 << 62;   // the least number of edges among no vertices
 
 template <class View>
 struct CountEdges {  // a lane brings a row: adds its edges without self-loops; hubs are left to CountHubs
@@ -43,43 +44,55 @@ struct CountHubs {  // a tile a task of a hub's row: takes a self-loop away
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    if (live && id == first + row) atomic_add(left + row, ~0u);
-                    return false;
-                });
+        visit_hubs(grid, graph, tasks, *n_tasks, [&](auto tile, i64 row, i64 unit) {
+            graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+                if (live && id == first + row) atomic_add(left + row, ~0u);
                 return false;
             });
+        });
     }
 };
 
-struct Keep {  // one lane a vertex that was there at the last level: lists those that still are, and their least edges
+// A lane a vertex that was there at the last level: lists those that still are, and notes in `state` how many, and the
+// least number of edges that one of them has left. `alive` is null for all own vertices.
+DEVICE void keep(Grid grid, const u32* alive, i64 n, const u32* left, u32* kept, i64* state) {
+    Tile<32> tile;
+    u32 most = 0;  // of ~left: the least of `left`
+    for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
+        u32 row = i < n ? alive ? load(alive + i) : (u32)i : 0u, edges = i < n ? load(left + row) : removed;
+        u32 all = tile.ballot(edges < removed);
+        if (all == 0) continue;
+        i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(state, (i64)popcount(all)) : (i64)0, 0);
+        if (edges >= removed) continue;
+        store(kept + place + popcount(all & ((1u << tile.rank()) - 1)), row);
+        most = greater(most, ~edges);
+    }
+    most = tile.most(most);
+    if (tile.rank() == 0 && most) atomic_min(state + 1, (i64)(u32)~most);
+}
+
+// A lane a vertex that is there: those with at most `level` edges left are removed, and listed.
+DEVICE void choose(Grid grid, const u32* alive, i64 n, u32* left, i64 level, u32* core, u32* frontier, i64* count) {
+    for (i64 i : grid.items(n)) {
+        u32 row = load(alive + i);
+        if ((i64)load(left + row) > level) continue;
+        store(left + row, removed + (removed >> 1));
+        core[row] = (u32)level;
+        store(frontier + atomic_add(count, (i64)1), row);
+    }
+}
+
+struct Keep {
     static constexpr int lanes = 1;
-    const u32* alive;  // null for all own vertices
+    const u32* alive;
     i64 n;
     const u32* left;
     u32* kept;
-    i64* state;  // how many are kept; the least number of edges that one of them has left
-    DEVICE void operator()(Grid grid) const {
-        Tile<32> tile;
-        u32 most = 0;  // of ~left: the least of `left`
-        for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
-            u32 row = i < n ? alive ? alive[i] : (u32)i : 0u, edges = i < n ? left[row] : removed;
-            u32 all = tile.ballot(edges < removed);
-            if (all == 0) continue;
-            i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(state, (i64)popcount(all)) : (i64)0, 0);
-            if (edges >= removed) continue;
-            kept[place + popcount(all & ((1u << tile.rank()) - 1))] = row;
-            most = greater(most, ~edges);
-        }
-        most = tile.most(most);
-        if (tile.rank() == 0 && most) atomic_min(state + 1, (i64)(u32)~most);
-    }
+    i64* state;
+    DEVICE void operator()(Grid grid) const { keep(grid, alive, n, left, kept, state); }
 };
 
-struct Choose {  // one lane a vertex that is there: those with at most `level` edges left are removed, and listed
+struct Choose {
     static constexpr int lanes = 1;
     const u32* alive;
     i64 n;
@@ -88,14 +101,7 @@ struct Choose {  // one lane a vertex that is there: those with at most `level` 
     u32* core;
     u32* frontier;
     i64* count;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            u32 row = alive[i];
-            if ((i64)left[row] > level) continue;
-            left[row] = removed + (removed >> 1), core[row] = (u32)level;
-            frontier[atomic_add(count, (i64)1)] = row;
-        }
-    }
+    DEVICE void operator()(Grid grid) const { choose(grid, alive, n, left, level, core, frontier, count); }
 };
 
 // What a removed vertex takes from its neighbours.
@@ -129,11 +135,40 @@ struct Peeled {
         atomic_add(left + other, removed + (removed >> 1));
         return true;
     }
-    DEVICE void append(i64 row) const { next[atomic_add(count, (i64)1)] = (u32)row; }
+    DEVICE void append(i64 row) const { store(next + atomic_add(count, (i64)1), (u32)row); }
 };
 
+// Each lane brings a removed vertex, or -1, and goes on with one that it removes, up to `steps` vertices in all; hubs
+// become tasks.
+template <class View, class Tile32>
+DEVICE void peel_rows(const View& graph, Tile32 tile, i64 row, i64 steps, const Peeled& peeled, u64* tasks,
+                      i64* n_tasks) {
+    for (i64 step = 1; tile.any(row >= 0); ++step) {
+        i64 then = -1;
+        visit_rows(graph, tile, row, tasks, n_tasks, [&](auto group, i64 next, i64 unit) {
+            graph.visit(group, next, unit, [&](u32 id, i64, bool live) {
+                if (!live || !peeled.take(id, next)) return false;
+                if (then < 0 && step < steps) then = id - peeled.first;
+                else peeled.append(id - peeled.first);
+                return false;
+            });
+        });
+        row = then;
+    }
+}
+template <class View, class Tile32> DEVICE void peel_task(const View& graph, Tile32 tile, u64 task,
+                                                          const Peeled& peeled) {
+    visit_task(graph, task, [&](i64 row, i64 unit) {
+        graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+            if (live && peeled.take(id, row)) peeled.append(id - peeled.first);
+            return false;
+        });
+        return false;
+    });
+}
+
 template <class View>
-struct Peel {  // a lane brings a vertex of the frontier, and goes on with one that it removes; hubs are left out
+struct Peel {  // a lane brings a vertex of the frontier
     static constexpr int lanes = 32;
     View graph;
     const u32* frontier;
@@ -146,18 +181,7 @@ struct Peel {  // a lane brings a vertex of the frontier, and goes on with one t
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank(), row = at < n ? (i64)frontier[at] : -1;
-            for (i64 step = 1; tile.any(row >= 0); ++step) {
-                i64 then = -1;
-                visit_rows(graph, tile, row, tasks, n_tasks, [&](auto group, i64 next, i64 unit) {
-                    graph.visit(group, next, unit, [&](u32 id, i64, bool live) {
-                        if (!live || !peeled.take(id, next)) return false;
-                        if (then < 0 && step < steps) then = id - peeled.first;
-                        else peeled.append(id - peeled.first);
-                        return false;
-                    });
-                });
-                row = then;
-            }
+            peel_rows(graph, tile, row, steps, peeled, tasks, n_tasks);
         }
     }
 };
@@ -171,14 +195,84 @@ struct PeelHubs {  // a tile a task of a hub's row
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    if (live && peeled.take(id, row)) peeled.append(id - peeled.first);
-                    return false;
-                });
-                return false;
-            });
+        for (i64 i : grid.items(tile, *n_tasks)) peel_task(graph, tile, tasks[i], peeled);
+    }
+};
+
+// Level after level without the host, on one rank whose edges are in one view. It ends when no vertex is left, and after
+// `most` levels.
+enum PeelState {
+    s_arrived,
+    s_levels,  // out: levels done
+    s_level,   // out: the last one
+    s_rest,    // out: how many vertices are listed, in `alive` after an odd number of levels
+    s_kept,    // two pairs, used in turn: vertices kept and the least edges among them, `never` at first
+    s_lengths = s_kept + 4,  // of three frontiers, used in turn
+    s_tasks = s_lengths + 3,  // of three frontiers' hubs
+    s_words = s_tasks + 3
+};
+
+template <class View>
+struct PeelOn {
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
+    View graph;
+    Peeled peeled;  // at the first level; `next` and `count` are not used
+    u32* alive;     // the vertices that are there
+    i64 n;
+    u32* spare;  // for those that are there after every second level
+    u32* frontier;
+    u64* tasks;
+    i64 most;
+    i64* state;  // see PeelState
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Peeled now = peeled;
+        u64 goal = 0;
+        u32* lists[] = {alive, spare};
+        i64 rest = n, done = 0, step = 0;
+        while (true) {
+            u32* fronts[] = {frontier, lists[(done + 1) % 2]};
+            choose(grid, lists[done % 2], rest, now.left, now.level, now.core, fronts[0], state + s_lengths + step % 3);
+            grid.meet((u64*)state, goal);
+            i64 turn = 0;
+            for (i64 count; (count = load(state + s_lengths + step % 3)) > 0; ++step, ++turn) {
+                for (i64 one : grid.items(1)) {
+                    store(state + s_lengths + (step + 2) % 3 + one, (i64)0);
+                    store(state + s_tasks + (step + 2) % 3 + one, (i64)0);
+                }
+                now.next = fronts[(turn + 1) % 2], now.count = state + s_lengths + (step + 1) % 3;
+                i64* hubs = state + s_tasks + step % 3;
+                i64 few = rows_at_once(grid, tile, count);
+                for (i64 i : grid.items(tile, (count + few - 1) / few)) {
+                    i64 at = i * few + tile.rank();
+                    i64 row = tile.rank() < few && at < count ? (i64)load(fronts[turn % 2] + at) : -1;
+                    peel_rows(graph, tile, row, chase, now, tasks, hubs);
+                }
+                grid.meet((u64*)state, goal);
+                i64 cut = load(hubs);
+                if (cut == 0) continue;
+                for (i64 i : grid.items(tile, cut)) peel_task(graph, tile, load(tasks + i), now);
+                grid.meet((u64*)state, goal);
+            }
+            if (++done == most) break;
+            i64* mine = state + s_kept + done % 2 * 2;
+            for (i64 one : grid.items(1)) {
+                i64* later = state + s_kept + (done + 1) % 2 * 2;
+                store(later + one, (i64)0);
+                store(later + one + 1, never);
+            }
+            keep(grid, lists[(done - 1) % 2], rest, now.left, lists[done % 2], mine);
+            grid.meet((u64*)state, goal);
+            rest = load(mine);
+            if (rest == 0) break;
+            now.level = load(mine + 1);
+        }
+        for (i64 one : grid.items(1)) {
+            state[s_levels + one] = done;
+            state[s_level + one] = now.level;
+            state[s_rest + one] = rest;
+        }
     }
 };
 

@@ -4,6 +4,9 @@ Removal goes on from frontier to frontier until every vertex that is left has mo
 is the least number of edges that one of them has left. It is found while the vertices that are left are listed anew, so
 that a vertex is read once for each level up to its core number, and all levels together read O(n + m).
 
+Most levels remove few vertices. A rank that is alone does hundreds of levels in one kernel, whose blocks meet after
+each frontier; on a CPU, where that is one thread, it does so when few vertices are left.
+
 Within a launch, a lane that removes a vertex goes on with it, up to 32 times, which saves launches on long paths. Each
 rank peels its own vertices until it finds none, and counts the edges that they take from vertices of other ranks. Then
 the ranks exchange these counts, and go on if that has removed vertices.
@@ -16,6 +19,7 @@ start             1, 2 where there may be hubs; twice as many for           none
 a level           2; two read-backs                                         an allreduce of one number
 a frontier        1, 2 where it has hubs, with another read-back; twice as  none
                   many launches for directed graphs; one read-back
+up to 256 levels  1, and 1 read-back, on a rank that is alone               none
 a superstep       up to p - 1 twice; on several ranks only; 2 read-backs    an alltoallv of 8 bytes a vertex that has
                                                                             lost edges; an allreduce of one number
 ================= ========================================================= ===========================================
@@ -43,9 +47,13 @@ __all__ = ["Peeling", "run", "warm"]
 
 FILE = "algorithms/core_number/peel.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-REMOVED, CHASE = _CONSTANTS["removed"], _CONSTANTS["chase"]
+REMOVED, CHASE, NEVER = (_CONSTANTS[name] for name in ("removed", "chase", "never"))
+STATE = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["PeelState"]}
 LISTS = 3  #: counters before those of other ranks' lists
-NEVER = 2**62  #: the least number of edges among no vertices
+MOST_LEVELS = 256  #: in one kernel, which nobody can interrupt
+#: vertices up to which one kernel goes on from level to level; on a CPU it is one thread
+FEW = {"cuda": 2**32, "cpu": 4096}
+TILES = 2048  #: at work in it: with more, meeting takes longer than they save
 
 
 def _library(shard: Shard, edges: Structure | Rows | None = None) -> Library:
@@ -131,6 +139,27 @@ class Peeling:
             if int(self.shard.exchange.allreduce(np.array([new]))[0]) == 0:
                 return
 
+    def peel_on(self, level: int) -> int:
+        """As `peel` for one level after another, as many as one kernel does; the last of them.
+
+        One kernel and one read-back, if this rank is alone, its edges are in one view, and few vertices are left.
+        """
+        if self.shard.size > 1 or len(self.views) > 1 or self.n_alive > FEW[self.device.kind]:
+            self.peel(level)
+            return level
+        words = np.zeros(STATE["s_words"], np.int64)
+        words[STATE["s_kept"] + 1 : STATE["s_lengths"] : 2] = NEVER
+        state = self.device.asarray(words)
+        self.kernels.PeelOn(
+            min(self.n_alive, TILES), graph=self.views[0][0], peeled=self._peeled(level), alive=self.alive,
+            n=self.n_alive, spare=self.next, frontier=self.frontier, tasks=self.tasks[0], most=MOST_LEVELS, state=state,
+        )  # fmt: skip
+        found = Device.to_host(state)
+        self.n_alive = int(found[STATE["s_rest"]])
+        if found[STATE["s_levels"]] % 2 == 0:
+            self.alive, self.next = self.next, self.alive
+        return int(found[STATE["s_level"]])
+
     def _peeled(self, level: int) -> dict[str, Any]:
         several = self.shard.size > 1
         own = {"first": self.shard.lo, "rows": self.rows, "level": level, "left": self.left, "core": self.core}
@@ -205,6 +234,5 @@ def run(shard: Shard) -> Columns:
     """
     peeling, level = Peeling(shard, sides(shard, "core_number")), 0
     while (least := peeling.least()) < NEVER:
-        level = least
-        peeling.peel(level)
+        level = peeling.peel_on(least)
     return {"core": shard.device.astype(peeling.core, np.int64)}, {"largest": level}

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.distances.program import run, warm
-from mgraph.checks import check_vertices
 
 __all__ = ["ALGORITHM", "distances"]
 
@@ -55,7 +54,7 @@ def distances(self: Runs[T], sources: Any) -> T:
 
 def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    return {"sources": Vertices(check_vertices(sources, graph.n_vertices, "sources"))}
+    return {"sources": Vertices(graph.vertices(sources, "sources"))}
 
 
 ALGORITHM = Algorithm(

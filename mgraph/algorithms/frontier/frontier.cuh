@@ -18,14 +18,14 @@ struct Absorb {  // a tile a chunk of the own range: new vertices get their leve
     i32* distance;
     i64 level;
     u32* frontier;  // out: the new vertices as a list, in any order
-    i64* count;  // out: the number of new vertices, then that of their edges
+    i64* count;  // out: the number of new vertices, then those of their edges, of tasks (not here), of hubs
     i64* totals;  // in and out: the number of vertices reached at all levels, then that of their edges
     i64* spent;  // the counters of the previous superstep, cleared here for the next one
     i64 counters;
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(counters)) spent[c] = 0;
         Tile<lanes> tile;
-        i64 words = words_of(n), reached = 0, edges = 0;
+        i64 words = words_of(n), reached = 0, edges = 0, hubs = 0;
         for (i64 c : grid.items(tile, chunks_of(words))) {
             i64 from = c * chunk_words, to = lesser(from + chunk_words, words), mine = 0;
             for (i64 w = from + tile.rank(); w < to; w += tile.size()) mine += take(w);
@@ -33,8 +33,10 @@ struct Absorb {  // a tile a chunk of the own range: new vertices get their leve
                 distance[row] = (i32)level;
                 frontier[place] = (u32)row;
                 edges += graph.degree(row);
+                hubs += graph.degree(row) > HUB_DEGREE;
             });
         }
+        if (hubs) atomic_add(count + 3, hubs);
         edges = tile.sum(edges);
         if (tile.rank() == 0 && reached) {
             atomic_add(count + 1, edges);

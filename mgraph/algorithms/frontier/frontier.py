@@ -15,14 +15,14 @@ from mgraph.algorithms.algorithm import Shard
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View, constants
 
-__all__ = ["COUNT", "NEW_EDGES", "SENT", "TASKS", "Frontier", "words_of"]
+__all__ = ["COUNT", "HUBS", "NEW_EDGES", "SENT", "TASKS", "Frontier", "words_of"]
 
 WORD_BITS = constants("kernels/bits.cuh")["word_bits"]
 
 # Counters on the device: the vertices reached in all supersteps, and their edges. Then two rows, for even and odd
-# supersteps: the length of the new frontier, its edges, the hubs' tasks and, on several ranks, the number of new
-# vertices in each rank's range.
-COUNT, NEW_EDGES, TASKS, SENT = 0, 1, 2, 3
+# supersteps: the length of the new frontier, its edges, the hubs' tasks, its hubs and, on several ranks, the number of
+# new vertices in each rank's range.
+COUNT, NEW_EDGES, TASKS, HUBS, SENT = 0, 1, 2, 3, 4
 
 
 def words_of(n: int) -> int:
@@ -56,7 +56,7 @@ class Frontier:
         self.counters = SENT + (shard.size if shard.size > 1 else 0)
         self.state = device.zeros(2 + 2 * self.counters, np.int64)
         rows = [self.state[2 + row * self.counters :][: self.counters] for row in (0, 1)]
-        self.rows = [[row[at:] for at in (COUNT, NEW_EDGES, TASKS, SENT)] for row in rows]
+        self.rows = [[row[at:] for at in (COUNT, NEW_EDGES, TASKS, HUBS, SENT)] for row in rows]
         if shard.size > 1:
             self._prepare_sending()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
 from mgraph.algorithms.k_hop.program import run, warm
-from mgraph.checks import check_vertices, check_whole
+from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
 __all__ = ["ALGORITHM", "k_hop"]
@@ -59,17 +59,17 @@ def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
 
 def check(graph: GraphFacts, sources: Any, k: Any) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    vertices = Vertices(check_vertices(sources, graph.n_vertices, "sources"))
+    vertices = Vertices(graph.vertices(sources, "sources"))
     return {"sources": vertices, "k": min(check_whole(k, "k"), sys.maxsize)}
 
 
-def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any]) -> Csr:
+def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> Csr:
     """The rows, in order, of what the ranks found."""
     vertex, row, hop = (np.concatenate(columns[name]) for name in ("vertex", "row", "hop"))
     order = np.lexsort((vertex, hop, row))
     offsets = np.zeros(info["rows"] + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=info["rows"]), out=offsets[1:])
-    return Csr(offsets, vertex[order].astype(np.uint32), hop=hop[order])
+    return Csr(offsets, names(vertex[order].astype(np.uint32)), hop=hop[order])
 
 
 ALGORITHM = Algorithm(

@@ -73,7 +73,7 @@ ALGORITHM = Algorithm(
     name="label_propagation",
     check=check,
     run=run,
-    columns={"label": "value"},
+    columns={"label": "label"},
     scalars=("communities", "iterations"),
     warm=warm,
 )

@@ -56,11 +56,8 @@ struct WeighRows {  // a lane brings a row; hubs are left to WeighHubs
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 sum = 0;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, row < rows ? row : -1, tasks, n_tasks,
-                       [&](auto group, i64 next, i64 unit) { sum += scale.weigh(graph, group, next, unit); });
-        }
+        visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { sum += scale.weigh(graph, group, row, unit); });
         sum = tile.sum(sum);
         if (tile.rank() == 0 && sum) atomic_add(scale.found, sum);
     }
@@ -76,11 +73,8 @@ struct WeighHubs {  // a tile a task of a hub's row
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 sum = 0;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                sum += scale.weigh(graph, tile, row, unit);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto whole, i64 row, i64 unit) { sum += scale.weigh(graph, whole, row, unit); });
         sum = tile.sum(sum);
         if (tile.rank() == 0 && sum) atomic_add(scale.found, sum);
     }
@@ -203,12 +197,8 @@ struct JoinRows {  // a lane brings a row of a piece; hubs are left to JoinHubs
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, row < rows ? begin + row : -1, tasks, n_tasks,
-                       [&](auto group, i64 next, i64 unit) { between.take(graph, group, next, unit); });
-        }
+        visit_all(grid, graph, rows, EveryRow{begin}, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { between.take(graph, group, row, unit); });
     }
 };
 
@@ -220,12 +210,8 @@ struct JoinHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                between.take(graph, tile, row, unit);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto tile, i64 row, i64 unit) { between.take(graph, tile, row, unit); });
     }
 };
 

@@ -84,7 +84,7 @@ ALGORITHM = Algorithm(
     name="louvain",
     check=check,
     run=run,
-    columns={"community": "value"},
+    columns={"community": "label"},
     scalars=("modularity", "communities", "levels"),
     warm=warm,
 )

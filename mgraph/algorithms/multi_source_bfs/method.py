@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.multi_source_bfs.program import run, warm
-from mgraph.checks import check_vertices
 
 __all__ = ["ALGORITHM", "multi_source_bfs"]
 
@@ -55,7 +54,7 @@ def multi_source_bfs(self: Runs[T], sources: Any) -> T:
 
 def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    ids = check_vertices(sources, graph.n_vertices, "sources")
+    ids = graph.vertices(sources, "sources")
     return {"sources": Vertices(ids), "names": ids}
 
 
@@ -63,7 +62,7 @@ ALGORITHM = Algorithm(
     name="multi_source_bfs",
     check=check,
     run=run,
-    columns={"distance": "value", "nearest": "value"},
+    columns={"distance": "value", "nearest": "label"},
     scalars=("levels", "reached"),
     warm=warm,
 )

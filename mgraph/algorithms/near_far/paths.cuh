@@ -17,7 +17,8 @@ enum State {
     s_near,
     s_far = s_near + 2,
     s_tasks = s_far + 2,
-    s_out = s_tasks + 2
+    s_edges = s_tasks + 2,
+    s_out
 };
 
 DEVICE bool mark(u32* bits, i64 v) {
@@ -75,13 +76,18 @@ DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 u
     });
 }
 
-// A tile follows the edges of a near vertex each lane; hubs become tasks.
+// A tile follows the edges of a near vertex each lane; hubs become tasks. Returns how many edges the lane's vertex has.
 template <class View, class Tile32>
-DEVICE void follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
-                        u64 limit, u64* tasks) {
-    i64 at = base + tile.rank();
-    visit_rows(graph, tile, at < count ? s.take(at, turn) : -1, tasks, s.count(s_tasks, turn),
-               [&](auto group, i64 row, i64 unit) { follow(graph, s, group, row, unit, turn, far_turn, limit); });
+DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
+                       u64 limit, u64* tasks, bool last = true) {
+    i64 at = base + tile.rank(), row = at < count ? (last ? s.take(at, turn) : (i64)load(s.near(turn) + at)) : -1;
+    visit_rows(graph, tile, row, tasks, s.count(s_tasks, turn),
+               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
+    return row < 0 ? 0 : (i64)graph.degree(row);
+}
+template <class Tile32> DEVICE void count_edges(const Search& s, Tile32 tile, i64 edges) {
+    edges = tile.sum(edges);
+    if (tile.rank() == 0 && edges) atomic_add(s.state + s_edges, edges);
 }
 template <class View, class Tile32>
 DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, i64 turn, i64 far_turn, u64 limit) {
@@ -105,13 +111,16 @@ struct Follow {  // a tile 32 near vertices
     i64 far_turn;
     i64 count;
     u64 limit;
+    i64 last;  // 0 if their edges in another structure are to be followed after these
     u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        i64 edges = 0;
         for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
-            if (i == 0 && tile.rank() == 0) begin_turn(search, turn);
-            follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks);
+            if (i == 0 && tile.rank() == 0 && last) begin_turn(search, turn);
+            edges += follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks, last);
         }
+        count_edges(search, tile, edges);
     }
 };
 
@@ -131,11 +140,13 @@ struct FollowHubs {  // a tile a task
     }
 };
 
-// One block takes turn after turn, while few vertices are near: a launch and a read-back would take longer than each.
-// If it is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns` turns.
+// Turn after turn without the host, while few vertices are near: a launch and a read-back would take longer than each.
+// If the rank is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns`
+// turns.
 template <class View>
 struct Settle {
-    static constexpr int lanes = 512;
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
     View graph;
     Search search;
     i64 alone;
@@ -143,47 +154,51 @@ struct Settle {
     i64 turns;
     f64 delta;
     u64* tasks;
+    u64* arrived;
     DEVICE void operator()(Grid grid) const {
-        for (i64 one : grid.items(Block{}, 1)) settle(one);
-    }
-    DEVICE void settle(i64) const {
-        Block block;
         const Search& s = search;
         i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns;
-        u64 limit = (u64)load(s.state + s_limit);
+        u64 limit = (u64)load(s.state + s_limit), goal = 0;
         while (turn < last) {
             i64 count = load(s.count(s_near, turn)), far = load(s.count(s_far, far_turn));
-            block.sync();
+            grid.meet(arrived, goal);  // all have read them
             if (count > most || (count == 0 && (!alone || far == 0 || far > most))) break;
-            if (count) take_turn(block, count, turn++, far_turn, limit);
-            else rise(block, far, turn, far_turn++, limit);
+            if (count) take_turn(grid, goal, count, turn++, far_turn, limit);
+            else rise(grid, goal, far, turn, far_turn++, limit);
         }
-        if (block.rank() > 0) return;
-        store(s.state + s_turn, turn);
-        end_rise(s, far_turn, limit);
+        for (i64 one : grid.items(1)) {
+            store(s.state + s_turn + one, turn);
+            end_rise(s, far_turn, limit);
+        }
     }
-    DEVICE void take_turn(Block block, i64 count, i64 turn, i64 far_turn, u64 limit) const {
-        Tile<32> tile;
-        i64 tiles = block.size() / tile.size(), own = block.rank() / tile.size();
-        if (block.rank() == 0) begin_turn(search, turn);
-        for (i64 i = own * tile.size(); i < count; i += block.size())
-            follow_near(graph, search, tile, i, count, turn, far_turn, limit, tasks);
-        block.sync();
+    DEVICE void take_turn(Grid grid, u64& goal, i64 count, i64 turn, i64 far_turn, u64 limit) const {
+        Tile<lanes> tile;
+        i64 edges = 0, few = rows_at_once(grid, tile, count);
+        for ([[maybe_unused]] i64 one : grid.items(1)) begin_turn(search, turn);
+        for (i64 i : grid.items(tile, (count + few - 1) / few)) {
+            i64 end = lesser(count, (i + 1) * few);
+            edges += follow_near(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
+        }
+        count_edges(search, tile, edges);
+        grid.meet(arrived, goal);
         i64 n_tasks = load(search.count(s_tasks, turn));
-        for (i64 i = own; i < n_tasks; i += tiles)
+        if (n_tasks == 0) return;
+        for (i64 i : grid.items(tile, n_tasks))
             follow_task(graph, search, tile, load(tasks + i), turn, far_turn, limit);
-        block.sync();
+        grid.meet(arrived, goal);
     }
-    DEVICE void rise(Block block, i64 far, i64 turn, i64 far_turn, u64& limit) const {
+    DEVICE void rise(Grid grid, u64& goal, i64 far, i64 turn, i64 far_turn, u64& limit) const {
         const Search& s = search;
-        for (i64 i = block.rank(); i < far; i += block.size()) note_least(s, i, far_turn, limit);
-        block.sync();
+        for (i64 i : grid.items(far)) note_least(s, i, far_turn, limit);
+        grid.meet(arrived, goal);
         u64 least = (u64)load(s.state + s_least), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
-        block.sync();  // all have read it
-        for (i64 i = block.rank(); i < far; i += block.size()) divide(s, i, turn, far_turn, limit, next);
-        if (block.rank() == 0) store(s.count(s_far, far_turn), (i64)0);
-        if (block.rank() == 0) store(s.state + s_least, ~(i64)0);
-        block.sync();
+        grid.meet(arrived, goal);  // all have read it
+        for (i64 i : grid.items(far)) divide(s, i, turn, far_turn, limit, next);
+        for (i64 one : grid.items(1)) {
+            store(s.count(s_far, far_turn) + one, (i64)0);
+            store(s.state + s_least + one, ~(i64)0);
+        }
+        grid.meet(arrived, goal);
         limit = next;
     }
     DEVICE static void end_rise(const Search& s, i64 far_turn, u64 limit) {

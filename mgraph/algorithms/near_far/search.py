@@ -5,10 +5,10 @@ near vertices, the limit rises to the least far length plus `delta`. So lengths 
 delta-stepping [1]_, but with two lists instead of many buckets [2]_, and with vertices that are listed once at most. No
 step reads more than its lists: nothing scans all vertices.
 
-While few vertices are near, one block of a GPU, or one thread of a CPU, takes turn after turn by itself (`Settle`):
-roads have thousands of small turns, and a launch and a read-back take longer than each. On several ranks, each goes on
-until it has no near vertices, and then sends what it found in the others' ranges. Lengths that fall again later are
-corrected, so the result is the same.
+While few vertices are near, one kernel takes turn after turn by itself (`Settle`), with blocks that meet on a GPU and
+one thread on a CPU: roads have thousands of small turns, and a launch and a read-back take longer than each. On several
+ranks, each goes on until it has no near vertices, and then sends what it found in the others' ranges. Lengths that fall
+again later are corrected, so the result is the same.
 
 ================== ======================================= ========== ================================================
 step               launches                                read-backs exchange
@@ -28,6 +28,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,14 +36,16 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
+from mgraph.structures import Structure
 
 __all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
 
-FEW = 2048  #: so many near or far vertices are left to one block: a launch and a read-back take as long as their turn
-TURNS = 1 << 14  #: turns of one launch, after which the host looks whether the call was aborted
+#: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
+FEW = {"cuda": 1 << 15, "cpu": 2048}
+TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
 _WORDS = constants("algorithms/near_far/paths.cuh").enums["State"]
-TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, OUT = 0, 1, 2, 3, 4, 6, 8, 10
-assert len(_WORDS) == 8
+TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 4, 6, 8, 10, 11
+assert len(_WORDS) == 9
 NONE = 2**64 - 1
 
 
@@ -74,9 +77,10 @@ class Lengths:
 HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 
 
-def library(shard: Shard, lengths: Lengths) -> Library:
-    """The kernels of a search over the shard's out-edges."""
-    return kernels(shard, "algorithms/near_far/paths.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
+def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> Library:
+    """The kernels of a search over the shard's out-edges, or over other edges of it."""
+    view = (shard.out_edges if edges is None else edges).view()
+    return kernels(shard, "algorithms/near_far/paths.cuh", view, LENGTHS=lengths.bits)
 
 
 class Outbox:
@@ -104,26 +108,46 @@ class Search:
     They take 4 bytes a vertex of the whole graph (8 with wide words), 16 bytes an owned vertex and, on several ranks, 4
     bytes for each vertex of the other ranges; bitmaps take n / 8 bytes, and n / 4 of owned vertices.
 
+    Parameters
+    ----------
+    shard : Shard
+    lengths : Lengths
+    delta : float
+        By which the limit of near vertices rises.
+    edges : sequence of Structure, optional
+        The edges that are followed: one structure, or two of which one has the edges of the other reversed. The shard's
+        out-edges by default.
+    length : uint32 or uint64[n_vertices], optional
+        Lengths that are known; by default no vertex is reached.
+
     Attributes
     ----------
     length : uint32 or uint64[n_vertices]
         The shortest length that this rank knows of each vertex.
-    turns : int
+    rounds : int
         The steps so far in which ranks met.
     """
 
-    def __init__(self, shard: Shard, lengths: Lengths, delta: float = 0.0) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        lengths: Lengths,
+        delta: float = 0.0,
+        edges: Sequence[Structure] = (),
+        length: Array = None,
+    ) -> None:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
         device, n = shard.device, shard.hi - shard.lo
-        self.n, self.graph, self.kernels = n, shard.out_edges.view(), library(shard, lengths)
-        self.length = device.full(shard.n_vertices, lengths.none, lengths.word)
+        edges = edges or [shard.out_edges]
+        self.n, self.kernels = n, library(shard, lengths, edges[0])
+        self.length = device.full(shard.n_vertices, lengths.none, lengths.word) if length is None else length
         self.lists = device.empty(4 * n, np.uint32)
         self.marks = device.zeros(2 * (-(-n // 32) + 1), np.uint32)
         self.held = device.zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
-        self.room = task_room(shard.out_edges)
-        self.tasks = device.empty(self.room, np.uint64)
+        self.few, self.arrived = FEW[device.kind], device.empty(1, np.uint64)
         self.outbox = Outbox(shard)
+        self.look_at(edges)
         self.fields = Struct(
             length=self.length, first=shard.lo, n=n, lists=self.lists, marks=self.marks, held=self.held,
             state=self.state, **self.outbox.fields,
@@ -131,9 +155,22 @@ class Search:
         self.limit, self.rounds = lengths.limit(0, delta), 0
         self.counts = np.zeros(len(self.state), np.int64)
 
+    def look_at(self, edges: Sequence[Structure]) -> None:
+        """Follow these edges as they are now."""
+        self.sides = [(one.view(), task_room(one)) for one in edges]
+        self.graph = self.sides[0][0]
+        self.tasks = self.device.empty(max(room for _, room in self.sides), np.uint64)
+
     # ---- the search -------------------------------------------------------------------------------------------------
 
-    def run(self, sources: np.ndarray, words: np.ndarray) -> None:
+    def again(self, sources: Array, words: Array) -> None:
+        """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides."""
+        self.device.fill(self.state, 0)
+        self.device.fill(self.held, 0)
+        self.limit = self.lengths.limit(0, self.delta)
+        self.run(sources, words)
+
+    def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
         device = self.device
         first = np.array([self.limit, NONE], np.uint64).view(np.int64)
@@ -145,10 +182,15 @@ class Search:
         self._read()
         while self._meet():
             self.rounds += 1
-            if self.near > FEW:
+            if self.near > self.few or (self.near and len(self.sides) > 1):
                 self._turn()
-            elif self.near or (self.shard.size == 1 and 0 < self.far <= FEW):
+            elif self.near or (self.shard.size == 1 and 0 < self.far <= self.few):
                 self._settle()
+
+    @property
+    def edges(self) -> int:
+        """The edges that this rank has followed until the last read-back."""
+        return int(self.counts[EDGES])
 
     @property
     def near(self) -> int:
@@ -175,7 +217,7 @@ class Search:
             self._deliver(sent)
         elif not any_near:
             # one block raises the limit by itself if it is alone
-            if self.shard.size > 1 or self.far > FEW:
+            if self.shard.size > 1 or self.far > self.few:
                 return self._rise()
             return bool(any_far)
         return True
@@ -184,15 +226,20 @@ class Search:
         return {"turn": self.turn, "far_turn": self.far_turn, "limit": self.limit}
 
     def _turn(self) -> None:
-        now = {"graph": self.graph, "search": self.fields, "tasks": self.tasks, **self._now()}
-        self.kernels.Follow(-(-self.near // LANES), count=self.near, **now)
-        self.kernels.FollowHubs(self.room, **now)
+        now, tasks = {"search": self.fields, "tasks": self.tasks, **self._now()}, TASKS + (self.turn & 1)
+        for view, room in self.sides:
+            last = view is self.sides[-1][0]
+            self.kernels.Follow(-(-self.near // LANES), graph=view, count=self.near, last=int(last), **now)
+            self.kernels.FollowHubs(room, graph=view, **now)
+            if not last:
+                self.device.fill(self.state[tasks : tasks + 1], 0)
         self._read()
 
     def _settle(self) -> None:
+        self.device.fill(self.arrived, 0)
         self.kernels.Settle(
-            1, graph=self.graph, search=self.fields, alone=int(self.shard.size == 1), most=FEW, turns=TURNS,
-            delta=self.delta, tasks=self.tasks,
+            -(-self.few // LANES), graph=self.graph, search=self.fields, alone=int(self.shard.size == 1),
+            most=self.few, turns=TURNS, delta=self.delta, tasks=self.tasks, arrived=self.arrived,
         )  # fmt: skip
         self._read()
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData, Vertices
+from mgraph.algorithms.pagerank.maintain import Ranks
 from mgraph.algorithms.pagerank.program import run, warm
-from mgraph.checks import check_float, check_number, check_vertices, check_whole
+from mgraph.checks import check_float, check_number, check_whole
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "pagerank"]
@@ -130,38 +131,39 @@ def check(
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most, first = min(check_whole(max_iter, "max_iter"), sys.maxsize), start if nstart is None else nstart
     given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
-    given |= _teleport(personalization, graph.n_vertices) | _dangling(dangling, graph.n_vertices)
+    given |= _teleport(personalization, graph) | _dangling(dangling, graph)
     given |= {"weight": True} if weight else {}
     return {"alpha": float(alpha), "tol": float(tol), "max_iter": most, "dtype": check_float(dtype, "dtype"), **given}
 
 
-def _teleport(given: Any, n: int) -> dict[str, Any]:
+def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:
     """The program's arguments from `personalization`."""
+    n = graph.n_vertices
     if given is None:
         return {}
     if isinstance(given, Mapping):
-        ids, values = _pairs(given, n, "personalization")
+        ids, values = _pairs(given, graph, "personalization")
         return {"chosen": Vertices(ids), "chosen_rows": np.zeros(len(ids), np.int64), "chosen_values": values}
     rows = list(given) if isinstance(given, list | tuple) or getattr(given, "ndim", 1) == 2 else []
     if not any(isinstance(row, Mapping) or hasattr(row, "__len__") for row in rows):
         return {"dense": VertexData(_padded(given, n, "personalization"))}
     names = [f"personalization[{i}]" for i in range(len(rows))]
     if all(isinstance(row, Mapping) for row in rows):
-        pairs = [_pairs(row, n, name) for row, name in zip(rows, names, strict=True)]
+        pairs = [_pairs(row, graph, name) for row, name in zip(rows, names, strict=True)]
         ids, values = (np.concatenate(part) for part in zip(*pairs, strict=True))
         owners = np.repeat(np.arange(len(pairs)), [len(part) for part, _ in pairs])
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         if isinstance(row, Mapping):
-            ids, values = _pairs(row, n, name)
+            ids, values = _pairs(row, graph, name)
             whole[i, ids] = values
         else:
             whole[i] = _padded(np.asarray(row), n, name)
     return {"dense": VertexData(whole), "several": len(rows)}
 
 
-def _dangling(given: Any, n: int) -> dict[str, Any]:
+def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
     """The program's arguments from `dangling`."""
     if given is None:
         return {}
@@ -170,14 +172,14 @@ def _dangling(given: Any, n: int) -> dict[str, Any]:
             raise InvalidOption(f"dangling {given!r} is none of {', '.join(map(repr, DANGLING))}")
         return {"dangling": given}
     if isinstance(given, Mapping):
-        ids, values = _pairs(given, n, "dangling")
+        ids, values = _pairs(given, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
-    return {"loose_dense": VertexData(_padded(given, n, "dangling"))}
+    return {"loose_dense": VertexData(_padded(given, graph.n_vertices, "dangling"))}
 
 
-def _pairs(given: Mapping[Any, Any], n: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(given: Mapping[Any, Any], graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The vertices and the numbers of a mapping."""
-    ids = check_vertices(list(given), n, name)
+    ids = graph.vertices(list(given), name)
     return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
 
 
@@ -201,4 +203,5 @@ ALGORITHM = Algorithm(
     columns={"rank": "value", "ranks": "rows"},
     scalars=("iterations", "error", "converged"),
     warm=warm,
+    maintain=Ranks,
 )

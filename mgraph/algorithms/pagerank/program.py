@@ -54,7 +54,7 @@ from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["SHARES", "run", "warm"]
+__all__ = ["SHARES", "run", "warm", "whole"]
 
 NARROW_TOL = 1e-7  #: shares are sent with 16 bits down to this tolerance; below it, iterates follow the definition
 SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype in which shares are sent, by their bits
@@ -422,7 +422,7 @@ def run(
         check_weights(shard, "PageRank by weights")
     spread: str | Array = dangling
     if loose is not None or loose_dense is not None:
-        spread = _distribution(shard, _whole(shard, loose_dense, loose, loose_values), "dangling")
+        spread = _distribution(shard, whole(shard, loose_dense, loose, loose_values), "dangling")
     incoming: Structure | Rows | None = shard.in_edges
     if incoming is None and max_iter > FEW and not weight:
         incoming = transposed(shard)
@@ -433,8 +433,8 @@ def run(
         if dense is not None or chosen is not None:
             here = None if chosen is None else chosen_rows == row
             picked = (None, None) if here is None else (chosen[here], chosen_values[here])  # type: ignore[index]
-            whole = _whole(shard, dense[row] if several and dense is not None else dense, *picked)
-            teleport = _distribution(shard, whole, f"personalization[{row}]" if several else "personalization")
+            spots = whole(shard, dense[row] if several and dense is not None else dense, *picked)
+            teleport = _distribution(shard, spots, f"personalization[{row}]" if several else "personalization")
         way = _Push if incoming is None else _Pull
         iteration = way(shard, shard.out_edges if incoming is None else incoming, bits, weight)
         iteration.begin(start, scale, 1 / n)
@@ -447,7 +447,7 @@ def run(
     return {"ranks": ranks}, {**most, "converged": all(info["converged"] for info in infos)}
 
 
-def _whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
+def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
     """A number for each own vertex: float64[hi - lo], given densely, or for few vertices of the graph."""
     if chosen is None or values is None:
         return shard.device.asarray(dense, np.float64)

@@ -17,7 +17,6 @@ using Share = f64;
 #endif
 
 constexpr bool whole = SHARE_BITS == 64;
-constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes read a row, so that a warp reads four rows at once
 
 DEVICE f32 towards_0(f64 v) {
     f32 near = (f32)v;
@@ -64,10 +63,15 @@ struct FirstShares {  // one lane an own vertex: its whole share is sent
     }
 };
 
-// What a neighbour hands on along an edge.
-template <class View> DEVICE f64 handed_on(const View& graph, const Share* news, u32 id, i64 slot) {
-    return BY_WEIGHT ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]);
-}
+template <class View> struct AddShares {  // the fold of a row's in-edges: what the neighbours hand on along them
+    const View& graph;
+    const Share* news;
+    DEVICE f64 nothing() const { return 0; }
+    DEVICE f64 with(f64 sum, i64, u32 id, i64 slot) const {
+        return sum + (BY_WEIGHT ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]));
+    }
+    template <class Group> DEVICE f64 over(Group group, f64 sum) const { return group.sum(sum); }
+};
 
 template <class View>
 struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to the hub's sum, in fixed point
@@ -80,15 +84,7 @@ struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to th
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
-            f64 sum = 0;
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
-                    if (live) sum += handed_on(graph, news, id, slot);
-                    return false;
-                });
-                return false;
-            });
-            sum = tile.sum(sum);
+            f64 sum = fold_task(graph, tile, tasks[i], AddShares<View>{graph, news});
             if (tile.rank() == 0) atomic_add(sums + (tasks[i] >> 32), to_fixed(sum));
         }
     }
@@ -105,35 +101,9 @@ struct PullRows {  // a tile sums the shares of 32 rows of in-edges; hubs are le
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
-            f64 sum = gather(tile, row < n ? row : -1);
+            f64 sum = fold_rows(graph, tile, row < n ? row : -1, AddShares<View>{graph, news});
             if (whole ? row < n : sum != 0) sums[row] = whole ? sum : sums[row] + sum;
         }
-    }
-    template <class Tile32> DEVICE f64 gather(Tile32 tile, i64 row) const {
-        i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
-        f64 sum = 0;
-        if (degree > 0 && degree <= short_degree) sum = row_sum(Tile<1>{}, row);
-        i64 narrow = lesser(narrow_degree, (i64)HUB_DEGREE);
-        sum_rows(Tile<8>{}, degree > short_degree && degree <= narrow, row, sum);
-        sum_rows(tile, degree > narrow && degree <= HUB_DEGREE, row, sum);
-        return sum;
-    }
-    template <class Group> DEVICE void sum_rows(Group group, bool mine, i64 row, f64& sum) const {
-        for (u32 rest = group.ballot(mine); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            f64 total = group.sum(row_sum(group, group.shfl(row, lane)));
-            if (group.rank() == lane) sum = total;
-        }
-    }
-    template <class Group> DEVICE f64 row_sum(Group group, i64 row) const {  // this lane's part of the row's sum
-        f64 sum = 0;
-        i64 units = graph.units(row);
-        for (i64 unit = 0; unit < units; ++unit)
-            graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
-                if (live) sum += handed_on(graph, news, id, slot);
-                return false;
-            });
-        return sum;
     }
 };
 

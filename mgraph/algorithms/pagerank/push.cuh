@@ -40,14 +40,9 @@ struct PushRanks {  // a tile pushes the shares of 32 rows of out-edges; hubs ar
     const f64* ranks;
     Sums sums;  // of all vertices of the graph
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, row < n ? row : -1, (u64*)nullptr, (i64*)nullptr,
-                       [&](auto group, i64 next, i64 unit) {
-                           push_share(graph, group, next, unit, share_of(ranks[next], degrees[next]), sums);
-                       });
-        }
+        visit_all(grid, graph, n, EveryRow{}, nullptr, nullptr, [&](auto group, i64 row, i64 unit) {
+            push_share(graph, group, row, unit, share_of(ranks[row], degrees[row]), sums);
+        });
     }
 };
 
@@ -61,12 +56,9 @@ struct PushHubs {  // a tile a task of a hub's out-edges
     const f64* ranks;
     Sums sums;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                push_share(graph, tile, row, unit, share_of(ranks[row], degrees[row]), sums);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, n, [&](auto tile, i64 row, i64 unit) {
+            push_share(graph, tile, row, unit, share_of(ranks[row], degrees[row]), sums);
+        });
     }
 };
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertex
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertex
 from mgraph.algorithms.shortest_path.program import run, warm
-from mgraph.checks import check_vertex
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "shortest_path"]
@@ -60,17 +59,17 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
 
 def check(graph: GraphFacts, source: Any, target: Any, weight: Any = False) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    ends = [check_vertex(v, graph.n_vertices, name) for v, name in ((source, "source"), (target, "target"))]
+    ends = [graph.vertex(v, name) for v, name in ((source, "source"), (target, "target"))]
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
-    names = (ends[0], ends[1])
+    names = (source, target) if graph.ids else (ends[0], ends[1])
     return {"source": Vertex(ends[0]), "target": Vertex(ends[1]), "names": names, "weight": bool(weight)}
 
 
-def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any]) -> list[int]:
+def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> list[Any]:
     """The whole path from the ranks' parts of it."""
     path, place = np.concatenate(columns["path"]), np.concatenate(columns["place"])
-    whole: list[int] = path[np.argsort(-place)].tolist()
+    whole: list[Any] = names(path[np.argsort(-place)]).tolist()
     return whole
 
 

@@ -66,7 +66,7 @@ def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: 
         predecessors = bfs.ALGORITHM.run(shard, source=source, predecessors=True)[0]["predecessors"]
     path, place, end, length = _walk(shard, predecessors, target)
     if end != source:
-        raise NoPath(f"there is no path from {names[0]} to {names[1]}")
+        raise NoPath(f"there is no path from {names[0]!r} to {names[1]!r}")
     return {"path": path, "place": place}, {"edges": length - 1}
 
 

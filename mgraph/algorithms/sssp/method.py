@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertex
+from mgraph.algorithms.sssp.maintain import Distances
 from mgraph.algorithms.sssp.program import run, warm
-from mgraph.checks import check_float, check_vertex
+from mgraph.checks import check_float
 
 __all__ = ["ALGORITHM", "sssp"]
 
@@ -68,7 +69,7 @@ def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "f
 
 def check(graph: GraphFacts, source: Any, predecessors: Any = False, dtype: Any = "float32") -> dict[str, Any]:
     """The program's arguments from the user's."""
-    vertex = Vertex(check_vertex(source, graph.n_vertices, "source"))
+    vertex = Vertex(graph.vertex(source, "source"))
     return {"source": vertex, "predecessors": bool(predecessors), "dtype": check_float(dtype, "dtype")}
 
 
@@ -79,4 +80,5 @@ ALGORITHM = Algorithm(
     columns={"distance": "value", "predecessors": "vertex"},
     scalars=("reached", "delta", "supersteps"),
     warm=warm,
+    maintain=Distances,
 )

@@ -84,13 +84,12 @@ struct NoteEdges {  // a tile 32 rows, all or those of a list; hubs become tasks
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 at = i * tile.size() + tile.rank(), own = at < rows ? (listed ? (i64)listed[at] : at) : -1;
-            bool open = own >= 0 && tree.reached(own) && (tree.level == 0 || tree.rooted(own));
-            visit_rows(graph, tile, open ? own : -1, tasks, n_tasks,
-                       [&](auto group, i64 row, i64 unit) { note_edges(graph, group, row, unit, tree); });
-        }
+        auto row_at = [&](i64 at) {
+            i64 row = listed ? (i64)listed[at] : at;
+            return tree.reached(row) && (tree.level == 0 || tree.rooted(row)) ? row : (i64)-1;
+        };
+        visit_all(grid, graph, rows, row_at, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { note_edges(graph, group, row, unit, tree); });
     }
 };
 
@@ -102,12 +101,8 @@ struct NoteHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                note_edges(graph, tile, row, unit, tree);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto tile, i64 row, i64 unit) { note_edges(graph, tile, row, unit, tree); });
     }
 };
 

@@ -57,7 +57,7 @@ ALGORITHM = Algorithm(
     name="strongly_connected_components",
     check=check,
     run=run,
-    columns={"component": "value"},
+    columns={"component": "label"},
     scalars=("components",),
     warm=warm,
 )

@@ -51,6 +51,15 @@ struct Search {
     DEVICE u32 value_of(i64 row) const { return load((backward ? root : color) + first + row); }
 };
 
+template <class View, class Group>
+DEVICE void spread(const View& graph, Group group, i64 row, i64 unit, const Search& search) {
+    u32 value = search.value_of(row);
+    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+        if (live) search.bring(id, value);
+        return false;
+    });
+}
+
 template <class View>
 struct Spread {  // a lane brings a vertex of the frontier; hubs are left to SpreadHubs
     static constexpr int lanes = 32;
@@ -61,18 +70,9 @@ struct Spread {  // a lane brings a vertex of the frontier; hubs are left to Spr
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 at = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, at < n ? (i64)frontier[at] : -1, tasks, n_tasks,
-                       [&](auto group, i64 row, i64 unit) {
-                           u32 value = search.value_of(row);
-                           graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                               if (live) search.bring(id, value);
-                               return false;
-                           });
-                       });
-        }
+        visit_all(
+            grid, graph, n, [&](i64 at) { return (i64)frontier[at]; }, tasks, n_tasks,
+            [&](auto group, i64 row, i64 unit) { spread(graph, group, row, unit, search); });
     }
 };
 
@@ -84,16 +84,8 @@ struct SpreadHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                u32 value = search.value_of(row);
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    if (live) search.bring(id, value);
-                    return false;
-                });
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto tile, i64 row, i64 unit) { spread(graph, tile, row, unit, search); });
     }
 };
 

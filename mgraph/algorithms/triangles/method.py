@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
+from mgraph.algorithms.triangles.maintain import Triangles
 from mgraph.algorithms.triangles.program import run, warm
 from mgraph.errors import InvalidOption
 
@@ -79,4 +80,5 @@ ALGORITHM = Algorithm(
     columns={"triangles": "value"},
     scalars=("total", "pairs"),
     warm=warm,
+    maintain=Triangles,
 )

@@ -37,7 +37,19 @@ from mgraph.device import Array
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["COUNTING", "Corners", "corners", "load_kernels", "run", "warm"]
+__all__ = [
+    "COUNTING",
+    "Corners",
+    "Keeper",
+    "Kept",
+    "corners",
+    "cuts_of",
+    "exchanged",
+    "fields_of",
+    "load_kernels",
+    "run",
+    "warm",
+]
 
 FILE = "algorithms/triangles/triangles.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
@@ -46,7 +58,7 @@ PIECE = 1 << 22  #: kept edges and rows that a rank sends at once, but for a las
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Kept:
     """The edges that one rank keeps, as rows of its own vertices.
 
     Attributes
@@ -89,7 +101,7 @@ def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library
     return kernels(shard, FILE, (edges or shard.out_edges).view())
 
 
-class _Keeper:
+class Keeper:
     """Keeps each edge at its lower end."""
 
     def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
@@ -101,7 +113,7 @@ class _Keeper:
         self.degrees = share(shard, self.own_degrees)
         self.counts, self.loops = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint8)
 
-    def keep(self) -> tuple[_Kept, Array]:
+    def keep(self) -> tuple[Kept, Array]:
         """The kept edges, and of a directed graph how many each vertex of the graph has with arcs both ways."""
         offsets = self.device.zeros(self.rows + 1, np.int64)
         self._visit(None, None)
@@ -111,7 +123,7 @@ class _Keeper:
         self._visit(offsets, keys)
         self.device.sort(keys)
         if len(self.edges) == 1:
-            return _Kept(offsets, self.device.astype(keys, np.uint32)), None
+            return Kept(offsets, self.device.astype(keys, np.uint32)), None
         return self._once(offsets, keys)
 
     def _visit(self, offsets: Array, keys: Array) -> None:
@@ -123,7 +135,7 @@ class _Keeper:
             library.KeepRows(-(-self.rows // LANES), graph=view, rows=self.rows, kept=kept, **hubs)
             library.KeepHubs(room, graph=view, kept=kept, **hubs)
 
-    def _once(self, offsets: Array, keys: Array) -> tuple[_Kept, Array]:
+    def _once(self, offsets: Array, keys: Array) -> tuple[Kept, Array]:
         """Of an edge that was kept for both its arcs, one."""
         n, library = len(keys), self.views[0][1]
         firsts, upto = self.device.empty(n, np.uint8), self.device.zeros(n + 1, np.int64)
@@ -133,10 +145,10 @@ class _Keeper:
         ids, twice = (self.device.empty(int(upto[-1]), dtype) for dtype in (np.uint32, np.uint8))
         both = self.device.zeros(self.shard.n_vertices, np.uint32)
         library.KeepOnce(n, keys=keys, upto=upto[1:], n=n, first=self.shard.lo, ids=ids, twice=twice, both=both)
-        return _Kept(self.device.gather(upto, offsets), ids, twice), both
+        return Kept(self.device.gather(upto, offsets), ids, twice), both
 
 
-def _cuts(shard: Shard, kept: _Kept) -> list[np.ndarray]:
+def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
     """The rows at which each rank cuts its kept edges, as many cuts for each rank: int64[pieces + 1]."""
     device = shard.device
     size = device.arange(0, len(kept.offsets), np.int64)
@@ -155,17 +167,17 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
     p has about m / p: 16 bytes a kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes a
     vertex of the whole graph (16); 9 bytes an owned vertex, and 8 more while pieces are cut; and 20 MiB for each rank.
     """
-    device, keeper = shard.device, _Keeper(shard, sides(shard, "a count of triangles"))
+    device, keeper = shard.device, Keeper(shard, sides(shard, "a count of triangles"))
     kept, both = keeper.keep()
     library = keeper.views[0][1]
     counts = device.zeros(shard.n_vertices, np.int64)
-    own = _fields(kept, shard.lo)
-    cuts = _cuts(shard, kept)
+    own = fields_of(kept, shard.lo)
+    cuts = cuts_of(shard, kept)
     bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
     pieces = zip(*(pairwise(one.tolist()) for one in cuts), strict=True)
     for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
-        for rank, piece in enumerate(_exchanged(shard, kept, ends[shard.rank], a, b)):
-            part, support = _fields(piece, shard.partition.range(rank)[0] + ends[rank][0]), None
+        for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
+            part, support = fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), None
             n = len(piece.ids)
             support = device.zeros(n, np.uint32)
             library.Close(
@@ -176,17 +188,18 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
     return Corners(sum_to_owners(shard, counts), keeper.own_degrees, keeper.loops, mine)
 
 
-def _fields(kept: _Kept, first: int) -> dict[str, Any]:
+def fields_of(kept: Kept, first: int) -> dict[str, Any]:
+    """The fields of `Part` for rows of kept edges from the vertex `first` on."""
     columns = {"offsets": kept.offsets, "ids": kept.ids, "twice": kept.twice}
     return {**columns, "first": first, "rows": len(kept.offsets) - 1}
 
 
-def _exchanged(shard: Shard, kept: _Kept, rows: tuple[int, int], a: int, b: int) -> list[_Kept]:
+def exchanged(shard: Shard, kept: Kept, rows: tuple[int, int], a: int, b: int) -> list[Kept]:
     """Every rank's piece; of this rank it is `rows`, first and end, with the edges from `a` on up to `b`."""
     offsets = kept.offsets[rows[0] : rows[1] + 1] - a
     columns = [offsets, kept.ids[a:b], *([] if kept.twice is None else [kept.twice[a:b]])]
     gathered = zip(*(shard.exchange.allgather(column) for column in columns), strict=True)
-    return [_Kept(*piece) for piece in gathered]
+    return [Kept(*piece) for piece in gathered]
 
 
 def warm(shard: Shard) -> None:

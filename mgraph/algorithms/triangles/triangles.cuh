@@ -3,11 +3,8 @@
 // its lowest vertex u: its edge to v, which this rank owns, is closed by each w that both u and v keep an edge to.
 // Edges are kept as rows that ascend. twice[e] says that an edge of a directed graph has arcs both ways.
 #pragma once
-#include "kernels/search.cuh"
+#include "algorithms/closing/close.cuh"
 #include "kernels/rows.cuh"
-
-constexpr i64 alone = 8;  // vertices of the shorter row up to which a lane closes an edge by itself
-constexpr bool merges = Tile<32>::size() == 1;  // a CPU reads both rows where one is up to 16 times as long
 
 DEVICE bool is_lower(const u32* degrees, i64 a, i64 b) {
     u32 of_a = degrees[a], of_b = degrees[b];
@@ -55,12 +52,8 @@ struct KeepRows {  // a lane brings a row; hubs are left to KeepHubs
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, row < rows ? row : -1, tasks, n_tasks,
-                       [&](auto group, i64 next, i64 unit) { kept.take(graph, group, next, unit); });
-        }
+        visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { kept.take(graph, group, row, unit); });
     }
 };
 
@@ -72,12 +65,8 @@ struct KeepHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                kept.take(graph, tile, row, unit);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto tile, i64 row, i64 unit) { kept.take(graph, tile, row, unit); });
     }
 };
 
@@ -113,15 +102,6 @@ struct KeepOnce {  // one lane a key: the edge of equal ones, and whether there 
     }
 };
 
-struct Part {  // rows of one rank's kept edges, from the vertex `first` on
-    const i64* offsets;
-    const u32* ids;
-    const u8* twice;  // null in an undirected graph
-    i64 first;
-    i64 rows;
-    DEVICE u32 arcs(i64 slot) const { return twice ? 1u + twice[slot] : 1u; }
-};
-
 // What a triangle adds to each of its vertices: 1; or the arcs of the opposite edge; or the product of all edges' arcs.
 enum Counting { triangles, arcs_opposite, arcs_multiplied };
 
@@ -134,57 +114,21 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     u32* support;  // by edge from u to w: what they add to w
     i64* counts;  // of all vertices
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 row = 0;
-        for (i64 i : grid.items(tile, (edges + tile.size() - 1) / tile.size())) {
-            i64 edge = i * tile.size() + tile.rank(), v = edge < edges ? (i64)part.ids[edge] - own.first : -1,
-                least = 0;
-            if (v >= 0 && v < own.rows && own.offsets[v] < own.offsets[v + 1]) {
-                row = lower_bound_near(part.offsets, part.rows + 1, row, edge + 1) - 1;
-                least = lesser(part.offsets[row + 1] - part.offsets[row], own.offsets[v + 1] - own.offsets[v]);
-            }
-            if (least > 0 && least <= alone) close(Tile<1>{}, edge, row, v);
-            for (u32 rest = tile.ballot(least > alone); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);
-                close(tile, tile.shfl(edge, lane), tile.shfl(row, lane), tile.shfl(v, lane));
-            }
-        }
+        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) { close(group, edge, row, v); });
     }
     template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v) const {
-        i64 at_u = part.offsets[row], at_v = own.offsets[v];
-        i64 n_u = part.offsets[row + 1] - at_u, n_v = own.offsets[v + 1] - at_v, to_u = 0, to_v = 0;
+        i64 to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
-        auto hit = [&](i64 in_u, i64 in_v) {  // both rows have the same vertex there
-            u32 uw = part.arcs(at_u + in_u), vw = own.arcs(at_v + in_v), all = uv * uw * vw;
-            reduce_add(support + at_u + in_u, counting == arcs_opposite ? uv : all);
+        each_common(group, part, own, row, v, [&](i64 at_u, i64 at_v) {
+            u32 uw = part.arcs(at_u), vw = own.arcs(at_v), all = uv * uw * vw;
+            reduce_add(support + at_u, counting == arcs_opposite ? uv : all);
             to_u += counting == arcs_opposite ? vw : all;
             to_v += counting == arcs_opposite ? uw : all;
-        };
-        const u32 *ids_u = part.ids + at_u, *ids_v = own.ids + at_v;
-        if (merges && greater(n_u, n_v) <= 16 * lesser(n_u, n_v)) merge(ids_u, n_u, ids_v, n_v, hit);
-        else if (n_u <= n_v) seek(group, ids_u, n_u, ids_v, n_v, hit);
-        else seek(group, ids_v, n_v, ids_u, n_u, [&](i64 in_v, i64 in_u) { hit(in_u, in_v); });
+        });
         to_u = group.sum(to_u), to_v = group.sum(to_v);
         if (group.rank() || to_v == 0) return;
         atomic_add(counts + part.first + row, to_u);
         atomic_add(counts + own.first + v, to_v);
-    }
-    template <class Hit> DEVICE static void merge(const u32* a, i64 n, const u32* b, i64 m, Hit hit) {
-        for (i64 i = 0, j = 0; i < n && j < m;) {
-            u32 x = a[i], y = b[j];
-            if (x == y) hit(i, j);
-            i += x <= y, j += y <= x;
-        }
-    }
-    // The group's lanes share the shorter row, and look for what they find there in the longer one.
-    template <class Group, class Hit>
-    DEVICE static void seek(Group group, const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
-        i64 hint = 0;
-        for (i64 k = group.rank(); k < n; k += group.size()) {
-            hint = lower_bound_near(longer, most, hint, shorter[k]);
-            if (hint == most) return;
-            if (longer[hint] == shorter[k]) hit(k, hint);
-        }
     }
 };
 

@@ -36,10 +36,9 @@ def check_weights(shard: Shard, what: str) -> None:
     edge = int(shard.exchange.allreduce(Device.to_host(found), "min")[0])
     if edge != NONE:
         src, dst = edge >> 32, edge & 0xFFFFFFFF
-        raise InvalidOption(
-            f"the edge from {user_id(shard, src)} to {user_id(shard, dst)} has weight {_weight(shard, src, dst):g}; "
-            f"{what} need weights of 0 or more"
-        )
+        ends = user_id(shard, src), user_id(shard, dst)
+        text = f"the edge from {{}} to {{}} has weight {_weight(shard, src, dst):g}; {what} need weights of 0 or more"
+        raise InvalidOption.about(text, *ends)
 
 
 def _weight(shard: Shard, src: int, dst: int) -> float:

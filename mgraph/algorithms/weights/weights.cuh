@@ -27,12 +27,8 @@ struct CheckWeights {  // a tile 32 rows; hubs become tasks
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 own = i * tile.size() + tile.rank();
-            visit_rows(graph, tile, own < rows ? own : -1, tasks, n_tasks,
-                       [&](auto group, i64 row, i64 unit) { check_weights(graph, group, row, unit, bad); });
-        }
+        visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { check_weights(graph, group, row, unit, bad); });
     }
 };
 
@@ -44,11 +40,7 @@ struct CheckHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                check_weights(graph, tile, row, unit, bad);
-                return false;
-            });
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto tile, i64 row, i64 unit) { check_weights(graph, tile, row, unit, bad); });
     }
 };

@@ -103,4 +103,15 @@ struct Grid {
         return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
     DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
+    DEVICE void meet(u64* arrived, u64& goal) const {
+        goal += gridDim.x;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrived) : "memory");
+            u64 there;
+            do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(there) : "l"(arrived) : "memory");
+            while (there < goal);
+        }
+        __syncthreads();
+    }
 };

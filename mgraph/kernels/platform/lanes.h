@@ -157,6 +157,7 @@ struct Grid {
         return {(block * block_lanes + fibers->now) / W, n, blocks * block_lanes / W};
     }
     Items items(Block, i64 n) const { return {block, n, blocks}; }
+    void meet(u64*, u64&) const { Block{}.sync(); }  // the only block
 };
 
 inline Fibers& own_fibers() {  // this thread's
@@ -164,14 +165,18 @@ inline Fibers& own_fibers() {  // this thread's
     return own;
 }
 
-template <class Kernel> void launch(const Kernel& kernel, i64 items, int) {
+template <class Kernel> void run_blocks(const Kernel& kernel, i64 blocks) {
     Fibers& own = own_fibers();
     own.kernel = &kernel;
     own.run = [](const void* kernel, const Grid& grid) { (*(const Kernel*)kernel)(grid); };
-    i64 blocks = lesser((items * Kernel::lanes + block_lanes - 1) / block_lanes, (i64)3);
     for (i64 b = 0; b < blocks; ++b) {
         Grid grid{b, blocks};
         own.grid = &grid;
         own.run_block();
     }
 }
+
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int) {
+    run_blocks(kernel, lesser((items * Kernel::lanes + block_lanes - 1) / block_lanes, (i64)3));
+}
+template <class Kernel> void stay(const Kernel& kernel) { run_blocks(kernel, 1); }

@@ -1,15 +1,32 @@
-// gpma+ as algorithms see it. A row is the live slots of [start[v], start[v + 1]); a unit is the part of it in one
-// stretch of unit_slots slots. LEAF slots per leaf, the live ones packed to its left, counts[leaf] of them, the others
-// `nobody`: a reader sees from the slot itself whether it is live, so that its loads need not wait for a count.
+// gpma+ as kernels see it: leaf after leaf in one array. A row is the live slots of [start[v], start[v + 1]); a unit is
+// the part of it in one stretch of unit_slots slots. A reader sees from the slot itself whether it is live, so that its
+// loads need not wait for a count.
 #pragma once
-#include "kernels/search.cuh"
+#include "structures/pma/slots.cuh"
 
-constexpr u32 nobody = 0xffffffffu;  // above every id, so that a leaf is sorted to its end
-constexpr i64 unit_slots = 256;
+struct Array {  // what a batch writes
+    u32* slots;
+    f32* weights;
+    u8* counts;
+    u32* groups;
+    u32* heads;
+    // a slot's memory, up to the end of its leaf
+    DEVICE u32* slot(i64 slot) const { return slots + slot; }
+    DEVICE f32* weight(i64 slot) const { return weights + slot; }
+    DEVICE u32* column(i64 slot, u32) const { return slots + slot; }
+    DEVICE f32* column(i64 slot, f32) const { return weights + slot; }
+};
 
-DEVICE i64 leaf_of(i64 slot) { return (i64)((u64)slot / LEAF); }
+struct Starts {  // where rows start
+    i64* at;
+    DEVICE i64 operator[](i64 row) const { return at[row]; }
+    DEVICE void set(i64 row, i64 slot) const { at[row] = slot; }
+    // where other lanes write meanwhile
+    DEVICE i64 look(i64 row) const { return glance(at + row); }
+    DEVICE void put(i64 row, i64 slot) const { store(at + row, slot); }
+};
 
-struct GpmaView {
+struct PmaView {
     const i64* start;
     const u32* degrees;
     const u32* slots;
@@ -19,12 +36,14 @@ struct GpmaView {
 
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
+    DEVICE i64 first(i64 v) const { return start[v]; }
+    DEVICE const u32* leaf(i64 leaf) const { return slots + leaf * LEAF; }
     DEVICE i64 units(i64 v) const {
         i64 a = start[v], b = start[v + 1];
-        return a == b ? 0 : (i64)((u64)(b - 1) / unit_slots - (u64)a / unit_slots) + 1;
+        return a == b ? 0 : unit_of(b - 1) - unit_of(a) + 1;
     }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        i64 a = start[v], stretch = (i64)((u64)a / unit_slots) + unit;
+        i64 a = start[v], stretch = unit_of(a) + unit;
         i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
         for (i64 s = first; s < end; s += ahead * tile.size()) {
             u32 ids[ahead];
@@ -55,19 +74,14 @@ struct GpmaView {
         s.leaf += half & -(i64)(heads[s.leaf + half] <= dst);
         s.leaves -= half;
     }
-    // How many items there are below dst; for CPUs, vectorised and without a branch.
-    DEVICE i64 below(i64 leaf, i64 from, i64 end, u32 dst) const {
-        u32 first = (u32)(from - leaf * LEAF), span = (u32)(end - from), sum = 0;
-        for (u32 i = 0; i < LEAF; ++i) sum += (slots[leaf * LEAF + i] < dst) & (i - first < span);
-        return sum;
-    }
     // The slot of the first live item of the row that is not below dst, or of what follows the row; hit: it is dst
     // itself.
     DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;
         i64 next = (s.leaf + 1) * LEAF, from = greater(s.first, s.leaf * LEAF), end = lesser(s.end, next);
-        i64 slot = in_flight == 1 ? lower_bound(slots, from, end, dst) : from + below(s.leaf, from, end, dst);
+        i64 slot = in_flight == 1 ? lower_bound(slots, from, end, dst)
+                                  : from + below(leaf(s.leaf), from - s.leaf * LEAF, end - s.leaf * LEAF, dst);
         if (slot == end || slots[slot] == nobody) return s.end <= next ? s.end : next;
         hit = slots[slot] == dst;
         return slot;

@@ -75,14 +75,14 @@ struct SumArrays {  // one block: free blocks by class, bare arrays, the end of 
     }
     DEVICE void sum_up(Block block) const {
         constexpr i64 n = all_words - free0;
-        SHARED(i64, sums, n);
+        SHARED(u32, sums, n);  // blocks are numbered with 32 bits, and a GPU has no 64-bit atomics in shared memory
         for (i64 i = block.rank(); i < n; i += block.size()) sums[i] = 0;
         block.sync();
         for (i64 a = block.rank(); a < arrays.count; a += block.size()) {
-            u32 kind = arrays.kinds[a];
-            if (kind == bare) atomic_add(sums + (bares - free0), (i64)1);
-            else atomic_max(sums + (array_end - free0), a + 1);
-            if (kind < classes && arrays.frees[a]) atomic_add(sums + kind, (i64)arrays.frees[a]);
+            u32 kind = arrays.kinds[a], free = arrays.frees[a];
+            if (kind == bare) atomic_add(sums + (bares - free0), 1u);
+            else atomic_max(sums + (array_end - free0), (u32)a + 1);
+            if (kind < classes && free) atomic_add(sums + kind, free);
         }
         block.sync();
         for (i64 i = block.rank(); i < n; i += block.size()) at[free0 + i] = sums[i];

@@ -1,0 +1,1 @@
+"""Closing edges to triangles: what a count of triangles and trusses share."""

@@ -1,0 +1,180 @@
+"""Connected components that follow the graph.
+
+Every rank knows the tree of each vertex. An inserted edge between two trees joins them. Where the graph has in-edges, a
+vertex also has its number of hops from its tree's root, by which the forest is repaired (`mgraph.algorithms.repair`):
+a deleted edge matters only if it was the last that led to its end with so many hops. The vertices that are cut off
+look for other ways. Those that find none are new components, each with a new root. Of trees that are joined, all but
+the largest are given to it by a search from the inserted edges.
+
+Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. So does the
+next deletion after trees of many vertices were joined, in which nobody then knows the hops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
+from mgraph.algorithms.components.program import component_kernels, find, least_labels
+from mgraph.algorithms.near_far.search import HOPS, Search
+from mgraph.algorithms.repair.repair import Repair, both, turned
+from mgraph.device import Array, Device
+from mgraph.kernels import Struct
+
+__all__ = ["Components"]
+
+PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
+NONE = np.uint64(2**64 - 1)
+
+
+class Components:
+    """The components on one rank.
+
+    Attributes
+    ----------
+    parent : uint32[n_vertices]
+        The root of each vertex of the graph.
+    repair : Repair or None
+        The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
+    labels : int64[hi - lo] or None
+        The result, once it was asked for and until the trees change.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, self.device = shard, shard.device
+        forest, self.supersteps = find(shard)
+        self.parent, self.kernels = forest.parent, component_kernels(shard)
+        self.repair = None if shard.in_edges is None else self._by_hops()
+        self.labels: Array = None
+        self.components = 0
+
+    def _by_hops(self) -> Repair:
+        shard = self.shard
+        ids = self.device.arange(shard.lo, shard.hi, np.uint32)
+        roots = ids[self.parent[shard.lo : shard.hi] == ids]
+        search = Search(shard, HOPS, edges=both(shard))
+        search.run(roots, self.device.astype(roots, np.uint64))
+        search.share()
+        return Repair(shard, search, source=-1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        held = int(self.parent.nbytes) + (0 if self.labels is None else int(self.labels.nbytes))
+        return held + (0 if self.repair is None else self.repair.nbytes)
+
+    def columns(self) -> Columns:
+        """The smallest user's id in each own vertex's component."""
+        if self.labels is None:
+            self.labels, self.components = least_labels(self.shard, self.kernels, self.parent, by_order=True)
+        return {"component": self.labels.copy()}, {"components": self.components, "supersteps": self.supersteps}
+
+    # ---- following changes -------------------------------------------------------------------------------------------
+
+    def follow(self, changes: Changes, most: int) -> Followed | None:
+        """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        followed = self._follow(changes, most)
+        if followed is None or followed.changed:
+            self.labels = None
+        return followed
+
+    def _follow(self, changes: Changes, most: int) -> Followed | None:
+        self._grow()
+        if changes.deleted and self.repair is None:
+            return None
+        if self.shard.in_edges is not self.shard.out_edges:
+            changes = _both_ways(self.device, changes)
+        changed = Struct(**changes.fields())
+        joins = self.device.zeros(1, np.int64)
+        self.kernels.JoinArcs(len(changes), changed=changed, parent=self.parent, joins=joins)
+        joined = int(Device.to_host(joins)[0]) > 0
+        if joined:
+            self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
+        if self.repair is None:
+            return Followed(0, joined)
+        followed = self._repaired(self.repair, changed, changes, most, joined)
+        if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
+            self.repair, followed = None, Followed(0, joined)
+        return followed
+
+    def _repaired(self, repair: Repair, changed: Struct, changes: Changes, most: int, joined: bool) -> Followed | None:
+        """Bring the forest up to date, and the trees by it."""
+        found = repair.follow(
+            changes, most, lambda: not joined or self._give_to_largest(repair, changed, changes, most)
+        )
+        if found is None or not self._add_roots(repair, joined):
+            return None
+        if found or joined:
+            self.kernels.Roots(len(self.parent), words=repair.length, n=len(self.parent), parent=self.parent)
+        return Followed(repair.visited(), found or joined)
+
+    def _grow(self) -> None:
+        first, n = len(self.parent), self.shard.n_vertices
+        if first == n:
+            return
+        self.labels = None
+        more = self.device.arange(first, n, np.uint32)
+        self.parent = self.device.concatenate([self.parent, more])
+        if self.repair is not None:
+            self.repair.grow(self.device.astype(more, np.uint64))
+
+    # ---- joined trees ------------------------------------------------------------------------------------------------
+
+    def _largest(self, repair: Repair) -> Array:
+        """Of trees that are joined, size << 32 | root of the largest, by their common parent: uint64[n_vertices]."""
+        n, trees = len(self.parent), {"words": repair.length, "n": len(self.parent)}
+        sizes, largest = self.device.zeros(n, np.uint32), self.device.zeros(n, np.uint64)
+        self.kernels.TreeSizes(n, sizes=sizes, **trees)
+        self.kernels.LargestTrees(n, sizes=sizes, parent=self.parent, largest=largest, **trees)
+        return largest
+
+    def _give_to_largest(self, repair: Repair, changed: Struct, changes: Changes, most: int) -> bool:
+        """Give joined trees to the largest of them; False if they have about `most` edges or more."""
+        n, left = len(self.parent), self.device.zeros(1, np.int64)
+        largest = self._largest(repair)
+        self.kernels.LeaveTrees(n, words=repair.length, n=n, parent=self.parent, largest=largest, left=left)
+        arcs = int(self.shard.exchange.allreduce(np.array([self.shard.out_edges.num_edges], np.int64))[0])
+        if int(Device.to_host(left)[0]) * arcs > most * n:
+            return False
+        repair.resume(*repair.seeds(changed, changes))
+        return True
+
+    # ---- new components ----------------------------------------------------------------------------------------------
+
+    def _add_roots(self, repair: Repair, joined: bool) -> bool:
+        """Make the vertices that no search has reached components of their own; False if they are too many."""
+        if not joined and not len(repair.cut_off):
+            return True
+        if joined:
+            apart = self.device.xp.flatnonzero(repair.length == NONE).astype(np.uint32)
+        else:
+            apart = self._unreached(repair, repair.cut_off)
+        if len(apart):
+            self._take_lone(repair, apart)
+        for _ in range(PIECES):
+            apart = self._unreached(repair, apart)
+            if len(apart) == 0:
+                return True
+            root = apart.min().reshape(1)
+            repair.resume(root, root.astype(np.uint64))
+        return False
+
+    @staticmethod
+    def _unreached(repair: Repair, vertices: Array) -> Array:
+        return vertices[repair.length[vertices] == NONE]
+
+    def _take_lone(self, repair: Repair, vertices: Array) -> None:
+        """Make each of these that has no edges a component: after deletions of vertices they may be many."""
+        shard = self.shard
+        own = vertices[(vertices >= shard.lo) & (vertices < shard.hi)]
+        for edges in both(shard):
+            own = own[edges.degrees(own - np.uint32(shard.lo)) == 0]
+        for part in shard.exchange.allgather(own):
+            repair.length[part] = part.astype(np.uint64)
+
+
+def _both_ways(device: Device, changes: Changes) -> Changes:
+    """The changed arcs of a directed graph, and each the other way round; not in order."""
+    back, twice = turned(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
+    columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
+    return Changes(deleted=changes.deleted, **columns)

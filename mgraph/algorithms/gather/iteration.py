@@ -1,0 +1,46 @@
+"""What algorithms that are written with `gather` share: the graph that they are methods of, and the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mgraph.checks import check_number, check_whole
+from mgraph.errors import InvalidOption
+
+__all__ = ["Gathers", "edge_of", "iterate", "unit"]
+
+
+class Gathers(Protocol):
+    """A graph with the method `gather`."""
+
+    @property
+    def num_vertices(self) -> int: ...  # noqa: D102
+    @property
+    def weighted(self) -> bool: ...  # noqa: D102
+    def gather(self, values: Any, reduce: str = "sum", edge: str = "value", direction: str = "in") -> Any: ...  # noqa: D102
+
+
+def edge_of(weight: bool) -> str:
+    """What a neighbour adds to a sum: its value, by the edge's weight if that counts."""
+    return "value * weight" if weight else "value"
+
+
+def unit(x: Any) -> Any:
+    """`x`, scaled to a Euclidean norm of 1."""
+    return x / (x.norm() or 1)
+
+
+def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, bound: float) -> tuple[Any, dict[str, Any]]:
+    """``x = step(x)`` until it changes by less than `bound` in the L1 norm, at most `max_iter` times.
+
+    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` if `max_iter`
+    is less than 1 or `bound` is negative or no number.
+    """
+    if check_whole(max_iter, "max_iter") == 0 or not check_number(bound, "tol") >= 0:
+        raise InvalidOption(f"max_iter is {max_iter} and tol {bound}; they must be 1 or more, and 0 or more")
+    error, steps = float("inf"), 0
+    while steps < max_iter and not error < bound:
+        last, x = x, step(x)
+        error, steps = (x - last).norm(1), steps + 1
+    return x, {"iterations": steps, "error": error, "converged": error < bound}

@@ -1,0 +1,189 @@
+// PageRank from changed edges outwards. x is the solution of x = b + alpha * P' x but for a residual r, both of own
+// vertices. A vertex hands its residual on: x takes it, and each out-neighbour's residual gets a part of it. What a
+// vertex gets in a round is summed up first, in fixed point, so that the order does not matter.
+#pragma once
+#include "algorithms/repair/changed.cuh"
+#include "kernels/bits.cuh"
+#include "kernels/rows.cuh"
+
+enum Outwards { o_listed, o_next, o_edges, o_tasks };  // the words of `state`
+
+struct Flow {
+    f64* x;
+    i64* residual;
+    i64* value;  // what each own row hands to each out-neighbour in this round
+    i64* sums;   // of all vertices: what they get in this round
+    u32* marks;  // a bitmap of all vertices: who is in `list`
+    u32* list;   // vertices that get something
+    u32* next;   // out: own rows whose residual is above `most`
+    i64* state;
+    i64 first;
+    i64 n;
+    i64 most;
+    f64 one;  // the number 1 in fixed point
+    f64 alpha;
+    DEVICE void add(u32 id, i64 value) const {
+        if (value == 0) return;
+        atomic_add(sums + id, value);
+        if (saw_bit(marks, id) || atomic_or(marks + id / word_bits, bit_of(id)) & bit_of(id)) return;
+        list[take_place(state + o_listed)] = id;
+    }
+    DEVICE i64 part(f64 share, i64 degree) const {  // of each of `degree` edges
+        return degree ? (i64)(alpha * share / (f64)degree * one) : 0;
+    }
+};
+
+template <class View>
+struct FirstValues {  // one lane an own row: hands on all of x; the residual is what x lacks to b
+    static constexpr int lanes = 1;
+    View graph;
+    Flow flow;
+    const f64* base;  // null for 1
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(flow.n)) {
+            flow.residual[row] = (i64)(((base ? base[row] : 1) - flow.x[row]) * flow.one);
+            flow.value[row] = flow.part(flow.x[row], graph.degree(row));
+        }
+    }
+};
+
+template <class View>
+struct Values {  // one lane a row of a list: hands on its residual
+    static constexpr int lanes = 1;
+    View graph;
+    Flow flow;
+    const u32* rows;
+    i64 count;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) {
+            u32 row = rows[i];
+            f64 share = (f64)flow.residual[row] / flow.one;
+            flow.residual[row] = 0;
+            flow.x[row] += share;
+            flow.value[row] = flow.part(share, graph.degree(row));
+        }
+    }
+};
+
+template <class View>
+struct ChangedValues {  // one lane an own row whose edges have changed: what each edge carries now, and before
+    static constexpr int lanes = 1;
+    View graph;
+    Flow flow;
+    const u32* rows;
+    const i64* more;  // by how much their degrees have grown
+    i64 count;
+    i64* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) {
+            u32 row = rows[i];
+            i64 degree = graph.degree(row);
+            before[i] = flow.part(flow.x[row], degree - more[i]);
+            flow.value[row] = flow.part(flow.x[row], degree) - before[i];
+        }
+    }
+};
+
+struct ChangedArcs {  // one lane a changed arc from an own row: what it carried, or did not yet carry
+    static constexpr int lanes = 1;
+    Flow flow;
+    const u64* keys;
+    const u8* kinds;
+    const i64* places;  // of the row in `before`
+    const i64* before;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n))
+            flow.add((u32)keys[i], kinds[i] == deleted ? -before[places[i]] : before[places[i]]);
+    }
+};
+
+template <class View, class Group> DEVICE void hand_on(const View& graph, Group group, i64 row, i64 unit,
+                                                       const Flow& flow) {
+    i64 value = flow.value[row];
+    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+        if (live) flow.add(id, value);
+        return false;
+    });
+}
+
+template <class View>
+struct HandOn {  // a tile 32 rows, all or those of a list; hubs become tasks
+    static constexpr int lanes = 32;
+    View graph;
+    Flow flow;
+    const u32* rows;  // null for all
+    i64 count;
+    u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 edges = 0;
+        for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
+            i64 at = i * tile.size() + tile.rank(), row = at < count ? (rows ? (i64)rows[at] : at) : -1;
+            edges += row < 0 ? 0 : (i64)graph.degree(row);
+            visit_rows(graph, tile, row, tasks, flow.state + o_tasks,
+                       [&](auto group, i64 its, i64 unit) { hand_on(graph, group, its, unit, flow); });
+        }
+        edges = tile.sum(edges);
+        if (tile.rank() == 0 && edges) atomic_add(flow.state + o_edges, edges);
+    }
+};
+
+template <class View>
+struct HandOnHubs {  // a tile a task
+    static constexpr int lanes = 32;
+    View graph;
+    Flow flow;
+    const u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 n_tasks = load(flow.state + o_tasks);
+        for (i64 i : grid.items(tile, n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                hand_on(graph, tile, row, unit, flow);
+                return false;
+            });
+    }
+};
+
+struct SendOut {  // one lane a vertex of another rank that gets something: what it gets is taken out
+    static constexpr int lanes = 1;
+    Flow flow;
+    const u32* ids;
+    i64 count;
+    i64* values;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) {
+            values[i] = flow.sums[ids[i]];
+            flow.sums[ids[i]] = 0;
+        }
+    }
+};
+
+struct TakeIn {  // one lane an own vertex to which another rank hands something
+    static constexpr int lanes = 1;
+    Flow flow;
+    const u32* ids;
+    const i64* values;
+    i64 count;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) flow.add(ids[i], values[i]);
+    }
+};
+
+struct EndRound {  // one lane a listed vertex: an own one's residual takes what it got
+    static constexpr int lanes = 1;
+    Flow flow;
+    i64 count;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(count)) {
+            u32 id = flow.list[i];
+            i64 row = (i64)id - flow.first;
+            atomic_and(flow.marks + id / word_bits, ~bit_of(id));
+            if (row < 0 || row >= flow.n) continue;
+            i64 residual = flow.residual[row] += flow.sums[id];
+            flow.sums[id] = 0;
+            if (residual > flow.most || residual < -flow.most) flow.next[take_place(flow.state + o_next)] = (u32)row;
+        }
+    }
+};

@@ -1,0 +1,88 @@
+"""Reads of a graph, and running an algorithm, as `DynamicGraph` has them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.checks import check_direction
+from mgraph.client import reads
+from mgraph.client.results import run_algorithm
+from mgraph.errors import InvalidOption
+from mgraph.structures import Csr
+
+__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
+
+
+def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
+    """Whether each edge ``src[i] -> dst[i]`` exists: bool[n].
+
+    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
+    raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
+    """
+    return self._directory.read(lambda now: reads.has_edges(self._directory.coordinator, now, src, dst))
+
+
+def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
+    """Out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
+
+    A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
+    `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
+    """
+    check_direction(direction, self.reverse)
+    return self._directory.read(lambda now: reads.degrees(self._directory.coordinator, now, ids, direction))
+
+
+def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
+    """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
+
+    Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
+    int64[n + 1], `dst` is uint32[m], and `weight` is float32[m], or None in an unweighted graph. In a graph with
+    keys, `dst` has keys: int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph,
+    else it raises `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises
+    `UnknownVertex`.
+    """
+    check_direction(direction, self.reverse)
+    return self._directory.read(lambda now: reads.neighbors(self._directory.coordinator, now, ids, direction))
+
+
+def vertices(self: Any) -> np.ndarray:
+    """All vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
+
+    O(n), without a call to the workers. Keys are in the order in which they came. After a vertex is deleted, those
+    that came later move up.
+    """
+    self._directory.check()
+    return self._directory.numbering.all_names()
+
+
+def to_csr(self: Any) -> Csr:
+    """The whole graph as a CSR in this process: `neighbors` of every vertex.
+
+    In a graph with keys, rows and destinations are places in `vertices`.
+    O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
+    """
+    return self._directory.read(partial(reads.all_rows, self._directory.coordinator))
+
+
+def fingerprint(self: Any) -> int:
+    """A 64-bit hash of the set of edges, by users' ids and without weights.
+
+    Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is
+    the sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts
+    in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
+    workers.
+    """
+    return reads.fingerprint(self._directory)
+
+
+def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
+    """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
+    if algorithm not in ALGORITHMS:
+        raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
+    check, facts = ALGORITHMS[algorithm].check, self._options.facts
+    checked = lambda now: check(facts(now), **arguments)  # noqa: E731
+    return self._directory.read(partial(run_algorithm, self._directory.coordinator, algorithm, checked))

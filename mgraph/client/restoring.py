@@ -1,0 +1,206 @@
+"""Opening a graph from its store: for a user who asks for it, and again where a worker was lost."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.checks import check_whole
+from mgraph.client import place as places
+from mgraph.client.caller import Caller
+from mgraph.client.directory import Directory
+from mgraph.client.numbering import Numbering
+from mgraph.client.options import Options, fixed_order
+from mgraph.client.parts import AsParts
+from mgraph.client.place import Place, make_shards
+from mgraph.client.recovery import Life, Recovering
+from mgraph.client.storing import DEFAULTS, KIND, Storing
+from mgraph.columns import KINDS
+from mgraph.errors import GraphLost, InvalidOption, MgraphError, WorkerLost
+from mgraph.protocol import PATIENCE_SECONDS
+
+__all__ = ["check_seen", "make_graph", "open_stored"]
+
+logger = logging.getLogger(__name__)
+
+Value = dict[str, Any]
+Made = tuple[Directory, Options, AsParts]
+
+WORKERS_SECONDS = 60.0  #: for which a graph that lost a worker waits for workers, and for its store to be free
+UNKNOWN = -1  #: as the counts of an epoch that only a snapshot has
+AGAIN_SECONDS = 0.2  #: between two tries
+
+
+def make_graph(
+    place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Storing | None, by_degree: bool
+) -> Made:
+    """As `mgraph.client.place.make_graph`; the graph comes back after a loss if `storing` says so."""
+    if storing is not None and storing.recover is not None and options.keys in KINDS:
+        raise InvalidOption(
+            f'keys is {options.keys!r}, and a graph with recover="auto" cannot have keys yet; leave out one of them'
+        )
+    made = places.make_graph(place, options, numbering, storing)
+    if storing is None:
+        return made
+    chosen = {name: getattr(options, name) for name in (*KIND, *DEFAULTS)}
+    directory, options, parts = made
+    life = Life(directory.coordinator, parts, directory.numbering, options)
+    return _made(life, _Reopening(place, storing, chosen, None, by_degree))
+
+
+def open_stored(
+    place: Place,
+    storing: Storing,
+    given: Value,
+    *,
+    logged: bool,
+    epoch: int | None = None,
+    repair: bool = False,
+) -> Made:
+    """The graph that a store holds.
+
+    Parameters
+    ----------
+    given : dict
+        The user's options, checked here; those of the store where one is left out.
+    logged : bool
+        Whether what changes is logged.
+    epoch : int, optional
+        The graph as of this epoch, which is read-only.
+    repair : bool
+
+    Returns
+    -------
+    Directory, Options, AsParts
+        As of `make_graph`.
+    """
+    epoch = None if epoch is None else check_whole(epoch, "epoch")
+    fixed = fixed_order(given.get("order"))
+    chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
+    plain = {**dict.fromkeys(KIND, False), "structure": "csr", "combine": "last", "keys": None}
+    Options(**{**plain, **chosen})  # checked before anything is opened
+    how = _How(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
+    life = _opened(place, *place.begin(chosen["patience"]), how)
+    logger.info("graph %s: %s opened at epoch %d", life.caller.graph, storing.path, life.epoch)
+    try:
+        made = _made(life, _Reopening(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
+        made[0].restore(life.caller.call("keys")[0].get("keys"))
+    except BaseException:
+        life.caller.close()
+        raise
+    return made
+
+
+def check_seen(place: Place, storing: Storing, epoch: int) -> None:
+    """Raise `StoreError` where the first worker of a place does not see a store that has an epoch."""
+    caller, _ = place.begin(PATIENCE_SECONDS)
+    try:
+        caller.call("survey", {"path": storing.path, "epoch": epoch, "repair": False, "own": False})
+    finally:
+        caller.close()
+
+
+def _made(life: Life, reopening: _Reopening) -> Made:
+    """What a graph is made of; with a caller that comes back, if that was asked for."""
+    storing = reopening.storing
+    if storing.recover is None:
+        return places.directory(life.caller, life.options, life.numbering), life.options, life.parts
+    caller = Recovering(life, reopening, storing.max_recoveries)
+    directory = places.directory(caller, life.options, life.numbering, comes_back=True)
+    caller.bind(directory)
+    return directory, life.options, caller.as_parts
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a store is opened; see `open_stored`.
+
+    Parameters
+    ----------
+    chosen : mapping
+        Options; those of the store where one is left out.
+    own : bool
+        Whether the graph is to write the store.
+    after : int, optional
+        Count what each epoch after this one did.
+    generation : int
+        Of the numbering.
+    """
+
+    storing: Storing
+    chosen: Mapping[str, Any]
+    epoch: int | None
+    own: bool
+    repair: bool = False
+    order: Any = None
+    balance: Any = None
+    after: int | None = None
+    generation: int = 0
+
+
+def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
+    """The graph, by a caller that has no shards yet; it is closed if that fails."""
+    try:
+        asked = {"path": how.storing.path, "epoch": how.epoch, "repair": how.repair, "own": how.own}
+        found = caller.call("survey", asked)[0]
+        for note in found["notes"]:
+            warnings.warn(f"the store is repaired: {note}", stacklevel=5)
+        kept = {
+            "combine": "last",
+            "keys": None,
+            **{name: found["about"][name] for name in KIND if name in found["about"]},
+        }
+        options = Options(**{**kept, **how.chosen})
+        made = Numbering.make(found["n_vertices"], place.size, how.order, how.balance)
+        numbering = Numbering(made.partition, made.order, how.generation)
+        options = make_shards(place, caller, options, numbering)
+        restored = {"epoch": found["epoch"], "repair": how.repair, "how": how.storing.how if how.own else None}
+        restored |= {"read_only": how.epoch is not None, "after": how.after}
+        answers = caller.call("restore", restored, connect=True)
+    except BaseException:
+        caller.close()
+        raise
+    known = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, 4)
+    counts = np.full((0 if how.after is None else found["epoch"] - how.after, 4), UNKNOWN)
+    counts[len(counts) - len(known) :] = known
+    return Life(caller, parts, numbering, options, found["epoch"], counts)
+
+
+@dataclass
+class _Reopening:
+    """Opens a graph again after a loss: `mgraph.client.recovery.Reopen`."""
+
+    place: Place
+    storing: Storing
+    chosen: Mapping[str, Any]
+    epoch: int | None
+    by_degree: bool
+
+    def __call__(self, lost: Life, generation: int) -> Life:
+        """The graph again, on the workers that are there."""
+        end = time.monotonic() + WORKERS_SECONDS
+        chosen = {**self.chosen, "device": lost.options.device}
+        own, after = self.epoch is None, lost.caller.epoch
+        how = _How(self.storing, chosen, self.epoch, own, after=after, generation=generation)
+        place = self.place
+        while True:
+            place = place.renewed(lost.caller, end)
+            try:
+                life = _opened(place, *place.begin(chosen["patience"]), how)
+                break
+            except MgraphError as problem:  # a worker has died or starts just now, or one that died has the lock yet
+                passes = type(problem) in (MgraphError, WorkerLost, GraphLost) or "in use" in str(problem)
+                if time.monotonic() >= end or not passes:
+                    raise
+                logger.info("graph %s is opened again soon: %s", lost.caller.graph, problem)
+                time.sleep(AGAIN_SECONDS)
+        self.place = place
+        if self.by_degree and own and any(state.edges for state in life.caller.states):
+            life.caller.call("reorder", connect=True)
+        return life

@@ -1,0 +1,141 @@
+"""Object stores and other file systems of fsspec, as `Files`: for snapshots, which are written once and then read.
+
+There is no sync and no lock: an object is there, whole, once it is closed. So a log cannot be there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import StoreError
+from mgraph.log.files import DISK, File, Files
+
+__all__ = ["Remote", "files_at", "is_remote"]
+
+HELD = 2  #: files that were read last and are held in memory
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL, as in ``s3://bucket/folder``."""
+    return "://" in path
+
+
+def files_at(path: str) -> Files:
+    """The file system of a path or URL."""
+    return Remote(path) if is_remote(path) else DISK
+
+
+class _Object(File):
+    """An object that is written from its beginning to its end, and is there when it is closed."""
+
+    def __init__(self, path: str, out: Any) -> None:
+        self.path, self._out, self._at = path, out, 0
+
+    def allocate(self, end: int) -> None:
+        """Nothing is kept."""
+
+    def write(self, at: int, parts: Sequence[Any]) -> None:
+        """Append buffers."""
+        assert at == self._at, "an object is written in its order"
+        for part in parts:
+            self._at += self._out.write(memoryview(part).cast("B"))
+
+    def sync(self) -> None:
+        """It is there once it is closed."""
+
+    def truncate(self, size: int) -> None:
+        """It is new."""
+        assert size == 0 == self._at, "an object cannot be cut"
+
+    def close(self) -> None:
+        """Upload what is left; twice too."""
+        self._out.close()
+
+
+class Remote(Files):
+    """A file system of fsspec.
+
+    Parameters
+    ----------
+    url : str
+        Of something on it. Credentials are found as fsspec's implementation finds them, such as in the environment.
+
+    Raises
+    ------
+    StoreError
+        fsspec, or its implementation for this protocol, is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+
+            self._fs, _ = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise StoreError(f'{url} cannot be used: {error}; pip install "dask-mgraph[snapshots]"') from None
+        self._held: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    def _key(self, path: str) -> str:
+        return str(self._fs._strip_protocol(path))
+
+    def open(self, path: str) -> File:
+        """An object to write."""
+        self._held.pop(path, None)
+        return _Object(path, self._fs.open(self._key(path), "wb"))
+
+    def folder(self, path: str) -> None:
+        """Make a folder, where there are any."""
+        self._fs.makedirs(self._key(path), exist_ok=True)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, sorted."""
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.ls(self._key(path), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+
+    def map(self, path: str) -> np.ndarray:
+        """The bytes of an object, uint8[n], in memory."""
+        if path not in self._held:
+            self._held[path] = np.frombuffer(self._fs.cat_file(self._key(path)), np.uint8)
+        self._held.move_to_end(path)
+        while len(self._held) > HELD:
+            self._held.popitem(last=False)
+        return self._held[path]
+
+    def read(self, path: str) -> bytes:
+        """The bytes of an object."""
+        return bytes(self._fs.cat_file(self._key(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an object or folder."""
+        self._fs.invalidate_cache()
+        return bool(self._fs.exists(self._key(path)))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `data` the content of an object."""
+        self._fs.pipe_file(self._key(path), data)
+
+    def rename(self, path: str, new: str) -> None:
+        """Give an object another name."""
+        self._fs.mv(self._key(path), self._key(new))
+
+    def remove(self, path: str) -> None:
+        """Remove an object, or a folder with all in it; nothing if it does not exist."""
+        try:
+            self._fs.rm(self._key(path), recursive=True)
+        except FileNotFoundError:
+            return
+
+    def sync_folder(self, path: str) -> None:
+        """Names are there at once."""
+
+    def lock(self, path: str, shared: bool = False) -> Any:
+        """There are no locks."""
+        raise StoreError(f"{path}: a log needs a file system with fsync and locks; give `snapshots` this place instead")

@@ -1,0 +1,115 @@
+"""The rows of a graph of the backend as the mappings that NetworkX reads: node, neighbour, attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mgraph.networkx.store import Refused, Store
+from mgraph.structures import Csr
+
+__all__ = ["Adjacency", "EdgeData"]
+
+AHEAD = 1 << 14  #: rows that are read at once, at most, while they are read in order
+
+
+class EdgeData(dict):
+    """The attributes of one edge, as NetworkX has them; to set the attribute changes the edge."""
+
+    __slots__ = ("_edge", "_store")
+
+    def __init__(self, values: Mapping[Hashable, Any], store: Store, edge: tuple[Any, Any]) -> None:
+        super().__init__(values)
+        self._store, self._edge = store, edge
+
+    def __setitem__(self, name: Hashable, value: Any) -> None:
+        store, (u, v) = self._store, self._edge
+        store.put(store.index[u], store.index[v], store.value(self._edge, {name: value}))
+        super().__setitem__(name, value)
+
+    def update(self, *others: Any, **values: Any) -> None:
+        """Set attributes."""
+        for name, value in dict(*others, **values).items():
+            self[name] = value
+
+    def setdefault(self, name: Hashable, default: Any = None) -> Any:
+        """The value of an attribute, which is set if the edge has none."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def _refuse(self, *args: Any) -> Any:
+        raise Refused("an edge's attribute cannot be removed: in a graph of the mgraph backend every edge has it")
+
+    __delitem__ = pop = popitem = clear = _refuse
+
+    def copy(self) -> dict:
+        """The attributes as a plain dict."""
+        return dict(self)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+class Adjacency(Mapping):
+    """The neighbours of every node: ``adjacency[node]`` is a new dict of `EdgeData` by neighbour.
+
+    A row is read at each access, from the live graph. Rows that are read in order are read ahead, twice as many each
+    time, so that a loop over all nodes reads the graph in a few large parts.
+
+    Parameters
+    ----------
+    store : Store
+    direction : "out" | "in"
+        Successors or predecessors.
+    """
+
+    def __init__(self, store: Store, direction: str = "out") -> None:
+        self._store, self._direction = store, direction
+        self._version = self._first = self._end = -1
+        self._rows: Csr | None = None
+
+    def __getitem__(self, node: Any) -> dict[Any, Any]:
+        store = self._store
+        i = store.index[node]
+        dst, weights = self._row(i)
+        nodes, name = store.nodes, store.attribute
+        others = [nodes[j] for j in dst.tolist()]
+        if weights is None:
+            return {other: EdgeData({}, store, self._edge(node, other)) for other in others}
+        numbers = (weights.astype(np.int64) if store.whole else weights).tolist()
+        return {
+            other: EdgeData({name: value}, store, self._edge(node, other))
+            for other, value in zip(others, numbers, strict=True)
+        }
+
+    def _edge(self, node: Any, other: Any) -> tuple[Any, Any]:
+        return (node, other) if self._direction == "out" else (other, node)
+
+    def _row(self, i: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The ids in row i, and their values."""
+        store = self._store
+        graph = store.flushed()
+        now = self._version == store.version
+        if not (now and self._first <= i < self._end):
+            rows = min(2 * (self._end - self._first), AHEAD) if now and i == self._end else 1
+            self._first, self._end = i, min(i + rows, graph.num_vertices)
+            self._rows = graph.neighbors(np.arange(i, self._end), self._direction)
+            self._version = store.version
+        assert self._rows is not None
+        a, b = self._rows.offsets[i - self._first], self._rows.offsets[i - self._first + 1]
+        return self._rows.dst[a:b], None if self._rows.weight is None else self._rows.weight[a:b]
+
+    def __contains__(self, node: Any) -> bool:
+        return node in self._store.index
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._store.index)
+
+    def __len__(self) -> int:
+        return len(self._store.index)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -1,0 +1,87 @@
+"""What the functions of the backend share: the graph to run on, which weights it has, refusals, results by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import networkx as nx
+import numpy as np
+
+from mgraph.errors import MgraphError
+from mgraph.graph import DynamicGraph
+from mgraph.networkx.graph import Graph
+from mgraph.networkx.store import Refused
+
+__all__ = ["by_node", "chosen", "id_of", "offered", "refusing", "weighted", "why_no_weight"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F]:
+    """Mark a function as one that NetworkX may call; `why_not` takes its arguments and says why it may not."""
+
+    def mark(function: F) -> F:
+        function.why_not = why_not  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@contextmanager
+def refusing(graph: Graph) -> Iterator[DynamicGraph]:
+    """The graph to run an algorithm on; what mgraph cannot do is `Refused`, so that NetworkX may do it."""
+    try:
+        yield graph._store.graph()
+    except MgraphError as error:
+        raise Refused(str(error)) from error
+
+
+def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
+    """Whether edges have the attribute `weight`; without it, each counts 1.
+
+    `Refused` if they have it and float32 changed a value that is needed `exactly`, or if parallel edges were `merged`
+    in another way.
+    """
+    store = graph._store
+    if weight is not None and store.merged not in (None, merged):
+        raise Refused(f"parallel edges were made one by another function's rule; {merged!r} is needed here")
+    if weight is None or store.attribute != weight:
+        return False
+    if exactly and not store.exact and not nx.config.backends.mgraph.round_weights:
+        raise Refused(
+            f"attribute {weight!r} has a value that float32 does not hold exactly, so that lengths would differ; set "
+            "nx.config.backends.mgraph.round_weights = True to take the nearest one"
+        )
+    return True
+
+
+def why_no_weight(weight: Any) -> str | None:
+    """Why edges cannot be weighted by this argument; None if they can."""
+    return "weight is a function, and the backend keeps an attribute" if callable(weight) else None
+
+
+def by_node(graph: Graph, values: np.ndarray) -> dict[Any, Any]:
+    """Values in the order of ids as a dict by node, in the order of nodes."""
+    return dict(zip(graph._store.nodes, values.tolist(), strict=True))
+
+
+def id_of(graph: Graph, node: Hashable, message: str) -> int:
+    """The id of a node; `NodeNotFound` with a message if it is not there."""
+    try:
+        return graph._store.index[node]
+    except (KeyError, TypeError):
+        raise nx.NodeNotFound(message) from None
+
+
+def chosen(graph: Graph, result: Any, nodes: Any) -> Any:
+    """A result of all nodes: by node; for an iterable of `nodes`, of these; the value alone for one node."""
+    index = graph._store.index
+    if nodes is None:
+        return by_node(graph, result.to_numpy())
+    if nodes in graph:
+        return result[index[nodes]]
+    wanted: Iterable[Any] = dict.fromkeys(graph.nbunch_iter(nodes))
+    ids = [index[node] for node in wanted]
+    return dict(zip(wanted, result[ids].tolist() if ids else [], strict=True))

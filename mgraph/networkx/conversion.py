@@ -1,0 +1,86 @@
+"""From NetworkX's graphs to the backend's, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from mgraph.convert.build import edges_of
+from mgraph.networkx.extract import NO_DEFAULT, attribute_names, filled_store
+from mgraph.networkx.graph import DiGraph, Graph
+
+__all__ = ["convert_from_nx", "convert_to_nx"]
+
+SUMMED = {"pagerank", "hits"}  #: functions to which parallel edges are one of their sum; to others, of the least
+
+
+def convert_from_nx(
+    graph: Any,
+    *,
+    edge_attrs: Mapping[Hashable, Any] | None = None,
+    node_attrs: Mapping[Hashable, Any] | None = None,
+    preserve_edge_attrs: bool = False,
+    preserve_node_attrs: bool = False,
+    preserve_graph_attrs: bool = False,
+    name: str | None = None,
+    graph_name: str | None = None,
+) -> Graph:
+    """A graph of the backend with the nodes and edges of a NetworkX graph. O(n + m), in Python.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Parallel edges of a multigraph become one.
+    edge_attrs : mapping, optional
+        The name of the edge attribute to keep, and what an edge without it has.
+    preserve_edge_attrs : bool
+        Keep the attribute that the edges have.
+    name : str, optional
+        The function that is to be called; see `SUMMED`.
+    node_attrs, preserve_node_attrs, preserve_graph_attrs, graph_name
+        As NetworkX gives them.
+
+    Raises
+    ------
+    Refused
+        Edges have two attributes to keep, or a value that is no number, or only some have one that has no default.
+    """
+    wanted = dict.fromkeys(attribute_names(graph), NO_DEFAULT) if preserve_edge_attrs else edge_attrs or {}
+    store = filled_store(graph, wanted, "sum" if name in SUMMED else "least")
+    made: Graph = (DiGraph if store.directed else Graph)._of(store, _node_data(graph, node_attrs, preserve_node_attrs))
+    if preserve_graph_attrs:
+        made.graph.update(graph.graph)
+    return made
+
+
+def _node_data(graph: Any, wanted: Mapping[Hashable, Any] | None, preserve: bool) -> dict[Any, dict]:
+    """The attributes of each node that are kept."""
+    if preserve:
+        return {node: dict(data) for node, data in graph.nodes(data=True)}
+    if wanted:
+        return {
+            node: {name: data.get(name, default) for name, default in wanted.items()}
+            for node, data in graph.nodes(data=True)
+        }
+    return {node: {} for node in graph}
+
+
+def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
+    """The `networkx.Graph` or `networkx.DiGraph` of a graph of the backend; anything else as it is. O(n + m)."""
+    if not isinstance(result, Graph):
+        return result
+    store = result._store
+    src, dst, values = edges_of(store.graph())
+    made = nx.DiGraph() if store.directed else nx.Graph()
+    made.graph.update(result.graph)
+    made.add_nodes_from((node, dict(data)) for node, data in result._node.items())
+    ends = (map(store.nodes.__getitem__, side.tolist()) for side in (src, dst))
+    if values is None:
+        made.add_edges_from(zip(*ends, strict=True))
+    else:
+        numbers = (values.astype(np.int64) if store.whole else values).tolist()
+        made.add_weighted_edges_from(zip(*ends, numbers, strict=True), weight=store.attribute)
+    return made

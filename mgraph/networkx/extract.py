@@ -1,0 +1,97 @@
+"""The nodes and edges of a NetworkX graph as arrays, in a new `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from mgraph.networkx.store import LARGEST, NUMBERS, Refused, Store, is_number
+
+__all__ = ["NO_DEFAULT", "attribute_names", "filled_store"]
+
+NO_DEFAULT = object()  #: the default of an attribute that every edge must have, or none
+_ABSENT = object()
+
+
+def attribute_names(graph: Any) -> list[Hashable]:
+    """The names of the edges' attributes. O(m)."""
+    return list(dict.fromkeys(name for *_, data in graph.edges(data=True) for name in data))
+
+
+def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "least") -> Store:
+    """A store with the nodes and edges of a NetworkX graph. O(n + m), in Python.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+    wanted : mapping
+        The name of the attribute to keep, if any, and what an edge without it has.
+    merged : "least" | "sum"
+        The value of parallel edges, which become one.
+
+    Raises
+    ------
+    Refused
+        Two attributes are wanted, or a value is no number, or only some edges have one that has no default.
+    """
+    if len(wanted) > 1:
+        raise Refused(f"the mgraph backend keeps one attribute of edges, and not {', '.join(map(repr, wanted))}")
+    nodes = list(graph)
+    store = Store(graph.is_directed(), nodes)
+    store.merged = merged if graph.is_multigraph() else None
+    rows = [graph._adj[node] for node in nodes]
+    lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
+    src = np.repeat(np.arange(len(nodes)), lengths)
+    dst = np.fromiter(map(store.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
+    once = slice(None) if store.directed else src <= dst
+    values = None
+    for attribute, default in wanted.items():
+        values = _values(graph, rows, attribute, default, merged, store)
+        if values is not None:
+            values = values[once]
+            store.attribute, store.exact = attribute, bool(np.array_equal(values.astype(np.float32), values))
+    store.fill(src[once], dst[once], values)
+    return store
+
+
+def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, store: Store) -> np.ndarray | None:
+    """The value of each arc, float64[arcs], checked; None where all would be 1 by default."""
+    several = graph.is_multigraph()
+    if several:
+        parallel = [[data.get(attribute, _ABSENT) for data in keyed.values()] for row in rows for keyed in row.values()]
+        found = list(chain.from_iterable(parallel))
+    else:
+        found = [data.get(attribute, _ABSENT) for row in rows for data in row.values()]
+    kinds = set(map(type, found))
+    if kinds <= {type(_ABSENT)} and default == 1 and not (several and merged == "sum"):
+        return None
+    if type(_ABSENT) in kinds:
+        if default is NO_DEFAULT:
+            raise Refused(f"some edges have no attribute {attribute!r}; in the mgraph backend all have it, or none")
+        kinds = (kinds - {type(_ABSENT)}) | {type(default)}
+    if not all(issubclass(kind, NUMBERS) for kind in kinds):
+        raise _refusal(graph, attribute)
+    if several:
+        merge = sum if merged == "sum" else min
+        found = [merge(default if value is _ABSENT else value for value in parts) for parts in parallel]
+    else:
+        found = [default if value is _ABSENT else value for value in found]
+    try:
+        values = np.array(found, np.float64)
+    except OverflowError:  # an integer past float64
+        raise _refusal(graph, attribute) from None
+    if not (np.abs(values) <= LARGEST).all():
+        raise _refusal(graph, attribute)
+    store.whole = all(issubclass(kind, int | np.integer) for kind in kinds)
+    return values
+
+
+def _refusal(graph: Any, attribute: Any) -> Refused:
+    """The error for the first edge whose value is no number that float32 has."""
+    for u, v, value in graph.edges(data=attribute, default=0):
+        if not is_number(value):
+            return Refused.of_value(attribute, (u, v), value)
+    return Refused(f"the sum of parallel edges' {attribute!r} is past {LARGEST:.8g}, the largest number of float32")

@@ -1,0 +1,263 @@
+"""`Graph` and `DiGraph`: NetworkX's graph classes over a `DynamicGraph` in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import networkx as nx
+from networkx import convert
+
+from mgraph.networkx.adjacency import Adjacency
+from mgraph.networkx.extract import attribute_names, filled_store
+from mgraph.networkx.store import KEEP, Store
+
+__all__ = ["DiGraph", "Graph"]
+
+
+class Graph(nx.Graph):
+    """An undirected NetworkX graph whose edges are in a `DynamicGraph`: what ``nx.Graph(backend="mgraph")`` makes.
+
+    It has the methods of ``nx.Graph``. Changes are buffered: the next read makes one batch of them. Nodes, their
+    attributes and those of the graph are in Python dicts. Edges have one numeric attribute, stored as float32: the
+    first one that is named. Each edge has it: 1, where nothing else was said.
+
+    Parameters
+    ----------
+    incoming_graph_data : optional
+        What ``nx.Graph`` takes.
+    **attr
+        Attributes of the graph.
+
+    Raises
+    ------
+    networkx.NetworkXError
+        By any method that is given another edge attribute, or a value of it that is no number: `Refused`, with the name
+        and the edge. That edge and those after it are not added.
+
+    Notes
+    -----
+    An `add_edge` is O(1); so is `has_edge`, with a call of the `DynamicGraph` where the edge is not among the buffered
+    changes. Reading a row is a call. Removing a node reads its rows; the first algorithm afterwards takes O(n + m) to
+    renumber the nodes. Neighbours come in the order in which the nodes were added.
+
+    Examples
+    --------
+    >>> G = nx.Graph(backend="mgraph")  # doctest: +SKIP
+    >>> G.add_edges_from([("ada", "grace"), ("grace", "edsger")])  # doctest: +SKIP
+    >>> nx.pagerank(G)["grace"]  # doctest: +SKIP
+    0.4864864864864864
+    """
+
+    __networkx_backend__ = "mgraph"
+    _directed = False
+
+    def __new__(cls, *args: Any, **attr: Any) -> Any:
+        """An object of this class: NetworkX's own `__new__` asks the backends."""
+        return object.__new__(cls)
+
+    def __init__(self, incoming_graph_data: Any = None, **attr: Any) -> None:
+        self.graph = self.graph_attr_dict_factory()
+        self._node = self.node_dict_factory()
+        self._adopt(Store(self._directed))
+        if isinstance(incoming_graph_data, nx.Graph) and not incoming_graph_data.is_multigraph():
+            self._take(incoming_graph_data)
+        elif incoming_graph_data is not None:
+            convert.to_networkx_graph(incoming_graph_data, create_using=self)
+        attr.pop("backend", None)
+        self.graph.update(attr)
+
+    def _adopt(self, store: Store) -> None:
+        """Have the edges of a store."""
+        self._store, self._rows = store, Adjacency(store)
+        self._cache: tuple[int, dict[str, Any]] = (store.edits, {})
+
+    @classmethod
+    def _of(cls, store: Store, node: dict[Any, dict]) -> Any:
+        """A graph of a filled store; `node` has the attributes of each node, in order."""
+        made = cls()
+        made._adopt(store)
+        made._node.update(node)
+        return made
+
+    def _take(self, graph: nx.Graph) -> None:
+        """Begin with the nodes, edges and attributes of another graph."""
+        if isinstance(graph, Graph) and graph._directed == self._directed:
+            self._adopt(graph._store.part(None))
+        elif graph.is_directed() == self._directed:
+            self._adopt(filled_store(graph, dict.fromkeys(attribute_names(graph), 1)))
+        else:
+            self.add_nodes_from(graph)
+            self.add_edges_from(graph.edges(data=True))
+            if self._directed:
+                self.add_edges_from((v, u, data) for u, v, data in graph.edges(data=True))
+        self._node.update((node, dict(data)) for node, data in graph.nodes(data=True))
+        self.graph.update(graph.graph)
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    @property
+    def __networkx_cache__(self) -> dict[str, Any]:
+        """Where NetworkX keeps this graph as it converted it; a new one after a change of nodes or edges."""
+        if self._cache[0] != self._store.edits:
+            self._cache = (self._store.edits, {})
+        return self._cache[1]
+
+    @property
+    def _adj(self) -> Any:
+        return self._rows
+
+    @_adj.setter
+    def _adj(self, rows: Any) -> None:
+        self._become_view(nx.Graph)
+        self._adj = rows
+
+    def _become_view(self, plain: type) -> None:
+        """Become a plain graph of NetworkX: what `nx.subgraph_view` and its kind fill with filtered rows."""
+        for own in ("_store", "_rows", "_back", "_cache"):
+            self.__dict__.pop(own, None)
+        self.__class__ = plain
+        self.__dict__["__networkx_cache__"] = {}
+
+    def has_edge(self, u: Hashable, v: Hashable) -> bool:
+        """Whether the edge is there; the buffered changes stay buffered."""
+        index = self._store.index
+        try:
+            return self._store.has_edge(index[u], index[v])
+        except KeyError:
+            return False
+
+    def size(self, weight: Hashable | None = None) -> int | float:
+        """The number of edges, or the sum of their values."""
+        if weight is None:
+            return self._store.flushed().num_edges
+        return super().size(weight)
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def _id(self, node: Hashable) -> int:
+        """The id of a node, which is added if it is new."""
+        i = self._store.index.get(node)
+        if i is None:
+            if node is None:
+                raise ValueError("None cannot be a node")
+            i = self._store.add_node(node)
+            self._node[node] = self.node_attr_dict_factory()
+        return i
+
+    def add_node(self, node_for_adding: Hashable, **attr: Any) -> None:
+        """Add a node, or change its attributes."""
+        self._id(node_for_adding)
+        self._node[node_for_adding].update(attr)
+        nx._clear_cache(self)
+
+    def add_nodes_from(self, nodes_for_adding: Iterable[Any], **attr: Any) -> None:
+        """Add nodes, each alone or with a dict of its attributes."""
+        for node in nodes_for_adding:
+            given = attr
+            try:
+                hash(node)
+            except TypeError:  # a pair of a node and its attributes
+                node, own = node
+                given = {**attr, **own}
+            self._id(node)
+            self._node[node].update(given)
+        nx._clear_cache(self)
+
+    def remove_node(self, n: Hashable) -> None:
+        """Remove a node and its edges. Raises `NetworkXError` if it is not there."""
+        if n not in self._node:
+            raise nx.NetworkXError(f"The node {n} is not in the graph.")
+        self.remove_nodes_from([n])
+
+    def remove_nodes_from(self, nodes: Iterable[Hashable]) -> None:
+        """Remove the nodes that are there, and their edges."""
+        there = [node for node in dict.fromkeys(nodes) if node in self._node]
+        if there:
+            self._store.remove_nodes(there)
+        for node in there:
+            del self._node[node]
+
+    # ---- edges -------------------------------------------------------------------------------------------------------
+
+    def add_edge(self, u_of_edge: Hashable, v_of_edge: Hashable, **attr: Any) -> None:
+        """Add an edge, and its ends; the attribute, where it is given, is set."""
+        value = self._store.value((u_of_edge, v_of_edge), attr) if attr else KEEP
+        self._store.put(self._id(u_of_edge), self._id(v_of_edge), value)
+
+    def add_edges_from(self, ebunch_to_add: Iterable[Any], **attr: Any) -> None:
+        """Add edges: pairs of nodes, or triples with a dict of the attribute."""
+        for edge in ebunch_to_add:
+            if len(edge) not in (2, 3):
+                raise nx.NetworkXError(f"Edge tuple {edge} must be a 2-tuple or 3-tuple.")
+            u, v = edge[:2]
+            given = {**attr, **edge[2]} if len(edge) == 3 else attr
+            value = self._store.value((u, v), given) if given else KEEP
+            self._store.put(self._id(u), self._id(v), value)
+
+    def remove_edge(self, u: Hashable, v: Hashable) -> None:
+        """Remove an edge. Raises `NetworkXError` if it is not there."""
+        if not self.has_edge(u, v):
+            raise nx.NetworkXError(f"The edge {u}-{v} is not in the graph")
+        self.remove_edges_from([(u, v)])
+
+    def remove_edges_from(self, ebunch: Iterable[Any]) -> None:
+        """Remove edges; those that are not there are ignored."""
+        index = self._store.index
+        for u, v, *_ in ebunch:
+            if u in index and v in index:
+                self._store.remove_edge(index[u], index[v])
+
+    def clear(self) -> None:
+        """Remove all nodes, edges and attributes."""
+        self._store.clear()
+        self._node.clear()
+        self.graph.clear()
+
+    def clear_edges(self) -> None:
+        """Remove all edges; the nodes stay."""
+        self._store.clear_edges()
+
+    # ---- other graphs ------------------------------------------------------------------------------------------------
+
+    def copy(self, as_view: bool = False) -> Any:
+        """A live graph of its own with the same nodes, edges and attributes, or a view."""
+        return super().copy(as_view=True) if as_view else type(self)(self)
+
+    def to_directed_class(self) -> type:
+        """The class of `to_directed`."""
+        return DiGraph
+
+    def to_undirected_class(self) -> type:
+        """The class of `to_undirected`."""
+        return Graph
+
+
+class DiGraph(Graph, nx.DiGraph):
+    """A directed NetworkX graph whose edges are in a `DynamicGraph`, with in-edges; see `Graph`."""
+
+    _directed = True
+
+    def _adopt(self, store: Store) -> None:
+        super()._adopt(store)
+        self._back = Adjacency(store, "in")
+
+    @property
+    def _succ(self) -> Any:
+        return self._rows
+
+    @_succ.setter
+    def _succ(self, rows: Any) -> None:
+        self._become_view(nx.DiGraph)
+        self._succ = rows
+
+    _adj = _succ
+
+    @property
+    def _pred(self) -> Any:
+        return self._back
+
+    @_pred.setter
+    def _pred(self, rows: Any) -> None:
+        self._become_view(nx.DiGraph)
+        self._pred = rows

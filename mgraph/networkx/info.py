@@ -1,0 +1,66 @@
+"""What NetworkX asks about the backend when it is imported; nothing here imports NetworkX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["get_info"]
+
+FLOAT64 = "Computed in float64; weights are stored as float32."
+EXACT = f"{FLOAT64} Refused where float32 does not hold a weight exactly, unless `round_weights` is set."
+
+#: the functions of the backend, and what differs from NetworkX's
+FUNCTIONS = {
+    "average_clustering": "Without weights.",
+    "betweenness_centrality": "Without weights.",
+    "clustering": "Without weights.",
+    "connected_components": "",
+    "core_number": "",
+    "dijkstra_path": EXACT,
+    "dijkstra_path_length": EXACT,
+    "dijkstra_predecessor_and_distance": EXACT,
+    "digraph__new__": "A live graph in this process.",
+    "graph__new__": "A live graph in this process.",
+    "has_path": "",
+    "hits": FLOAT64,
+    "is_connected": "",
+    "is_strongly_connected": "",
+    "is_weakly_connected": "",
+    "k_core": "Edges may have one numeric attribute.",
+    "multi_source_dijkstra": EXACT,
+    "multi_source_dijkstra_path": EXACT,
+    "multi_source_dijkstra_path_length": EXACT,
+    "node_connected_component": "",
+    "number_connected_components": "",
+    "number_strongly_connected_components": "",
+    "number_weakly_connected_components": "",
+    "pagerank": FLOAT64,
+    "shortest_path": EXACT,
+    "shortest_path_length": EXACT,
+    "single_source_dijkstra": EXACT,
+    "single_source_dijkstra_path": EXACT,
+    "single_source_dijkstra_path_length": EXACT,
+    "single_source_shortest_path": "",
+    "single_source_shortest_path_length": "",
+    "strongly_connected_components": "Components come in the order of their first nodes.",
+    "transitivity": "For undirected graphs.",
+    "triangles": "",
+    "weakly_connected_components": "",
+}
+
+
+def get_info() -> dict[str, Any]:
+    """The backend's description, functions and configuration, as NetworkX's entry point ``networkx.backend_info``.
+
+    The configuration is ``nx.config.backends.mgraph``: `device`, "auto", "cpu" or "cuda"; `min_edges`, from which a
+    graph is converted without being asked to; and `round_weights`, whether shortest paths may use weights that float32
+    has rounded.
+    """
+    return {
+        "backend_name": "mgraph",
+        "project": "dask-mgraph",
+        "package": "mgraph",
+        "short_summary": "Dynamic graphs on the GPU or the CPU of this process.",
+        "functions": {name: {"additional_docs": text} for name, text in FUNCTIONS.items()},
+        "default_config": {"device": "auto", "min_edges": 10_000, "round_weights": False},
+    }

@@ -1,0 +1,77 @@
+"""PageRank and HITS."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from mgraph.networkx.calls import by_node, offered, refusing, weighted, why_no_weight
+from mgraph.networkx.graph import Graph
+from mgraph.networkx.store import Refused
+
+__all__ = ["hits", "pagerank"]
+
+
+def _why_no_pagerank(G: Any, alpha: float = 0.85, weight: Any = "weight", **others: Any) -> str | None:
+    if not 0 < alpha < 1:
+        return f"alpha is {alpha}, and the backend has PageRank with alpha above 0 and below 1"
+    if weight is None and G.is_multigraph():
+        return "each of parallel edges counts, and the backend keeps one"
+    return why_no_weight(weight)
+
+
+def _array(graph: Graph, values: Mapping[Any, float]) -> np.ndarray:
+    """Values by node as an array by id, 0 for nodes that are not named."""
+    return np.array([values.get(node, 0) for node in graph._store.nodes], np.float64)
+
+
+@offered(_why_no_pagerank)
+def pagerank(
+    G: Graph,
+    alpha: float = 0.85,
+    personalization: Mapping[Any, float] | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    nstart: Mapping[Any, float] | None = None,
+    weight: Hashable | None = "weight",
+    dangling: Mapping[Any, float] | None = None,
+) -> dict[Any, float]:
+    """As `networkx.pagerank`, in float64."""
+    if len(G) == 0:
+        return {}
+    with refusing(G) as graph:
+        given = {"personalization": personalization, "start": nstart, "dangling": dangling}
+        arrays = {name: _array(G, values) for name, values in given.items() if values is not None}
+        if personalization is not None and arrays["personalization"].sum() == 0:
+            raise ZeroDivisionError
+        found = graph.pagerank(
+            alpha, len(G) * tol, max_iter, dtype="float64", weight=weighted(G, weight, merged="sum"), **arrays
+        )
+        if not found.converged:
+            raise nx.PowerIterationFailedConvergence(max_iter)
+        return by_node(G, found.to_numpy())
+
+
+@offered()
+def hits(
+    G: Graph,
+    max_iter: int = 100,
+    tol: float = 1e-8,
+    nstart: Mapping[Any, float] | None = None,
+    normalized: bool = True,
+) -> tuple[dict[Any, float], dict[Any, float]]:
+    """As `networkx.hits`, in float64, with the same rule for `tol`; one iteration is up to 20 products, as in SciPy."""
+    if len(G) == 0:
+        return {}, {}
+    start = None if nstart is None else _array(G, nstart)
+    with refusing(G) as graph:
+        if graph.num_edges == 0:
+            raise Refused("the graph has no edges, and so no hubs")
+        weight = weighted(G, "weight", merged="sum")
+        found = graph.hits(tol, max(max_iter, 0), start, weight=weight, normalized=normalized)
+        if not found.converged:
+            raise nx.PowerIterationFailedConvergence(max_iter)
+        return by_node(G, found.to_numpy()), by_node(G, found.authorities.to_numpy())

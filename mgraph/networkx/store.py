@@ -1,0 +1,256 @@
+"""What a graph of the backend is made of: a `DynamicGraph`, the nodes by its ids, and changes that it has not got yet.
+
+The `DynamicGraph` is in this process and is made at the first read. Node i of `nodes` is its vertex i. Changes are
+kept in a dict, the last one for each edge, and become one batch at the next read or after `ROOM` of them. A removed
+node leaves a hole: a vertex without edges. Reads of rows do not mind holes; for an algorithm they are closed first.
+
+Invariants: (1) ``index[nodes[i]] == i`` for every i that is no hole; (2) ids ascend in the order in which nodes were
+added; (3) in an undirected graph the keys of `_pending` have the smaller id first; (4) no edge is at a hole, once the
+pending changes are made.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.convert.build import edges_of
+from mgraph.graph import DynamicGraph
+
+__all__ = ["KEEP", "LARGEST", "NUMBERS", "Refused", "Store", "is_number"]
+
+ROOM = 1 << 18  #: pending changes that become a batch without a read: at 200 bytes each, 50 MB
+_HOLE = object()  #: stands in `nodes` for a removed node
+NUMBERS: tuple[Any, ...] = (int, float, np.integer, np.floating)  #: the types that values may have
+LARGEST = float(np.finfo(np.float32).max)
+KEEP = object()  #: the value of an edge that is added without one: it keeps what it has, and has 1 if it is new
+
+
+class Refused(nx.NetworkXError, NotImplementedError):
+    """The backend does not do this. NetworkX then tries the next backend, where it is allowed to."""
+
+    @classmethod
+    def of_value(cls, name: Hashable, edge: tuple[Any, Any], value: Any) -> Refused:
+        """The error for a value that `is_number` does not accept."""
+        return cls(
+            f"attribute {name!r} of edge {edge!r} is {value!r}; the mgraph backend keeps numbers up to {LARGEST:.8g}"
+        )
+
+
+def is_number(value: Any) -> bool:
+    """Whether an edge attribute can have this value: a real number that is not past float32, and not NaN."""
+    return isinstance(value, NUMBERS) and abs(value) <= LARGEST
+
+
+class Store:
+    """The nodes and edges of one graph.
+
+    Parameters
+    ----------
+    directed : bool
+        A directed graph stores in-edges too.
+    nodes : iterable of hashable
+        Distinct nodes, which get the ids 0, 1, ...
+
+    Attributes
+    ----------
+    attribute : hashable or None
+        The name of the edge attribute; None as long as no edge has one.
+    whole, exact : bool
+        Whether all values so far were integers, and whether float32 has held all of them exactly.
+    merged : "sum" | "least" | None
+        How parallel edges became one; None if there were none.
+    edits, version : int
+        Count the changes that were asked for, and those that were made to the `DynamicGraph`; rows read at an earlier
+        version may be old.
+    """
+
+    def __init__(self, directed: bool, nodes: Iterable[Hashable] = ()) -> None:
+        self.directed = directed
+        self.nodes: list[Any] = list(nodes)
+        self.index: dict[Any, int] = {node: i for i, node in enumerate(self.nodes)}
+        self.attribute: Hashable | None = None
+        self.whole = self.exact = True
+        self.merged: str | None = None
+        self.edits = self.version = 0
+        self._pending: dict[tuple[int, int], Any] = {}
+        self._graph: DynamicGraph | None = None
+        self._close = weakref.finalize(self, _nothing)
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Hashable) -> int:
+        """The id of a new node."""
+        self.edits += 1
+        i = self.index[node] = len(self.nodes)
+        self.nodes.append(node)
+        return i
+
+    def remove_nodes(self, nodes: Sequence[Hashable]) -> None:
+        """Remove nodes that are there, each named once, with their edges. One read of their rows."""
+        self.edits += 1
+        ids = np.array([self.index[node] for node in nodes], np.int64)
+        graph = self.flushed()
+        for direction in ("out", "in") if self.directed else ("out",):
+            rows = graph.neighbors(ids, direction)
+            ends = [np.repeat(ids, np.diff(rows.offsets)).tolist(), rows.dst.tolist()]
+            for i, j in zip(*(ends if direction == "out" else ends[::-1]), strict=True):
+                self.remove_edge(i, j)
+        for node in nodes:
+            self.nodes[self.index.pop(node)] = _HOLE
+
+    # ---- edges -------------------------------------------------------------------------------------------------------
+
+    def _key(self, i: int, j: int) -> tuple[int, int]:
+        return (i, j) if self.directed or i <= j else (j, i)
+
+    def value(self, edge: tuple[Any, Any], attributes: Mapping[Any, Any]) -> Any:
+        """The value in the attributes of an edge; the first name becomes that of the graph's attribute.
+
+        `Refused` for another name than the graph's, for several, and for what is no number.
+        """
+        for name, value in attributes.items():
+            if len(attributes) > 1 or self.attribute not in (None, name):
+                there = "" if self.attribute is None else f", here {self.attribute!r}"
+                raise Refused(
+                    f"edge {edge!r} has the attributes {', '.join(map(repr, attributes))}; a graph of the mgraph "
+                    f"backend keeps one{there}"
+                )
+            if not is_number(value):
+                raise Refused.of_value(name, edge, value)
+            self.attribute = name
+            return value
+        return KEEP
+
+    def put(self, i: int, j: int, value: Any = KEEP) -> None:
+        """Add the edge from id i to id j, or change its value."""
+        self.edits += 1
+        key, pending = self._key(i, j), self._pending
+        if value is not KEEP:
+            self.whole = self.whole and isinstance(value, int | np.integer)
+            self.exact = self.exact and bool(np.float32(value) == value)
+            pending[key] = float(value)
+        elif pending.setdefault(key, KEEP) is None:  # it was removed, and is a new edge
+            pending[key] = 1.0
+        if len(pending) >= ROOM:
+            self.flushed()
+
+    def remove_edge(self, i: int, j: int) -> None:
+        """Remove the edge from id i to id j; one that is not there is ignored."""
+        self.edits += 1
+        self._pending[self._key(i, j)] = None
+        if len(self._pending) >= ROOM:
+            self.flushed()
+
+    def has_edge(self, i: int, j: int) -> bool:
+        """Whether there is an edge from id i to id j; pending changes stay pending."""
+        key = self._key(i, j)
+        if key in self._pending:
+            return self._pending[key] is not None
+        known = self._graph.num_vertices if self._graph is not None else 0
+        return self._graph is not None and max(key) < known and bool(self._graph.has_edges([key[0]], [key[1]])[0])
+
+    def clear(self) -> None:
+        """Remove all nodes."""
+        self.clear_edges()
+        self.nodes.clear()
+        self.index.clear()
+
+    def clear_edges(self) -> None:
+        """Remove all edges, and forget the attribute."""
+        self.edits += 1
+        self._pending.clear()
+        self._set(None)
+        self.attribute, self.whole, self.exact = None, True, True
+
+    # ---- the DynamicGraph --------------------------------------------------------------------------------------------
+
+    def fill(self, src: np.ndarray, dst: np.ndarray, values: np.ndarray | None) -> None:
+        """Make the edges of a new store, uint32[m], with float64[m] `values` where there is an attribute."""
+        graph = self._open(len(self.nodes), values is not None)
+        graph.insert(src, dst, values)
+        self._set(graph)
+
+    def flushed(self) -> DynamicGraph:
+        """The `DynamicGraph` with all changes made; it may have holes."""
+        n, weighted = len(self.nodes), self.attribute is not None
+        graph = self._graph
+        if graph is None or (weighted and not graph.weighted):
+            self._remade(np.arange(0 if graph is None else graph.num_vertices), n, weighted)
+        elif n > graph.num_vertices:
+            graph.add_vertices(n - graph.num_vertices)
+            self.version += 1
+        assert self._graph is not None
+        if self._pending:
+            self._graph.update(self._batch(self._graph))
+            self._pending.clear()
+            self.version += 1
+        return self._graph
+
+    def part(self, inside: np.ndarray | None) -> Store:
+        """A store of its own with the nodes that are `inside`, bool[n], or all, and their edges. O(n + m)."""
+        graph = self.graph()
+        inside = np.ones(len(self.nodes), bool) if inside is None else inside
+        made = Store(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
+        made.attribute, made.merged = self.attribute, self.merged
+        made.whole, made.exact = self.whole, self.exact
+        src, dst, values = edges_of(graph)
+        kept, places = inside[src] & inside[dst], np.cumsum(inside) - 1
+        made.fill(places[src[kept]], places[dst[kept]], None if values is None else values[kept])
+        return made
+
+    def graph(self) -> DynamicGraph:
+        """The `DynamicGraph` with all changes made and without holes. O(n + m) if nodes were removed before."""
+        graph = self.flushed()
+        if len(self.index) < len(self.nodes):
+            live = np.fromiter((node is not _HOLE for node in self.nodes), bool, len(self.nodes))
+            self._remade(np.cumsum(live) - 1, len(self.index), graph.weighted)
+            self.nodes = list(self.index)
+            self.index = {node: i for i, node in enumerate(self.nodes)}
+        assert self._graph is not None
+        return self._graph
+
+    def _batch(self, graph: DynamicGraph) -> EdgeBatch:
+        """The pending changes."""
+        count, values = len(self._pending), list(self._pending.values())
+        ends = np.fromiter(chain.from_iterable(self._pending), np.int64, 2 * count).reshape(count, 2)
+        op = np.fromiter((-1 if value is None else 1 for value in values), np.int8, count)
+        weights, made = None, np.ones(count, bool)
+        if graph.weighted:
+            kept = np.fromiter((value is KEEP for value in values), bool, count)
+            numbers = (1.0 if value is None or value is KEEP else value for value in values)
+            weights = np.fromiter(numbers, np.float64, count)
+            kept[kept] = graph.has_edges(*ends[kept].T)
+            made = ~kept
+            weights = weights[made]
+        return EdgeBatch(ends[made, 0], ends[made, 1], weights, op[made])
+
+    def _remade(self, places: np.ndarray, n: int, weighted: bool) -> None:
+        """Make the graph anew, of n vertices: vertex i becomes ``places[i]``. Edges without a weight get 1."""
+        graph = self._open(n, weighted)
+        if self._graph is not None and self._graph.num_edges:
+            src, dst, values = edges_of(self._graph)
+            graph.insert(places[src], places[dst], values)
+        self._set(graph)
+
+    def _open(self, n: int, weighted: bool) -> DynamicGraph:
+        device = nx.config.backends.mgraph.device
+        return DynamicGraph(None, n, directed=self.directed, reverse=self.directed, weighted=weighted, device=device)
+
+    def _set(self, graph: DynamicGraph | None) -> None:
+        """Take a graph in place of the one there was, which is closed; it is closed with the store, too."""
+        self._close()
+        self._graph = graph
+        self._close = weakref.finalize(self, _nothing if graph is None else graph.close)
+        self._close.atexit = False
+        self.version += 1
+
+
+def _nothing() -> None:
+    """There is no graph to close."""

@@ -1,0 +1,207 @@
+"""`Operations`: updates and queries in one stream, checked once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.kernels import constants
+
+__all__ = ["COLUMNS", "KINDS", "Operations", "as_part", "check_kinds", "check_vertices", "updates_of"]
+
+_CODES = constants("kernels/stream.cuh")
+KINDS = {  #: the codes of the kinds, by name
+    "insert": _CODES["op_insert"],
+    "delete": _CODES["op_delete"],
+    "has_edge": _CODES["ask_edge"],
+    "weight": _CODES["ask_weight"],
+    "degree": _CODES["ask_degree"],
+    "neighbors": _CODES["ask_neighbors"],
+    "predecessors": _CODES["ask_predecessors"],
+}
+MOST = 1 << 31  #: operations in one stream: places are 32-bit numbers, two to an undirected edge
+COLUMNS = ("kind", "src", "dst", "weight")
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Operations:
+    """Updates and queries of a graph, in stream order.
+
+    Parameters
+    ----------
+    kind : array-like of strings or of codes, shape (n,)
+        "insert", "delete", "has_edge", "weight", "degree", "neighbors" or "predecessors"; or `Operations.INSERT` and so
+        on, whole numbers from 0 to 6 in this order. Stored as int8.
+    src, dst : array-like of integers, shape (n,)
+        Vertex ids as in `EdgeBatch`. "has_edge" and "weight" ask about the edge (src, dst). "degree", "neighbors" and
+        "predecessors" ask about the vertex in `src`; their `dst` is ignored and not checked, and stored as 0.
+    weight : array-like of numbers, shape (n,), optional
+        The weights of the edges that are inserted, stored as float32. Those of other operations are ignored and not
+        checked, and stored as 0.
+
+    Raises
+    ------
+    InvalidBatch
+        A kind does not exist, a value is invalid, or the arrays differ in length. The message names the place in the
+        stream and the value.
+
+    Notes
+    -----
+    O(n). Arrays on a GPU stay there. Arrays that already have the stored dtype and hold nothing to ignore are not
+    copied: do not change them afterwards.
+
+    Examples
+    --------
+    >>> Operations(["insert", "degree"], [0, 0], [1, 0])
+    Operations(2 operations, 1 update)
+    """
+
+    INSERT: ClassVar[int] = KINDS["insert"]
+    DELETE: ClassVar[int] = KINDS["delete"]
+    HAS_EDGE: ClassVar[int] = KINDS["has_edge"]
+    WEIGHT: ClassVar[int] = KINDS["weight"]
+    DEGREE: ClassVar[int] = KINDS["degree"]
+    NEIGHBORS: ClassVar[int] = KINDS["neighbors"]
+    PREDECESSORS: ClassVar[int] = KINDS["predecessors"]
+
+    kind: Any
+    src: Any
+    dst: Any
+    weight: Any
+    counts: dict[str, int]  #: how many operations of each kind
+
+    def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None) -> None:
+        columns = {"kind": _as_kinds(kind)}
+        given = {"src": as_array(src), "dst": as_array(dst), "weight": None if weight is None else as_array(weight)}
+        for name, column in given.items():
+            if column is not None and column.shape != columns["kind"].shape:
+                raise InvalidBatch(
+                    f"{name} has shape {column.shape} and kind has shape {columns['kind'].shape}; both need one entry "
+                    "for each operation"
+                )
+        kinds = columns["kind"]
+        counts = {name: int((kinds == code).sum()) for name, code in KINDS.items()}
+        rows = counts["degree"] + counts["neighbors"] + counts["predecessors"]
+        columns["src"] = as_ids(given["src"], "src")
+        columns["dst"] = as_ids(_masked(given["dst"], kinds < self.DEGREE if rows else None), "dst")
+        ignored = counts["insert"] < len(kinds)
+        columns["weight"] = (
+            None if weight is None else as_weights(_masked(given["weight"], kinds == self.INSERT if ignored else None))
+        )
+        for name, column in columns.items():
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "counts", counts)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __repr__(self) -> str:
+        n = self.n_updates
+        extra = ", weight" if self.weight is not None else ""
+        return f"Operations({len(self)} operations, {n} update{'' if n == 1 else 's'}{extra})"
+
+    @property
+    def n_updates(self) -> int:
+        """How many operations insert or delete."""
+        return self.counts["insert"] + self.counts["delete"]
+
+    @property
+    def n_rows(self) -> int:
+        """How many operations ask for a row."""
+        return self.counts["neighbors"] + self.counts["predecessors"]
+
+    def first(self, *kinds: str) -> int:
+        """The place of the first operation of one of these kinds, of which there is at least one."""
+        places = (int((self.kind == KINDS[name]).argmax()) for name in kinds if self.counts[name])
+        return min(places)
+
+    def updates(self) -> EdgeBatch:
+        """The insertions and deletions alone, in stream order; copied unless there is nothing else."""
+        return updates_of(self.kind, self.src, self.dst, self.weight)
+
+
+def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None) -> EdgeBatch:
+    """The insertions and deletions among the columns of checked operations."""
+    mine = kind <= KINDS["delete"]
+    op = 1 - 2 * kind[mine]  # insert 0, delete 1
+    return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8))
+
+
+def as_part(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch | Operations:
+    """A part of a source: operations as they are, anything else by `as_batch`."""
+    return part if isinstance(part, Operations) else as_batch(part, columns)
+
+
+def check_kinds(operations: Operations, weighted: bool, reverse: bool, combine: str = "last") -> None:
+    """Raise unless a graph with or without weights and in-edges can answer: `InvalidBatch`, `InvalidOption`.
+
+    `CapacityError` for too many operations. The message names the first place and the value.
+    """
+    counts = operations.counts
+    if len(operations) >= MOST:
+        raise CapacityError(f"{len(operations)} operations; a stream has fewer than {MOST}")
+    if operations.weight is not None and not weighted:
+        at = operations.first("insert") if counts["insert"] else 0
+        what = f"weight[{at}] is {float(operations.weight[at])}" if len(operations) else "there are weights"
+        raise InvalidBatch(f"{what} and the graph is unweighted; create it with weighted=True")
+    if counts["weight"] and not weighted:
+        at = operations.first("weight")
+        raise InvalidBatch(f'kind[{at}] is "weight" and the graph is unweighted; create it with weighted=True')
+    if counts["predecessors"] and not reverse:
+        at = operations.first("predecessors")
+        raise InvalidOption(f'kind[{at}] is "predecessors", which needs in-edges; create the graph with reverse=True')
+    asked = [name for name in ("weight", "neighbors", "predecessors") if counts[name]]
+    if combine != "last" and asked and operations.n_updates:
+        at = operations.first(*asked)
+        raise InvalidOption(
+            f"kind[{at}] asks for weights in a stream with updates, and the graph combines weights by {combine!r}; "
+            "send the updates first and then the queries"
+        )
+
+
+def check_vertices(operations: Operations, n_vertices: int) -> None:
+    """Raise `UnknownVertex` unless the graph has all vertices of the operations."""
+    check_ids(operations.src, n_vertices, "src")
+    check_ids(operations.dst, n_vertices, "dst")
+
+
+def _as_kinds(values: Any) -> Any:
+    """Names or codes of kinds as int8[n]."""
+    array = as_array(values)
+    if array.ndim != 1:
+        raise InvalidBatch(
+            f"kind has type {type(values).__name__} and {array.ndim} dimensions; kinds must be in a 1-dimensional array"
+        )
+    if array.size == 0:
+        return array.astype(np.int8)
+    if array.dtype.kind in "iu":
+        bad = (array < 0) | (array >= len(KINDS))
+        codes = array
+    elif array.dtype.kind in "UTO":
+        codes = np.full(len(array), -1, np.int8)
+        for name, code in KINDS.items():
+            codes[array == name] = code
+        bad = codes < 0
+    else:
+        raise InvalidBatch(f"kind has dtype {array.dtype}; kinds are names or codes of Operations")
+    if bad.any():
+        at = int(bad.argmax())
+        value = array[at].item() if hasattr(array[at], "item") else array[at]
+        raise InvalidBatch(
+            f"kind[{at}] is {value!r}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to {len(KINDS) - 1}"
+        )
+    return codes.astype(np.int8, copy=False)
+
+
+def _masked(array: Any, used: Any) -> Any:
+    """`array` with zeros where it is not used; as it is where all is used (None)."""
+    if used is None:
+        return array
+    array = array.copy()
+    array[~used] = 0
+    return np.asarray(array.tolist()) if array.dtype.kind == "O" else array  # such as a column with missing values

@@ -1,0 +1,132 @@
+"""Kafka topics as sources of batches, by confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgraph.checks import check_number, check_whole
+from mgraph.errors import InvalidOption, ReadError
+from mgraph.sources.places import Placed
+
+__all__ = ["Kafka", "arrow_edges"]
+
+POLL_SECONDS = 0.2  #: for which a poll waits for messages
+ANSWER_SECONDS = 10.0  #: for which the brokers may take to describe a topic
+
+
+def arrow_edges(messages: Sequence[bytes]) -> Any:
+    """Messages that are tables of edges in Arrow's IPC stream format, as one table; needs pyarrow."""
+    import pyarrow as pa
+
+    table = pa.concat_tables([pa.ipc.open_stream(message).read_all() for message in messages])
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A source that reads a topic. Needs confluent-kafka.
+
+    Each partition is a source of its own, ``"topic/0"`` and so on; its places are the offsets of its messages. The
+    graph keeps them, and so Kafka need not: nothing is committed there, and no consumer group is joined.
+
+    Parameters
+    ----------
+    topic : str
+    config : mapping
+        Of the consumer, as in ``{"bootstrap.servers": "localhost:9092"}``.
+    decode : callable
+        Makes a batch, as a part of `DynamicGraph.ingest` may be, of a list of messages (bytes). By default a message is
+        a table of edges in Arrow's IPC stream format, with the columns src, dst and optionally weight and op.
+    partitions : sequence of int, optional
+        All of the topic by default.
+    most : int
+        Messages that make one batch, at most.
+    idle : float, optional
+        Seconds without a message after which the source ends; without it, it does not end.
+
+    Raises
+    ------
+    InvalidOption
+        confluent-kafka is not installed, or a number is out of its range.
+    """
+
+    topic: str
+    config: Mapping[str, Any]
+    decode: Callable[[Sequence[bytes]], Any] = arrow_edges
+    partitions: Sequence[int] | None = None
+    most: int = 1000
+    idle: float | None = None
+    _library: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            import confluent_kafka
+        except ImportError:
+            raise InvalidOption('reading Kafka needs confluent-kafka: pip install "dask-mgraph[kafka]"') from None
+        object.__setattr__(self, "_library", confluent_kafka)
+        if check_whole(self.most, "most") < 1:
+            raise InvalidOption(f"most is {self.most}; at least 1 is needed")
+        if self.idle is not None and not check_number(self.idle, "idle") >= 0:
+            raise InvalidOption(f"idle is {self.idle}; it must be 0 seconds or more")
+
+    def batches(self, after: Mapping[str, int]) -> Iterator[Placed]:
+        """As `mgraph.sources.places.Places`.
+
+        Raises
+        ------
+        ReadError
+            The brokers do not answer, there is no such topic, or messages behind the last place are gone.
+        """
+        consumer = self._library.Consumer(
+            {"group.id": "mgraph", **self.config, "enable.auto.commit": False, "auto.offset.reset": "error"}
+        )
+        try:
+            consumer.assign([self._place(consumer, number, after) for number in self._numbers(consumer)])
+            yield from self._read(consumer)
+        except self._library.KafkaException as error:
+            raise ReadError(f"topic {self.topic!r}: {error.args[0].str()}") from None
+        finally:
+            consumer.close()
+
+    def _numbers(self, consumer: Any) -> Sequence[int]:
+        if self.partitions is not None:
+            return self.partitions
+        about = consumer.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic]
+        if about.error is not None:
+            raise ReadError(f"topic {self.topic!r}: {about.error.str()}")
+        return sorted(about.partitions)
+
+    def _place(self, consumer: Any, number: int, after: Mapping[str, int]) -> Any:
+        """Where to read a partition: behind the last place, or at its first message."""
+        partition = self._library.TopicPartition(self.topic, number)
+        low, _ = consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
+        partition.offset = after.get(self._name(number), -1) + 1
+        if self._name(number) not in after:
+            partition.offset = low
+        elif partition.offset < low:
+            raise ReadError(
+                f"topic {self.topic!r}, partition {number}: the graph has messages up to {partition.offset - 1}, and "
+                f"the first one that Kafka has is {low}: those in between are gone"
+            )
+        return partition
+
+    def _name(self, number: int) -> str:
+        return f"{self.topic}/{number}"
+
+    def _read(self, consumer: Any) -> Iterator[Placed]:
+        heard = time.monotonic()
+        while True:
+            messages = consumer.consume(self.most, POLL_SECONDS)
+            by_partition: dict[int, list[Any]] = {}
+            for message in messages:
+                if message.error() is not None:
+                    raise self._library.KafkaException(message.error())
+                by_partition.setdefault(message.partition(), []).append(message)
+            for number, some in by_partition.items():
+                yield (self._name(number), some[-1].offset()), self.decode([one.value() or b"" for one in some])
+                heard = time.monotonic()
+            if not messages and self.idle is not None and time.monotonic() - heard >= self.idle:
+                return

@@ -1,0 +1,32 @@
+// Weights of edges that repeat: the last insertion of an edge gets the sum, the least or the greatest of the weights in
+// the stream, back to the last deletion of the edge or, if there is none, to the weight that the edge has.
+#pragma once
+
+template <class View>
+struct Combine {  // one lane an operation
+    static constexpr int lanes = 1;
+    View graph;
+    const u64* keys;
+    const i8* op;
+    f32* weight;
+    i64 n;
+    i64 how;  // 1: sum, 2: min, 3: max
+    i64 lo;  // in an undirected graph the vertex of row 0: a self-loop's two arcs are one edge. Else -1
+    DEVICE void operator()(Grid grid) const {
+        for (i64 last : grid.items(n)) {
+            u64 key = keys[last];
+            if (last + 1 < n && keys[last + 1] == key) continue;  // overridden
+            i64 first = last;
+            while (first >= 0 && keys[first] == key && !deletes(first)) --first;
+            if (first == last) continue;  // a deletion
+            bool fresh = first >= 0 && keys[first] == key;
+            i64 slot = fresh ? -1 : graph.find((i64)(key >> 32), (u32)key);
+            i64 step = lo >= 0 && (key >> 32) + (u64)lo == (u32)key ? 2 : 1;
+            f32 total = slot >= 0 ? graph.weight(slot) : weight[first + 1];
+            for (i64 i = first + 1 + (slot >= 0 ? 0 : step); i <= last; i += step) total = combine(total, weight[i]);
+            weight[last] = total;
+        }
+    }
+    DEVICE bool deletes(i64 i) const { return op && op[i] < 0; }
+    DEVICE f32 combine(f32 a, f32 b) const { return how == 1 ? a + b : how == 2 ? lesser(a, b) : greater(a, b); }
+};

@@ -1,0 +1,127 @@
+"""gpma: gpma+'s array, updated under locks, one edge at a time: the paper's baseline.
+
+Algorithm 1 of Sha, Li, He, Tan: Accelerating Dynamic Graph Analytics on GPUs, PVLDB 11(1), 2017. A batch is a number of
+attempts. In each, every edge that is still to be inserted or deleted is sought, and tries to lock its leaf. Who has
+lost waits for the next attempt. Who has won asks whether the leaf has room, or after a deletion items enough; if not,
+it locks the range of two leaves, then of four, and so on, and gives up where another holds the lock. The range that
+has room is written anew, evenly, with the one edge more or less. At least one edge gets through in each attempt, so
+a batch ends; but edges that meet in one leaf go through one after another.
+
+The paper doubles the array when the root has no room. Here `prepare` counts, as gpma+'s does, whether the batch fits.
+If it does not, the array is written anew by gpma+'s kernels. The row starts are moved with their window by the edge
+that holds its lock, in place of the paper's guards.
+
+The memory and the invariants are gpma+'s (`structures/gpma_plus`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.kernels import Struct
+from mgraph.structures.contract import Counts, Plan
+from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.pma.frame import Work
+from mgraph.structures.run import Run
+
+__all__ = ["Gpma"]
+
+Array = Any
+
+
+@dataclass
+class _Attempts:
+    """What a commit under locks needs beside the located batch: lists of keys, locks, and a copy for windows."""
+
+    located: Work
+    order: tuple[int, int]  # 1 inserts, -1 deletes
+    pending: Array
+    again: Array
+    active: Array
+    climbing: Array
+    slots: Array
+    words: Array
+    status: Array
+    before: Array
+    copy: Struct
+
+
+class Gpma(GpmaPlus):
+    """A packed memory array updated under locks, one edge at a time: a baseline for `GpmaPlus`.
+
+    Its parameters and its memory are those of `GpmaPlus`.
+
+    Notes
+    -----
+    A batch of b operations takes as many attempts as there are changes that meet in one window, b at most. An attempt
+    takes a launch and a read-back for each level to which an edge climbs, so `commit` waits for the device. Memory of a
+    plan: that of gpma+, a copy of the array, and 24 bytes an operation. Neighbours are sorted.
+    """
+
+    name: ClassVar[str] = "gpma"
+    _files: ClassVar[dict[str, str]] = {**GpmaPlus._files, "attempt": "structures/gpma/attempt.cuh"}
+
+    def _prepare(self, run: Run) -> Plan:
+        """As gpma+; and memory for the attempts, where the array keeps its bounds throughout."""
+        plan = super()._prepare(run)
+        order = self._order(plan.counts) if isinstance(plan.work, Work) and plan.work.after is None else None
+        if order is None:
+            return plan
+        n, height = len(run), (self.leaves - 1).bit_length()
+        pending, again, active, climbing, slots, words, status, before = self.device.carve(
+            *[(n, np.uint32)] * 4, (n, np.int64), ((2 << height) // 32 + 1, np.uint32), (height + 3, np.int64),
+            (self.leaves, np.uint32),
+        )  # fmt: skip
+        copy = Struct(**self.flat(self.leaves, blank=False))
+        plan.work = _Attempts(plan.work, order, pending, again, active, climbing, slots, words, status, before, copy)
+        return plan
+
+    def _order(self, counts: Counts) -> tuple[int, int] | None:
+        """What comes first, so that the whole array is within its bounds after every edge; None if neither does."""
+        (least, most), n = self.root_bounds(self.leaves), self.num_edges
+        if n + counts.inserted <= most and n >= least:
+            return 1, -1
+        return (-1, 1) if n - counts.deleted >= least and n <= most else None
+
+    def _commit(self, plan: Plan, work: Any) -> None:
+        """Attempts until all edges are through; waits for the device after each."""
+        if not isinstance(work, _Attempts):
+            super()._commit(plan, work)
+            return
+        run, frame, kernels = plan.run, self._frame, self._kernels["attempt"]
+        if self.weighted and plan.counts.updated:
+            self._kernels["commit"].SetWeights(
+                len(run), batch=work.located.batch, outcome=plan.outcome, weight=run.weight, array=frame.array
+            )
+        for by in work.order:
+            self.device.fill(work.status, 0)
+            listed = {"outcome": plan.outcome, "n": len(run), "by": by}
+            kernels.ListPending(len(run), **listed, pending=work.pending, status=work.status)
+            many = int(self.device.to_host(work.status[:1])[0])
+            while many:
+                many = self._attempt(work, run, by, many)
+                work.pending, work.again = work.again, work.pending
+        kernels.AddDegrees(len(run), keys=run.keys, outcome=plan.outcome, n=len(run), degrees=self._degrees)
+        self.num_edges = work.located.num_edges
+        self._keep(plan.scratch)
+
+    def _attempt(self, work: _Attempts, run: Run, by: int, many: int) -> int:
+        """One attempt of the `many` pending keys, level by level until none climbs; returns how many have aborted."""
+        frame, kernels, (least, most) = self._frame, self._kernels["attempt"], self._frame.bounds
+        self.device.fill(work.words, 0)
+        self.device.fill(work.status, 0)
+        locks = Struct(words=work.words, height=len(least) - 1, leaves=self.leaves, least=least, most=most)
+        shared = {"keys": run.keys, "slots": work.slots, "locks": locks, "status": work.status, "again": work.again}
+        kernels.LockLeaves(many, pending=work.pending, n=many, active=work.active, graph=frame.view, **shared)
+        active, climbing, level, there = work.active, work.climbing, 0, many
+        while there:
+            kernels.TryLevel(
+                there, level=level, by=by, weight=run.weight, active=active, climbing=climbing,
+                array=frame.array, start=frame.starts, rows=self.n_rows, copy=work.copy, before=work.before, **shared,
+            )  # fmt: skip
+            status = self.device.to_host(work.status)
+            active, climbing, level, there = climbing, active, level + 1, int(status[2 + level])
+        return int(status[0])

@@ -1,0 +1,202 @@
+"""lpma: gpma+'s sorted array of leaves, in levels: growing appends a level, and moves no edge.
+
+::
+
+    level 0    [a] [b] [c]                 as many leaves as the first batch needed
+    level 1    [d] [e] [f]                 as many again
+    level 2    [g] [h] [i] [j] [k] [l]     as many as levels 0 and 1
+    in order   a g d h b i e j c k f l     place i was place i / 2 before level 2, or is one of its new leaves
+
+A leaf's level and its number there, its address, never change. With h levels after level 0, place (2 y + 1) 2^(h - x)
+is leaf y of level x > 0, and place y 2^h is leaf y of level 0. The paper (Zou, Zhang, Lin, Yu: An Efficient Data
+Structure for Dynamic Graph on GPUs) starts with one leaf. Here level 0 has as many as the first batch needs, so that a
+built graph lies in one piece.
+
+Batches are gpma+'s (`structures/pma`), on places. Where a batch leaves the whole array too full, a level is appended,
+and the batch is located again; then it rewrites windows as any other does. Where that is not room enough, or where the
+array becomes too empty, the whole array is written anew, as one level.
+
+The windows of a batch are chosen from its counts before anything is written. So no strategy moves an edge twice, as the
+paper's bottom-up strategy did. "bottom-up" takes each changed leaf's smallest range within bounds. "top-down" takes the
+widest ranges of which a half is out of bounds. "hybrid" goes top-down where the density before the batch is above
+``pi``. The paper finds pi by timing; here it is an option, so that equal batches give equal arrays everywhere.
+
+A new leaf is empty until a window with it is rewritten, or a key is located in it. Searches pass empty leaves over to
+the left. What is known of each leaf (its count, its head, sums of groups) lies in reading order, and is written anew
+when a level is appended: 5 bytes a leaf.
+
+Invariants
+----------
+1. ``sum(counts) == num_edges == sum(degrees)``; level 0 and every level after it has as many leaves as it should.
+2. Slots past their leaf's count hold 2**32 - 1, which is no id; no count is above the bound of a leaf.
+3. ``start[r]`` is the address of the first live item of row r, or of a later row, or of the first slot of an empty leaf
+   before it with no live item between; 64 << 40 where there is no leaf behind. In reading order start never falls.
+4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
+5. ``groups[g]`` is the sum of the counts of places ``1024 g .. 1024 g + 1023``.
+6. ``heads[i]`` is the first slot of the leaf at place i.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption
+from mgraph.kernels import Struct, View, constants
+from mgraph.structures.pma.frame import Frame
+from mgraph.structures.pma.structure import NOBODY, Pma
+
+__all__ = ["Lpma"]
+
+Array = Any
+
+_VIEW = constants("structures/lpma/view.cuh")
+END, SHIFT = _VIEW["array_end"], _VIEW["level_shift"]
+STRATEGIES = ("bottom-up", "top-down", "hybrid")
+
+
+class Lpma(Pma):
+    """A packed memory array in levels, which grows without moving an edge.
+
+    Parameters
+    ----------
+    n_rows, n_vertices, device, weighted
+        As in `Structure`.
+    strategy : "bottom-up" | "top-down" | "hybrid"
+        How a batch chooses the windows that it rewrites.
+    pi : float
+        The density, 0 to 1, above which "hybrid" goes top-down.
+    leaf : int
+        Slots per leaf, a power of two from 8 to 128.
+    leaf_density, root_density : (float, float)
+        Least and most share of live slots in a leaf and in the whole array; ranges between are interpolated. The
+        root's second is at least twice its first, since a new level halves the density.
+    fill : float
+        Density of a level 0 when it is written, between the two bounds of the root.
+
+    Notes
+    -----
+    As gpma+: a batch of b operations is located in O(b log m), and the windows around its keys are rewritten, by 6 to
+    8 launches, up to 14 where windows are wide, and one read-back. A batch that appends a level is located twice: two
+    read-backs, 5 bytes written a leaf, and no edge moved. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per
+    row. Neighbours are sorted.
+    """
+
+    name: ClassVar[str] = "lpma"
+    _files: ClassVar[dict[str, str]] = {
+        "prepare": "structures/lpma/prepare.cuh",
+        "commit": "structures/pma/commit.cuh",
+        "build": "structures/pma/build.cuh",
+        "view": "structures/lpma/view.cuh",
+    }
+    levels: list[dict[str, Array]]
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_vertices: int,
+        device: Device,
+        weighted: bool,
+        *,
+        strategy: str = "bottom-up",
+        pi: float = 0.60,
+        leaf: int = 32,
+        leaf_density: tuple[float, float] = (0.08, 1.0),
+        root_density: tuple[float, float] = (0.30, 0.775),
+        fill: float = 0.60,
+    ) -> None:
+        if strategy not in STRATEGIES:
+            raise InvalidOption(f"strategy {strategy!r} of lpma is none of {', '.join(map(repr, STRATEGIES))}")
+        if not 0 <= pi <= 1:
+            raise InvalidOption(f"pi of lpma is {pi}; it must be a density, 0 to 1")
+        if 2 * root_density[0] > root_density[1]:
+            raise InvalidOption(
+                f"the root's bounds are {root_density[0]} and {root_density[1]}; the second must be twice the first or "
+                "more, since a new level halves the density"
+            )
+        self.strategy, self.pi = strategy, pi
+        super().__init__(
+            n_rows, n_vertices, device, weighted,
+            leaf=leaf, leaf_density=leaf_density, root_density=root_density, fill=fill,
+        )  # fmt: skip
+
+    def _end_of(self, leaves: int) -> int:
+        return END
+
+    def _spread(self, array: dict[str, Array]) -> dict[str, Any]:
+        level = {name: array[name] for name in ("slots", "weights")}
+        return self._arrays([level], {name: array[name] for name in ("counts", "groups", "heads")})
+
+    def _arrays(self, levels: list[dict[str, Array]], directory: dict[str, Array]) -> dict[str, Any]:
+        """The structure's arrays; `table` has for kernels where the levels are."""
+        addresses = [0 if a is None else self.device.address(a) for level in levels for a in level.values()]
+        return {"levels": levels, "table": self.device.asarray(np.array(addresses, np.uint64)), **directory}
+
+    def _pack(self, arrays: dict[str, Any], start: Array, degrees: Array) -> tuple[Struct, Struct, View]:
+        size = {"leaves": len(arrays["counts"]), "height": len(arrays["levels"]) - 1}
+        table, columns = arrays["table"], {name: arrays[name] for name in ("counts", "groups", "heads")}
+        return (
+            Struct(levels=table, **size, **columns),
+            Struct(at=start, **size),
+            self._view_of(
+                start=start, degrees=degrees, levels=table, heads=arrays["heads"], weighted=int(self.weighted), **size
+            ),
+        )
+
+    def _columns(self) -> list[Array]:
+        arrays = [a for level in self.levels for a in level.values()]
+        return [*arrays, self._frame.arrays["table"], self.counts, self.groups, self.heads]
+
+    def _asks_top_down(self) -> bool:
+        dense = self.num_edges > self.pi * self.leaves * self.leaf
+        return self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
+
+    def _grown(self, n: int) -> Frame | None:
+        """The arrays with one level more, where the root is too full for `n` items and that is room enough."""
+        leaves, old = 2 * self.leaves, self._frame
+        (_, most), (_, more) = self.root_bounds(self.leaves), self.root_bounds(leaves)
+        if not most < n <= more:
+            return None
+        if leaves >= 1 << 32:
+            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
+        level, directory = self.flat(self.leaves), self.directory(leaves)
+        self._kernels["prepare"].Interleave(leaves, leaves=old.leaves, old_heads=self.heads, **directory)
+        return self.frame(self._arrays([*self.levels, level], directory), self.start, self._degrees)
+
+    # --- in reading order, on the host ---
+
+    def in_order(self) -> np.ndarray:
+        """The slots in reading order, uint32[leaves * leaf] on the host. O(slots)."""
+        host, ordered = self.device.to_host, np.empty((0, self.leaf), np.uint32)
+        for level in self.levels:
+            leaves = host(level["slots"]).reshape(-1, self.leaf)
+            both = np.empty((len(ordered) + len(leaves), self.leaf), np.uint32)
+            if len(ordered):
+                both[::2], both[1::2] = ordered, leaves
+            else:
+                both[:] = leaves
+            ordered = both
+        return ordered.ravel()
+
+    def places(self, addresses: np.ndarray) -> np.ndarray:
+        """The slots in reading order, int64[n], of addresses on the host."""
+        level, slot = addresses >> SHIFT, addresses & ((1 << SHIFT) - 1)
+        leaf, up = slot // self.leaf, np.maximum(len(self.levels) - 1 - level, 0)
+        leaf = np.where(level > 0, 2 * leaf + 1, leaf) << up
+        return np.where(addresses == END, self.leaves, leaf) * self.leaf + slot % self.leaf
+
+    def check_invariants(self) -> None:
+        """Assert the invariants that the module numbers. O(n_rows + slots), on the host; for tests."""
+        sizes = [len(level["slots"]) for level in self.levels]
+        assert all(size == sum(sizes[:x]) for x, size in enumerate(sizes) if x), "1"
+        assert sum(sizes) == self.leaves * self.leaf, "1"
+        slots, start = self.in_order(), self.places(self.device.to_host(self.start))
+        self._check_directory(slots)
+        within = start[start < len(slots)]
+        assert ((slots[within] != NOBODY) | (within % self.leaf == 0)).all(), "3"
+        counts = self.device.to_host(self.counts)
+        assert (counts[within[slots[within] == NOBODY] // self.leaf] == 0).all(), "3"
+        assert start[-1] == len(slots), "3"
+        self._check_rows(slots, start)

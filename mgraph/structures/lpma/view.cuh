@@ -1,0 +1,142 @@
+// lpma as kernels see it: the leaves lie in levels. Level 0 has some, and each level after it as many as all before it.
+// In reading order a leaf has a place; a leaf's level and number there never change. Appending a level makes place i
+// place 2 i, and the new leaves are those between.
+#pragma once
+#include "structures/pma/slots.cuh"
+
+constexpr i64 level_shift = 40;  // of an address: level << level_shift | slot in the level
+constexpr i64 array_end = (i64)64 << level_shift;  // the address behind the last slot, however many levels there are
+
+struct Segments {  // from places to addresses, and back
+    const u64* levels;  // for each level the addresses of its slots and of its weights
+    i64 leaves;
+    i64 height;  // levels after level 0
+    DEVICE i64 address(i64 slot) const {
+        i64 leaf = leaf_of(slot);
+        if (leaf >= leaves) return array_end;
+        int zeros = lowest_bit((u32)leaf | (u32)1 << height);
+        i64 level = height - zeros;
+        return level << level_shift | (leaf >> (zeros + (level > 0))) * LEAF | (slot & (LEAF - 1));
+    }
+    DEVICE i64 place(i64 address) const {
+        i64 level = address >> level_shift, slot = within(address), leaf = leaf_of(slot);
+        if (level > height) return leaves * LEAF;
+        leaf = level ? (2 * leaf + 1) << (height - level) : leaf << height;
+        return leaf * LEAF + (slot & (LEAF - 1));
+    }
+    static DEVICE i64 within(i64 address) { return address & (((i64)1 << level_shift) - 1); }
+    DEVICE u32* slot_at(i64 address) const { return (u32*)levels[2 * (address >> level_shift)] + within(address); }
+    DEVICE f32* weight_at(i64 address) const {
+        return (f32*)levels[2 * (address >> level_shift) + 1] + within(address);
+    }
+};
+
+struct Array {  // what a batch writes; counts, groups and heads lie in reading order
+    const u64* levels;
+    i64 leaves;
+    i64 height;
+    u8* counts;
+    u32* groups;
+    u32* heads;
+    DEVICE Segments segments() const { return {levels, leaves, height}; }
+    // a slot's memory, up to the end of its leaf
+    DEVICE u32* slot(i64 slot) const { return segments().slot_at(segments().address(slot)); }
+    DEVICE f32* weight(i64 slot) const { return segments().weight_at(segments().address(slot)); }
+    DEVICE u32* column(i64 slot, u32) const { return this->slot(slot); }
+    DEVICE f32* column(i64 slot, f32) const { return weight(slot); }
+};
+
+struct Starts {  // where rows start; by addresses, which stay when levels are appended
+    i64* at;
+    i64 leaves;
+    i64 height;
+    DEVICE Segments segments() const { return {nullptr, leaves, height}; }
+    DEVICE i64 operator[](i64 row) const { return segments().place(at[row]); }
+    DEVICE void set(i64 row, i64 slot) const { at[row] = segments().address(slot); }
+    // where other lanes write meanwhile
+    DEVICE i64 look(i64 row) const { return segments().place(glance(at + row)); }
+    DEVICE void put(i64 row, i64 slot) const { store(at + row, segments().address(slot)); }
+};
+
+// Its slots are addresses. A row is the live slots from the place of start[v] to that of start[v + 1]; a unit is the
+// part of it in one stretch of unit_slots places.
+struct PmaView {
+    const i64* start;
+    const u32* degrees;
+    const u64* levels;
+    const u32* heads;  // each leaf's first slot, in reading order: `nobody` where the leaf is empty
+    i64 leaves;
+    i64 height;
+    i64 weighted;
+    static constexpr bool sorted = true;
+    static constexpr int ahead = 4;  // loads that a lane has under way
+
+    DEVICE Segments segments() const { return {levels, leaves, height}; }
+    DEVICE u32 degree(i64 v) const { return degrees[v]; }
+    DEVICE f32 weight(i64 slot) const { return weighted ? *segments().weight_at(slot) : 1.0f; }
+    DEVICE i64 first(i64 v) const { return segments().place(start[v]); }
+    DEVICE const u32* leaf(i64 leaf) const {
+        return segments().slot_at(segments().address(lesser(leaf, leaves - 1) * LEAF));
+    }
+    DEVICE i64 units(i64 v) const {
+        if (!degrees[v]) return 0;
+        return unit_of(first(v + 1) - 1) - unit_of(first(v)) + 1;
+    }
+    template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
+        constexpr int step = ahead * T::size();  // slots that the tile takes at once; of one leaf if they fit
+        i64 a = first(v), stretch = unit_of(a) + unit;
+        i64 begin = greater(a, stretch * unit_slots), end = lesser(first(v + 1), (stretch + 1) * unit_slots);
+        for (i64 s = step <= LEAF ? begin & ~(i64)(step - 1) : begin; s < end; s += step) {
+            u32 ids[ahead];
+            i64 at[ahead];
+            for (int j = 0; j < ahead; ++j) {
+                i64 slot = s + j * tile.size() + tile.rank();
+                at[j] = step <= LEAF && j ? at[0] + j * tile.size() : segments().address(slot);
+                ids[j] = slot >= begin && slot < end ? load_once(segments().slot_at(at[j])) : nobody;
+            }
+            for (int j = 0; j < ahead && s + j * tile.size() < end; ++j)
+                if (f(ids[j], at[j], ids[j] != nobody)) return;
+        }
+    }
+
+    // The search for dst in row v by steps, as in gpma+. An empty leaf is passed over to the left.
+    struct Search {
+        // the row's slots; the last leaf known to have its first item not above dst; the leaves, from `low` on, that
+        // may be such a one
+        i64 first, end, leaf, leaves, low;
+        DEVICE bool open() const { return leaves > 1; }
+        DEVICE i64 middle() const { return low + (leaves >> 1); }
+    };
+    DEVICE Search begin(i64 v) const {
+        i64 a = first(v), b = first(v + 1);
+        return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1, leaf_of(a)};
+    }
+    DEVICE void narrow(Search& s, u32 dst) const {  // does nothing where the search is not open
+        i64 half = s.leaves >> 1, full = s.low + half;
+        u32 head = heads[full];
+        while (head == nobody && full > s.low) head = heads[--full];
+        bool below = full > s.low, right = !below | (head <= dst);  // without a branch, as half of them would go wrong
+        s.leaf += (full - s.leaf) & -(i64)(below & right);
+        s.low += half & -(i64)right;
+        s.leaves -= half;
+    }
+    // The slot of the first live item of the row that is not below dst, or of what follows the leaf before it; hit: it
+    // is dst itself.
+    DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
+        hit = false;
+        if (s.first == s.end) return s.end;
+        i64 base = s.leaf * LEAF, from = greater(s.first, base) - base, end = lesser(s.end - base, (i64)LEAF);
+        const u32* slots = leaf(s.leaf);
+        i64 at = in_flight == 1 ? lower_bound(slots, from, end, dst) : from + below(slots, from, end, dst);
+        if (at == end || slots[at] == nobody) return base + (s.end - base <= LEAF ? s.end - base : LEAF);
+        hit = slots[at] == dst;
+        return base + at;
+    }
+    DEVICE i64 find(i64 v, u32 dst) const {
+        bool hit;
+        Search s = begin(v);
+        while (s.open()) narrow(s, dst);
+        i64 slot = end(s, dst, hit);
+        return hit ? segments().address(slot) : -1;
+    }
+};

@@ -1,0 +1,139 @@
+// Streams of updates and queries on their way to a structure: their keys, and stable partitions of them by class. A
+// class is four bits of `table`, by the kind; a tile counts and then deals one chunk of the operations, in order.
+#pragma once
+#include "kernels/stream.cuh"
+
+struct StreamArcs {  // one lane per operation: its key and its kind, as one structure is to see them
+    static constexpr int lanes = 1;
+    const i8* kinds;
+    const u32* src;
+    const u32* dst;
+    const u32* order;  // the internal id of each user's id; null for the identity
+    i64 n;
+    i64 stride;  // 2 in an undirected graph: the arc back follows each arc, and is asked nothing
+    i64 by_dst;  // 1 for the structure whose rows are the destinations
+    u64* keys;
+    i8* kinds_out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            i8 kind = kinds[i];
+            bool update = kind == op_insert || kind == op_delete, point = kind == ask_edge || kind == ask_weight;
+            bool backwards = kind == ask_predecessors && stride == 1;  // of a row of the other structure
+            u64 a = inside(src[i]), b = update || point ? inside(dst[i]) : 0;
+            keys[i * stride] = by_dst && update ? b << 32 | a : a << 32 | b;
+            kinds_out[i * stride] = update || backwards == (by_dst != 0) ? kind : no_op;
+            if (stride == 1) continue;
+            keys[2 * i + 1] = update ? b << 32 | a : a << 32;
+            kinds_out[2 * i + 1] = update ? kind : no_op;
+        }
+    }
+    DEVICE u64 inside(u32 id) const { return order ? order[id] : id; }
+};
+
+struct Classes {
+    const i8* kinds;
+    i64 n;
+    u64 table;
+    i64 chunk;
+    i64 chunks;
+    DEVICE int of(i64 i) const { return table >> 4 * kinds[i] & 15; }
+    DEVICE i64 end(i64 c) const { return lesser(n, (c + 1) * chunk); }
+};
+
+// f(i, class, to, next) for every operation of the tile's chunk c: its place in the partition, and that of the next
+// operation of class 0, or for one of class 0, of class 1. `ends` are the running sums of counts[class][chunk].
+template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Classes& by, i64 c, const i64* ends, F f) {
+    i64 next[n_kinds];
+    for (int k = 0; k < n_kinds; ++k) {
+        i64 at = k * by.chunks + c;
+        next[k] = at ? ends[at - 1] : 0;
+    }
+    for (i64 first = c * by.chunk; first < by.end(c); first += tile.size()) {
+        i64 i = first + tile.rank(), to = 0, after = 0;
+        int own = i < by.end(c) ? by.of(i) : n_kinds;
+        for (int k = 0; k < n_kinds; ++k) {
+            u32 same = tile.ballot(own == k);
+            i64 at = next[k] + popcount(same & ((1u << tile.rank()) - 1));
+            if (k == (own == 0)) after = at;
+            if (k == own) to = at;
+            next[k] += popcount(same);
+        }
+        if (own < n_kinds) f(i, own, to, after);
+    }
+}
+
+struct CountClasses {  // one tile per chunk: counts[class][chunk]
+    static constexpr int lanes = 32;
+    Classes by;
+    i64* counts;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, by.chunks)) {
+            i64 mine[n_kinds] = {};
+            for (i64 i = c * by.chunk + tile.rank(); i < by.end(c); i += tile.size()) {
+                int own = by.of(i);
+                for (int k = 0; k < n_kinds; ++k) mine[k] += own == k;
+            }
+            for (int k = 0; k < n_kinds; ++k) {
+                i64 sum = tile.sum(mine[k]);
+                if (tile.rank() == 0) counts[k * by.chunks + c] = sum;
+            }
+        }
+    }
+};
+
+struct PlaceClasses {  // one tile per chunk: the place of each operation in the partition
+    static constexpr int lanes = 32;
+    Classes by;
+    const i64* ends;
+    u32* to;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, by.chunks))
+            deal_chunk(tile, by, c, ends, [&](i64 i, int, i64 at, i64) { to[i] = (u32)at; });
+    }
+};
+
+struct SplitRun {  // one tile per chunk of a sorted run: its updates, its queries of rows, of edges, of weights
+    static constexpr int lanes = 32;
+    Classes by;  // in this order
+    const i64* ends;
+    const u64* keys;
+    const f32* weight;
+    const u32* place;
+    Updates updates;
+    u64* rows;     // row << 32 | place
+    u32* asked;    // the queries of rows and then of edges, by where they stand in the run
+    u32* before;   // of each query of an edge: how many updates come before it
+    i64 n_rows;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, by.chunks))
+            deal_chunk(tile, by, c, ends, [&](i64 i, int own, i64 to, i64 after) {
+                if (own == 0) put(i, to, after - updates.n);
+                i64 q = to - updates.n;
+                if (own == 1) rows[q] = (keys[i] & ~(u64)0xffffffffu) | place[i];
+                if (own >= 1 && own <= 3) asked[q] = (u32)i;
+                if (own == 2 || own == 3) before[q - n_rows] = (u32)after;
+            });
+    }
+    DEVICE void put(i64 i, i64 to, i64 asked_before) const {
+        updates.keys[to] = keys[i];
+        updates.op[to] = by.kinds[i] == op_insert ? 1 : -1;
+        if (weight) updates.weight[to] = weight[i];
+        updates.place[to] = place[i];
+        updates.asked[to] = (u32)asked_before;
+    }
+};
+
+struct EdgeEnds {  // one lane per query: the ends of the edge that it asks about
+    static constexpr int lanes = 1;
+    const u64* keys;  // of the run
+    const u32* asked;
+    i64 n;
+    u32* src;
+    u32* dst;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 q : grid.items(n)) src[q] = (u32)(keys[asked[q]] >> 32), dst[q] = (u32)keys[asked[q]];
+    }
+};

@@ -1,0 +1,262 @@
+"""Streams of updates and queries: one sort of both, the updates apart, and an answer to each query as of its place.
+
+The stream becomes a run, sorted by (row, dst, place in the stream); a query of a row has dst 0. `Mixed` separates it:
+
+==================  ===========================================================  =======================================
+part                order                                                        answered by
+==================  ===========================================================  =======================================
+updates             (row, dst, place): the run that a structure prepares
+queries of edges    (row, dst, place), each with the number of updates before    the update before it, if it has the
+                                                                                 same key, else the structure
+queries of rows     (row, place)                                                 the row's degree and what the updates
+                                                                                 before change at it; the row, patched
+==================  ===========================================================  =======================================
+
+A degree at a place needs the sum of what the row's updates before the place change. Each update adds its change, -1, 0
+or 1, to the first query of its row after it, which a binary search finds; running sums over the queries do the rest. So
+nothing is sorted again, and a row with many updates and many queries costs no more than others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import Struct, constants, load
+from mgraph.structures.contract import Csr, Structure
+from mgraph.structures.run import Run
+from mgraph.structures.sort import sort_keys
+
+__all__ = ["Answers", "Mixed", "load_kernels", "sort_stream"]
+
+Array = Any
+_KINDS = constants("kernels/stream.cuh")
+CLASSES = _KINDS["n_kinds"]
+BY_KIND = sum(kind << 4 * kind for kind in range(CLASSES))  #: each kind is a class
+#: of a run: updates, queries of rows, of edges and of weights, and the rest
+BY_PART = sum(
+    part << 4 * _KINDS[name]
+    for part, names in enumerate(
+        (
+            ("op_insert", "op_delete"),
+            ("ask_degree", "ask_neighbors", "ask_predecessors"),
+            ("ask_edge",),
+            ("ask_weight",),
+            ("no_op",),
+        )
+    )
+    for name in names
+)
+CHUNK = {"cuda": 512, "cpu": 1 << 14}  #: operations that a tile counts
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to the queries of one run, in host memory; each kind's in one order, that of `place`.
+
+    Parameters
+    ----------
+    has_edge : bool[n]
+    weight : float32[n]
+        NaN where there is no edge.
+    degree : uint32[n]
+    neighbors, predecessors : Csr
+    place : uint32[n] or None
+        The places of all queries in the stream, kind after kind as above; None where each kind's ascend.
+    """
+
+    has_edge: np.ndarray
+    weight: np.ndarray
+    degree: np.ndarray
+    neighbors: Csr
+    predecessors: Csr
+    place: np.ndarray | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        rows = (
+            getattr(csr, name) for csr in (self.neighbors, self.predecessors) for name in ("offsets", "dst", "weight")
+        )
+        arrays = (self.has_edge, self.weight, self.degree, self.place, *rows)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+def load_kernels(structure: Structure) -> None:
+    """Compile what streams run on this structure, so that the first is as fast as later ones."""
+    load(structure.device, "structures/mixed.cuh")
+    load(structure.device, "structures/answers.cuh", structure.view())
+
+
+def sort_stream(device: Device, keys: Array, kinds: Array, weight: Array = None, first: int = 0) -> Run:
+    """A stream as a run with places, which count from `first`. O(n log n); no read-back; may overwrite `keys`."""
+    keys, places = sort_keys(device, keys, with_places=True)
+    kinds = device.gather(kinds, places)
+    weight = None if weight is None else device.gather(weight, places)
+    places = device.astype(places, np.uint32) if places.dtype != np.uint32 else places
+    if first:
+        places += np.uint32(first)
+    return Run(keys, kinds, weight, place=places)
+
+
+class Mixed:
+    """A run of updates and queries, separated; `answer` then answers the queries.
+
+    Parameters
+    ----------
+    device : Device
+    run : Run
+        Of `sort_stream`, in local rows.
+    stream : int8[n], optional
+        The kinds of the run's operations in stream order, if the run has the whole stream, from place 0 on. Answers are
+        then in stream order, else in the order of the run, with their places.
+
+    Attributes
+    ----------
+    updates : Run
+        The updates alone.
+
+    Notes
+    -----
+    O(n). One read-back. Takes 21 bytes an update, with a weight 25, 12 a query of a row and 8 a query of an edge.
+    """
+
+    def __init__(self, device: Device, run: Run, stream: Array = None) -> None:
+        self.device, self._run, self._by_place = device, run, stream is not None
+        kernels, by_kind = (
+            load(device, "structures/mixed.cuh"),
+            _Partition(device, run.op if stream is None else stream, BY_KIND),
+        )
+        inserts, deletes, *asked, _ = by_kind.totals()
+        self._asked: list[int] = asked
+        self._slots = device.empty(len(run) if sum(asked) else 0, np.uint32)
+        kernels.PlaceClasses(by_kind.chunks if sum(asked) else 0, by=by_kind.by, ends=by_kind.ends, to=self._slots)
+        self._split(inserts + deletes, sum(asked[2:]), sum(asked[:2]))
+
+    def _split(self, n_updates: int, n_rows: int, n_points: int) -> None:
+        """Take the run apart: so many updates, queries of rows and queries of edges."""
+        device, run = self.device, self._run
+        keys, op = device.empty(n_updates, np.uint64), device.empty(n_updates, np.int8)
+        weight = None if run.weight is None else device.empty(n_updates, np.float32)
+        place, before = device.empty(n_updates, np.uint32), device.empty(n_updates, np.uint32)
+        self.updates = Run(keys, op, weight)
+        self._updates = Struct(keys=keys, op=op, weight=weight, place=place, asked=before, n=n_updates)
+        self._rows = device.empty(n_rows, np.uint64)
+        self._places = device.empty(n_rows + n_points, np.uint32)
+        self._before = device.empty(n_points, np.uint32)
+        by_part = _Partition(device, run.op, BY_PART)
+        load(device, "structures/mixed.cuh").SplitRun(
+            by_part.chunks, by=by_part.by, ends=by_part.ends, keys=run.keys, weight=run.weight, place=run.place,
+            updates=self._updates, rows=self._rows, asked=self._places, before=self._before, n_rows=n_rows,
+        )  # fmt: skip
+
+    def answer(self, structure: Structure, outcome: Array) -> Answers:
+        """The answers as of before the updates are committed, which `structure` has prepared with this outcome.
+
+        O(q log n) for q queries of edges and of degrees. A row takes O((d + u) log u) for d edges and u updates of it
+        in the run. Six read-backs at most.
+
+        Raises
+        ------
+        CapacityError
+            There is no memory for the answers, here or on the host.
+        """
+        device, (edges, weights, degrees, neighbors, predecessors) = self.device, self._asked
+        n = sum(self._asked)
+        found, words = device.empty(edges, np.uint8), device.empty(n - edges, np.uint32)
+        places = None if self._by_place else device.empty(n, np.uint32)
+        rows = Csr(
+            np.zeros(1, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32) if structure.weighted else None
+        )
+        if n:
+            asked = Struct(
+                kinds=self._run.op, place=self._run.place, asked=self._places, slots=self._slots,
+                by_place=int(self._by_place), first=len(self.updates), places=places,
+            )  # fmt: skip
+            given = {"graph": (view := structure.view()), "queries": asked}
+            into = {"words": words, "n_found": edges}
+            kernels = load(device, "structures/answers.cuh", view)
+            kernels.PointAnswers(
+                len(self._before), **given, updates=self._updates, first=len(self._rows), n=len(self._before),
+                keys=self._run.keys, before=self._before, held=self._held(structure), found=found, **into,
+            )  # fmt: skip
+            if len(self._rows):
+                self._degrees(kernels, given, outcome, into)
+            if neighbors + predecessors:
+                rows = self._patched(kernels, given, outcome, words[weights + degrees :], structure.weighted)
+        numbers = device.fetch(words[: weights + degrees])
+        return Answers(
+            device.fetch(found).view(bool), numbers[:weights].view(np.float32), numbers[weights:],
+            _part(rows, 0, neighbors), _part(rows, neighbors, neighbors + predecessors),
+            None if places is None else device.fetch(places),
+        )  # fmt: skip
+
+    def _held(self, structure: Structure) -> Array:
+        """Whether the structure has the edge of each query of an edge: the structure's own search, uint8[n]."""
+        device, n = self.device, self._asked[0]
+        if n == 0:
+            return None
+        src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
+        asked = self._places[len(self._rows) : len(self._rows) + n]
+        load(device, "structures/mixed.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
+        return structure._find(src, dst).view(np.uint8)
+
+    def _degrees(self, kernels: Any, given: dict[str, Any], outcome: Array, into: dict[str, Any]) -> None:
+        """Write the degree for each query of a row; it is the length of the row that a query for neighbours gets."""
+        device, n = self.device, len(self._rows)
+        changes = device.zeros(n, np.int64)
+        kernels.DegreeChanges(
+            len(self.updates), updates=self._updates, outcome=outcome, rows=self._rows, n_rows=n, changes=changes,
+        )  # fmt: skip
+        device.cumsum(changes, out=changes)
+        kernels.RowDegrees(n, **given, rows=self._rows, n=n, changes=changes, **into)
+
+    def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
+        """The rows that are asked for, of these lengths, in host memory."""
+        device = self.device
+        offsets = device.zeros(len(lengths) + 1, np.int64)
+        device.cumsum(lengths, out=offsets[1:])
+        ends = device.fetch(offsets)
+        dst = device.empty(int(ends[-1]), np.uint32)
+        weight = device.empty(len(dst), np.float32) if weighted else None
+        kernels.PatchedRows(
+            len(self._rows), **given, updates=self._updates, outcome=outcome, rows=self._rows, n=len(self._rows),
+            offsets=offsets, first=sum(self._asked[:3]), dst=dst, weight=weight,
+        )  # fmt: skip
+        return Csr(ends, device.fetch(dst), None if weight is None else device.fetch(weight))
+
+
+class _Partition:
+    """A stable partition of operations by class, as it is dealt to tiles.
+
+    Attributes
+    ----------
+    by : Struct
+        The operations, cut into chunks.
+    ends : int64[classes * chunks]
+        The running sums of how many operations of each class each chunk has.
+    """
+
+    def __init__(self, device: Device, kinds: Array, table: int) -> None:
+        n, chunk, self.device = len(kinds), CHUNK[device.kind], device
+        self.chunks = -(-n // chunk)
+        self.by = Struct(kinds=kinds, n=n, table=table, chunk=chunk, chunks=self.chunks)
+        self.ends = device.empty(CLASSES * self.chunks, np.int64)
+        load(device, "structures/mixed.cuh").CountClasses(self.chunks, by=self.by, counts=self.ends)
+        if n:
+            device.cumsum(self.ends, out=self.ends)
+
+    def totals(self) -> list[int]:
+        """How many operations each class has; one read-back."""
+        if not self.chunks:
+            return [0] * CLASSES
+        return np.diff(self.device.to_host(self.ends[self.chunks - 1 :: self.chunks]), prepend=0).tolist()
+
+
+def _part(csr: Csr, first: int, end: int) -> Csr:
+    """The rows `first` to `end` - 1, as views."""
+    a, b = int(csr.offsets[first]), int(csr.offsets[end])
+    return Csr(csr.offsets[first : end + 1] - a, csr.dst[a:b], None if csr.weight is None else csr.weight[a:b])

@@ -1,0 +1,1 @@
+"""What the packed memory arrays gpma, gpma+ and lpma share."""

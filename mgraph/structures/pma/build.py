@@ -1,0 +1,54 @@
+"""The first batch of a packed memory array: a run becomes the whole array, in two passes over its keys.
+
+An empty structure has one leaf. The batch is put there, or where that is too small into an array of the size that an
+ordinary batch would choose, evenly filled; so the result is the one that an ordinary batch would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mgraph.kernels import Library, Struct
+from mgraph.structures.contract import Counts
+from mgraph.structures.numbers import number_keys
+from mgraph.structures.pma.scratch import TASK_ROWS
+from mgraph.structures.run import Run
+
+__all__ = ["Build", "commit_build", "prepare_build"]
+
+Pma = Any  # the class in structure.py, which imports this module
+Frame = Any
+
+Array = Any
+
+
+@dataclass
+class Build:
+    """The work of a plan: which keys act, their numbers, and the new array."""
+
+    numbers: Struct
+    num_edges: int
+    array: dict[str, Array]
+    after: Frame
+
+
+def prepare_build(s: Pma, kernels: Library, run: Run) -> tuple[Counts, Array, Build]:
+    """Number the keys, and allocate the array that they need."""
+    counts, outcome, numbers = number_keys(s.device, kernels, run)
+    total = counts.inserted
+    array = s.new_array(1 if total <= s.bounds(1)[1][0] else s.even_leaves(total), blank=total == 0)
+    return counts, outcome, Build(numbers, total, array, s.frame(s._spread(array), s.start, s._degrees))
+
+
+def commit_build(kernels: Library, run: Run, work: Build) -> None:
+    """Write the array, the row starts and the degrees: four launches."""
+    array, total, rows = work.array, work.num_edges, len(work.after.degrees)
+    leaves, starts = len(array["counts"]), work.after.starts
+    keys = {"numbers": work.numbers, "keys": run.keys, "leaves": leaves}
+    kernels.Place(len(run), **keys, weight=run.weight, slots=array["slots"], weights=array["weights"])
+    kernels.PlaceRows(rows // TASK_ROWS + 1, **keys, rows=rows, start=starts)
+    kernels.CountRows(rows, start=starts, rows=rows, total=total, leaves=leaves, degrees=work.after.degrees)
+    kernels.EvenCounts(
+        leaves, total=total, leaves=leaves, **{name: array[name] for name in ("slots", "counts", "groups", "heads")}
+    )

@@ -1,0 +1,116 @@
+// prepare: where keys are, and what becomes of them.
+#pragma once
+#include "structures/pma/window.cuh"
+#include "structures/outcome.cuh"
+#include "kernels/scan.cuh"
+
+enum Status {  // counts for the host, one read-back
+    updates,
+    misses,
+    resize,
+    leaf_windows,
+    block_windows,
+    wide_parts,
+    row_tasks,
+    scratch_leaves,
+    all_moves,
+    few_windows,
+    unknown,
+    crowded_leaves,
+    status_words
+};
+
+// Each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts.
+struct Locate {  // one block per chunk
+    static constexpr int lanes = 256;
+    const u64* keys;
+    const i8* op;
+    i64 n;
+    PmaView graph;
+    i64 rows;
+    i64 vertices;
+    i64* located;
+    u8* outcome;
+    u32* before;
+    u64* chunks;
+    i64 shift;
+    u64* arrived;
+    i64* status;
+    DEVICE void operator()(Grid grid) const {
+        Block block;
+        i64 found[3] = {}, many = (n >> shift) + 1;  // the last one has the end of the keys
+        for (i64 c : grid.items(block, many)) {
+            i64 last = lesser((c + 1) << shift, n + 1);
+            u32 moved = 0;  // inserts << 16 | deletes: a chunk has no more keys
+            for (i64 first = c << shift; first < last; first += block.size() * in_flight) {
+                i64 k = first + block.rank() * in_flight;
+                u32 move[in_flight] = {}, mine = 0, all;
+                look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
+                for (int j = 0; j < in_flight; ++j) mine += move[j];
+                u32 upto = moved + scan(block, mine, all) - mine;
+                for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) before[k + j] = upto;
+                moved += all;
+            }
+            close(block, c, many, (u64)(moved >> 16) << 32 | (moved & 0xffffu));
+        }
+        report(updates, found[0]);
+        report(misses, found[1]);
+        report(unknown, found[2]);
+    }
+    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
+    DEVICE void look_up(i64 k, int some, u32* move, i64* found) const {
+        PmaView::Search search[in_flight];
+        for (int j = 0; j < some; ++j) {
+            if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
+            search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
+            prefetch(graph.heads + search[j].middle());
+        }
+        i64 most = 1;
+        for (int j = 0; j < some; ++j) most = greater(most, search[j].leaves);
+        for (; most > 1; most -= most >> 1)
+            for (int j = 0; j < some; ++j) {
+                graph.narrow(search[j], (u32)keys[k + j]);
+                prefetch(graph.heads + search[j].middle());
+            }
+        if (in_flight > 1)
+            for (int j = 0; j < some; ++j)
+                for (int s = 0; s < LEAF; s += 16) prefetch(graph.leaf(search[j].leaf) + s);
+        for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
+    }
+    DEVICE u32 settle(i64 k, const PmaView::Search& search, i64* found) const {
+        i64 row = (i64)(keys[k] >> 32);
+        bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
+        i64 at = graph.end(search, (u32)keys[k], there);
+        bool acts = k + 1 == n || keys[k + 1] != keys[k], inserts = !op || op[k] > 0;
+        u8 is = !acts ? overridden : inserts ? (there ? updated : inserted) : there ? deleted : missing;
+        outcome[k] = is;
+        found[0] += is == updated;
+        found[1] += is == missing;
+        found[2] += !known;
+        located[k] = Batch::at_slot(row < rows ? at : graph.first(rows)) + (is == inserted ? 2 : is == deleted ? 0 : 1);
+        return is == inserted ? 1u << 16 : (u32)(is == deleted);
+    }
+    // The block that comes last sums up the chunks.
+    DEVICE void close(Block block, i64 chunk, i64 many, u64 moved) const {
+        SHARED(bool, is_last, 1);
+        if (block.rank() == 0) {
+            store(chunks + chunk, moved);
+            *is_last = arrive(arrived) == (u64)many - 1;
+        }
+        block.sync();
+        u64 sum = 0;
+        for (i64 first = 0; *is_last && first < many; first += block.size()) {
+            i64 c = first + block.rank();
+            u64 all, mine = c < many ? load(chunks + c) : 0, upto = scan(block, mine, all);
+            if (c < many) chunks[c] = sum + upto - mine;
+            sum += all;
+        }
+        if (*is_last && block.rank() == 0) status[all_moves] = (i64)sum;
+        block.sync();
+    }
+    DEVICE void report(Status word, i64 mine) const {
+        Tile<32> tile;
+        i64 sum = tile.sum(mine);
+        if (sum && tile.rank() == 0) atomic_add(status + word, sum);
+    }
+};

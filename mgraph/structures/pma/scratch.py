@@ -1,0 +1,113 @@
+"""The memory in which a packed memory array prepares a batch, and the kernels bound to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import Library, Struct, constants
+from mgraph.structures.run import Run
+
+__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
+
+Array = Any
+_STATUS = constants("structures/pma/locate.cuh").enums["Status"]
+STATUS = _STATUS[:-1]  # names of words; behind them stands how many there are
+_SIZES = constants("structures/pma/window.cuh")
+TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", "inline_rows", "leaf_keys", "few_keys"))
+FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
+GROUP = _SIZES["group_leaves"]
+WINDOW = _SIZES.size("Window") // 4  # words
+CHUNK, MOST_CHUNK = 8, 15  # log2 of how many keys one block counts: in batches under 2**21, and in the largest
+
+
+class Scratch:
+    """Memory for a batch of up to `capacity` operations, one allocation of some 90 bytes per operation.
+
+    Parameters
+    ----------
+    device : Device
+    capacity : int
+        Operations.
+    leaves, leaf, n_rows : int
+        The array's size.
+    bounds : (int64[levels], int64[levels])
+        Least and most items of a full window by level, on the device.
+    """
+
+    def __init__(
+        self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
+    ) -> None:
+        self.device, self.capacity = device, capacity
+        self.shift = min(CHUNK + (capacity >> 21).bit_length(), MOST_CHUNK)
+        height = (leaves - 1).bit_length()
+        nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more
+        sums = (2 << height) // GROUP + 1  # of nodes above groups
+        lists = _most_windows(capacity, leaves, leaf, n_rows)
+        (
+            zeroed, self.located, self.chunks, self.crowded, self.before, self.outcome, self.leaf_list,
+            self.few_list, self.block_list, self.wide_list, self.row_list,
+        ) = device.carve(
+            (len(STATUS) + 3 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
+            ((capacity >> self.shift) + 1, np.uint64), (min(capacity, leaves), np.uint64), (capacity + 1, np.uint32),
+            (capacity, np.uint8), (min(capacity, leaves), np.uint32), *((WINDOW * most, np.uint32) for most in lists),
+        )  # fmt: skip
+        self.zeroed, self.status, words = zeroed, zeroed[: len(STATUS)], zeroed[len(STATUS) :].view(np.uint64)
+        self.arrived = words[1:3]
+        self.mail, self.mailbox = device.mailbox(len(STATUS))
+        self.levels = Struct(
+            least=bounds[0],
+            most=bounds[1],
+            height=height,
+            marked=words[3 : 3 + (nodes + 1) // 2].view(np.uint32),
+            used=words[:1],
+            sums=zeroed[len(STATUS) + 3 + (nodes + 1) // 2 :],
+        )
+
+    def bind(self, kernels: Library, frame: Any, rows: int, vertices: int) -> None:
+        """Pack what prepare's kernels take of this memory and of the array, once for many batches."""
+        self.frame, status = frame, self.status
+        array = {"leaves": frame.leaves, "levels": self.levels}
+        self._locate = kernels.Locate.bind(
+            graph=frame.view, rows=rows, vertices=vertices, located=self.located, outcome=self.outcome,
+            before=self.before, chunks=self.chunks, shift=self.shift, arrived=self.arrived[:1], status=status,
+        )  # fmt: skip
+        self._pick = kernels.PickLeaves.bind(
+            **array, start=frame.starts, rows=rows, leaf_list=self.leaf_list, crowded=self.crowded, status=status
+        )
+        asking = {"crowded": self.crowded, "status": status}
+        self._ask = [kernels.Climb.bind(**array, **asking)]
+        if hasattr(kernels, "Descend"):  # lpma's
+            self._ask.append(kernels.Descend.bind(leaf_list=self.leaf_list, **array, **asking))
+        self._select = kernels.Select.bind(
+            **array, crowded=self.crowded, start=frame.starts, rows=rows, few_list=self.few_list,
+            block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
+            arrived=self.arrived[1:], mailbox=self.mailbox,
+        )  # fmt: skip
+
+    def count(self, run: Run, top_down: bool) -> tuple[Struct, dict[str, int]]:
+        """Locate a run's keys and choose the windows. Returns the located batch, and the status by name."""
+        n = len(run)
+        batch = Struct(
+            keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift, n=n
+        )
+        self.device.fill(self.zeroed, 0)
+        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+        self._pick(n, batch=batch)
+        self._ask[top_down](n, batch=batch)
+        self._select(n, batch=batch, all_leaves=int(top_down))
+        self.device.synchronize()  # the one wait for the device
+        return batch, dict(zip(STATUS, self.mail.tolist(), strict=True))
+
+
+def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
+    """The most windows of a few leaves, windows of a block, parts of wide windows and tasks of rows possible."""
+    wide = leaves * leaf // BLOCK_SLOTS
+    return [
+        min(n, leaves // 2 + n_rows // INLINE_ROWS + n // LEAF_KEYS + 1),
+        min(n, leaves * leaf // FEW_SLOTS + n // FEW_KEYS + 1),
+        (leaves * leaf + n) // PART_SLOTS + wide + 1,
+        n_rows // TASK_ROWS + min(n, n_rows // INLINE_ROWS + wide) + 1,
+    ]

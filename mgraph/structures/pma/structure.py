@@ -1,0 +1,367 @@
+"""What gpma, gpma+ and lpma share: rows in leaves of slots, within density bounds by rebalancing windows of leaves.
+
+A batch is counted first and written once. prepare finds each key's slot, sums up inserts and deletes, and gives each
+changed leaf a window whose new count is within bounds; commit rewrites those windows. Items are merged by their ranks,
+not by keys, so a slot need not say to which row it belongs. Slots are numbered in reading order; where they are in
+memory is the structure's own business: its view.cuh says it to the kernels, and `Pma._pack` to them in Python.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption
+from mgraph.kernels import Struct, View, constants, load
+from mgraph.structures.contract import KEPT, Counts, Plan, Structure
+from mgraph.structures.pma.build import Build, commit_build, prepare_build
+from mgraph.structures.pma.frame import Frame, Work
+from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.run import Run
+
+__all__ = ["NOBODY", "Pma"]
+
+Array = Any
+
+NOBODY = np.uint32(constants("structures/pma/slots.cuh")["nobody"])  # in slots that hold no edge
+
+
+class Pma(Structure):
+    """A packed memory array updated in batches, counts first: what gpma, gpma+ and lpma share.
+
+    Parameters
+    ----------
+    n_rows, n_vertices, device, weighted
+        As in `Structure`.
+    leaf : int
+        Slots per leaf, a power of two from 8 to 128.
+    leaf_density, root_density : (float, float)
+        Least and most share of live slots in a leaf and in the whole array; levels between are interpolated.
+    fill : float
+        Density after the whole array was resized, between the two bounds of the root.
+    """
+
+    sorted_rows: ClassVar[bool] = True
+    _tile: ClassVar[int] = 4  # lanes that merge one leaf; more for a wide one, to save shared memory
+    _files: ClassVar[dict[str, str]]  # the kernels of prepare, commit and build, and the view
+    _frame: Frame
+    counts: Array
+    groups: Array
+    heads: Array
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_vertices: int,
+        device: Device,
+        weighted: bool,
+        *,
+        leaf: int = 32,
+        leaf_density: tuple[float, float] = (0.08, 1.0),
+        root_density: tuple[float, float] = (0.30, 0.775),
+        fill: float = 0.60,
+    ) -> None:
+        super().__init__(n_rows, n_vertices, device, weighted)
+        if leaf not in (8, 16, 32, 64, 128):
+            raise InvalidOption(f"leaf of {leaf} slots; it must be 8, 16, 32, 64 or 128")
+        if not 0 < leaf_density[0] < root_density[0] < fill < root_density[1] < leaf_density[1] <= 1:
+            raise InvalidOption(
+                f"densities must rise from leaf {leaf_density[0]} to root {root_density[0]}, fill {fill}, "
+                f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
+            )
+        self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
+        self._defines = (("LEAF", leaf), ("TILE", max(self._tile, leaf // 8)), ("WEIGHTED", int(weighted)))
+        self._kernels = {
+            part: load(device, self._files[part], self._view_of()) for part in self._files if part != "view"
+        }
+        array = self.new_array(1)
+        device.fill(array["heads"], NOBODY)
+        array["counts"].fill(0)
+        array["groups"].fill(0)
+        start, degrees = device.full(n_rows + 1, self._end_of(1), np.int64), device.zeros(n_rows, np.uint32)
+        self._take(self.frame(self._spread(array), start, degrees))
+
+    # --- what each does its own way ---
+
+    @abstractmethod
+    def _end_of(self, leaves: int) -> int:
+        """The start of a row that has nothing behind it, in an array of so many leaves."""
+
+    @abstractmethod
+    def _spread(self, array: dict[str, Array]) -> dict[str, Any]:
+        """The structure's arrays, by their attributes' names, where all its leaves lie in the one of `new_array`."""
+
+    @abstractmethod
+    def _pack(self, arrays: dict[str, Any], start: Array, degrees: Array) -> tuple[Struct, Struct, View]:
+        """What the structure's view.cuh declares: Array, Starts and PmaView."""
+
+    def _grown(self, n: int) -> Frame | None:
+        """More room for `n` items, without moving one; None where the whole array is to be written anew."""
+        return None
+
+    def _asks_top_down(self) -> bool:
+        """Whether the next batch chooses its windows from the top down."""
+        return False
+
+    # --- the array ---
+
+    def flat(self, leaves: int, blank: bool = True) -> dict[str, Array]:
+        """Memory for so many leaves; its slots hold no edge if `blank`, else they are undefined."""
+        empty, slots = self.device.empty, leaves * self.leaf
+        return {
+            "slots": self.device.full(slots, NOBODY, np.uint32) if blank else empty(slots, np.uint32),
+            "weights": empty(slots, np.float32) if self.weighted else None,
+        }
+
+    def directory(self, leaves: int) -> dict[str, Array]:
+        """Memory for what is known of each leaf, in reading order."""
+        return {
+            "counts": self.device.empty(leaves, np.uint8),
+            "groups": self.device.empty(-(-leaves // GROUP), np.uint32),
+            "heads": self.device.empty(leaves + 1, np.uint32),  # the search of an empty last row reads one more
+        }
+
+    def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
+        """`flat` and `directory`."""
+        return {**self.flat(leaves, blank), **self.directory(leaves)}
+
+    def frame(
+        self, arrays: dict[str, Any], start: Array, degrees: Array, bounds: tuple[Array, Array] | None = None
+    ) -> Frame:
+        """Pack what kernels take of these arrays; allocates nothing if the bounds are given."""
+        bounds = self.level_arrays(len(arrays["counts"])) if bounds is None else bounds
+        return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels["commit"])
+
+    def _take(self, frame: Frame) -> None:
+        """Have a frame's arrays from now on."""
+        vars(self).update(frame.arrays)
+        self._frame, self._kept = frame, None
+        self.start, self._degrees = frame.start, frame.degrees
+
+    def _view_of(self, **fields: Any) -> View:
+        return View(self._files["view"], "PmaView", fields, self._defines)
+
+    # --- bounds ---
+
+    @property
+    def checks_ids(self) -> bool:
+        """Whether the next `_prepare` checks ids: it does where it locates the keys, unlike a first batch."""
+        return self.num_edges > 0
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves the array has."""
+        return len(self.counts)
+
+    def bounds(self, leaves: int | None = None) -> tuple[list[int], list[int]]:
+        """Least and most items of a full window of ``1 << level`` leaves, by level, the root last."""
+        leaves = self.leaves if leaves is None else leaves
+        height = (leaves - 1).bit_length()
+        (low_leaf, high_leaf), (low_root, high_root) = self.leaf_density, self.root_density
+        least, most = [], []
+        for level in range(height + 1):
+            share, slots = level / max(height, 1), self.leaf << level
+            most.append(int((high_leaf - (high_leaf - high_root) * share) * slots))
+            least.append(max(1 << level, int((low_leaf + (low_root - low_leaf) * share) * slots)))
+            if level:  # two full children always fit into their parent's bounds
+                most[level] = min(most[level], 2 * most[level - 1])
+                least[level] = max(least[level], 2 * least[level - 1])
+        if leaves == 1:
+            least[0] = 0
+        return least, most
+
+    def root_bounds(self, leaves: int) -> tuple[int, int]:
+        """Least and most items of a whole array of so many leaves."""
+        least, most = self.bounds(leaves)
+        full = 1 << (len(most) - 1)
+        return -(-least[-1] * leaves // full), most[-1] * leaves // full
+
+    def level_arrays(self, leaves: int) -> tuple[Array, Array]:
+        """The bounds of an array of so many leaves, on the device."""
+        least, most = self.bounds(leaves)
+        return self.device.asarray(np.array(least, np.int64)), self.device.asarray(np.array(most, np.int64))
+
+    def even_leaves(self, n: int) -> int:
+        """How many leaves a resized array of n items has."""
+        leaves = max(1, math.ceil(n / (self.leaf * self.fill)))
+        if leaves >= 1 << 32:
+            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
+        return leaves
+
+    # --- a batch ---
+
+    def _prepare(self, run: Run) -> Plan:
+        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back, two to grow."""
+        if not self.num_edges:
+            return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
+        frame, kept = self._frame, self._take_scratch(run)
+        scratch, top_down = kept, self._asks_top_down()
+        batch, found = scratch.count(run, top_down)
+        if found["unknown"]:
+            self._keep(scratch)
+            self._refuse(run, found["unknown"])
+        counts = _counts(found)
+        num_edges = self.num_edges + counts.inserted - counts.deleted
+        grown = self._grown(num_edges) if found["resize"] else None
+        if grown:
+            frame, kept = grown, kept if kept.capacity <= KEPT else None
+            del batch, scratch  # a large one is freed here
+            scratch = self._new_scratch(len(run), run, grown)
+            batch, found = scratch.count(run, top_down)
+        work = Work(
+            frame=frame, scratch=scratch, batch=batch, leaves=frame.leaves, num_edges=num_edges,
+            leaf_windows=(scratch.leaf_list, found["leaf_windows"]),
+            few_windows=(scratch.few_list, found["few_windows"]),
+            block_windows=(scratch.block_list, found["block_windows"]),
+            parts=(scratch.wide_list, found["wide_parts"]),
+            rows=(scratch.row_list, found["row_tasks"]), cuts=None, out=None, after=None,
+        )  # fmt: skip
+        if found["resize"] or found["scratch_leaves"]:
+            self._plan_wide(work, 0 if found["resize"] else found["scratch_leaves"])
+        return Plan(run, counts, scratch.outcome[: len(run)], work, self._state, kept)
+
+    def _new_scratch(self, capacity: int, run: Run, frame: Frame | None = None) -> Scratch:
+        frame = self._frame if frame is None else frame
+        leaves = len(frame.arrays["counts"])
+        scratch = Scratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
+        scratch.bind(self._kernels["prepare"], frame, self.n_rows, self.n_vertices)
+        return scratch
+
+    def _keep(self, scratch: Any) -> None:
+        """Keep it, if it is bound to the arrays that are there."""
+        if scratch is not None and scratch.frame is self._frame:
+            super()._keep(scratch)
+
+    def _plan_wide(self, work: Work, scratch_leaves: int) -> None:
+        """Memory for wide windows' copies, or for the whole array if there are none: then the root is out of bounds."""
+        device, kernels, leaves = self.device, self._kernels["commit"], work.frame.leaves
+        n_leaves = len(work.frame.arrays["counts"])
+        tasks = -(-n_leaves * self.leaf // TASK_SLOTS)  # wide windows count by the sums of their tasks
+        before, within = device.carve((tasks + 1, np.int64), (n_leaves, np.uint32))
+        kernels.SumTasks(tasks, leaves=leaves, before=before, within=within)
+        device.cumsum(before, out=before)
+        work.leaves = Struct(**{**leaves.values, "before": before, "within": within})
+        if scratch_leaves:
+            work.out = self.flat(scratch_leaves, blank=False)
+        else:
+            self._plan_resize(work)
+        windows, parts = work.parts
+        work.cuts = device.empty(parts, np.uint32)
+        kernels.CutParts(parts, batch=work.batch, windows=windows, n=parts, whole=work.out_leaves, cuts=work.cuts)
+
+    def _plan_resize(self, work: Work) -> None:
+        """Plan to write the whole array, as one window, into a new one."""
+        array = self.new_array(self.even_leaves(work.num_edges), blank=work.num_edges == 0)
+        work.out, work.after = array, self.frame(self._spread(array), self.start, self._degrees)
+        n = work.batch.values["n"]
+        whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
+        work.parts = whole, -(-(self.leaves * self.leaf + n) // PART_SLOTS)
+        work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
+        work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
+
+    def _commit(self, plan: Plan, work: Work | Build) -> None:
+        """Write every window once: up to 8 launches."""
+        run, build = plan.run, self._kernels["build"]
+        self.num_edges = work.num_edges
+        if isinstance(work, Build):
+            commit_build(build, run, work)
+            self._take(work.after)
+            return
+        kernels, frame, weight = self._kernels["commit"], work.frame, run.weight
+        if frame is not self._frame:
+            self._take(frame)
+        both = {"batch": work.batch, "leaves": work.leaves}
+        if self.weighted and plan.counts.updated:
+            kernels.SetWeights(len(run), batch=work.batch, outcome=plan.outcome, weight=weight, array=frame.array)
+        windows, n = work.rows
+        if n:  # before the merges: it counts in the old leaves
+            after = frame if work.after is None else work.after
+            kernels.MoveRows(
+                n, **both, windows=windows, n=n, out_leaves=work.out_leaves, rows=self.n_rows + 1,
+                start=frame.starts, moved=after.starts,
+            )  # fmt: skip
+        if work.out:
+            self._write_wide(work, both, weight)
+        first_keys, single = work.leaf_windows
+        listed = {"batch": work.batch, "levels": work.scratch.levels, "first_keys": first_keys}
+        if single:
+            frame.merge_leaves(single, **listed, weight=weight, n=single)
+        for merge, (windows, n) in zip(frame.merges, (work.few_windows, work.block_windows), strict=True):
+            if n:
+                merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
+        frame.update_rows(single + len(run), **listed, windows=single)
+        self._keep(work.scratch)
+
+    def _write_wide(self, work: Work, both: dict[str, Struct], weight: Array) -> None:
+        """Wide windows, or the whole array, into their copies; and the copies back."""
+        kernels, (windows, n), out = self._kernels["commit"], work.parts, work.out
+        assert out is not None
+        flat = Struct(slots=out["slots"], weights=out["weights"])
+        kernels.Gather(
+            n, **both, array=work.frame.array, weight=weight, windows=windows, cuts=work.cuts, n=n,
+            out=flat, out_leaves=work.out_leaves,
+        )  # fmt: skip
+        if work.after is None:
+            kernels.CopyBack(n, **both, array=work.frame.array, windows=windows, n=n, copy=flat)
+            return
+        columns = {name: out[name] for name in ("slots", "counts", "groups", "heads")}
+        self._kernels["build"].EvenCounts(work.out_leaves, total=work.num_edges, leaves=work.out_leaves, **columns)
+        self._take(work.after)
+
+    # --- the rest of the contract ---
+
+    def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
+        start = self.device.full(n_rows + 1, self._end_of(self.leaves), np.int64)
+        degrees = self.device.zeros(n_rows, np.uint32)
+        start[: self.n_rows + 1], degrees[: self.n_rows] = self.start, self._degrees
+        return {"start": start, "degrees": degrees}
+
+    def _commit_vertices(self, arrays: dict[str, Array]) -> None:
+        self._take(self.frame(self._frame.arrays, arrays["start"], arrays["degrees"], self._frame.bounds))
+
+    def view(self) -> View:
+        """The array, its row starts and degrees; valid until the next commit of a batch or of vertices."""
+        return self._frame.view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
+        return sum(int(a.nbytes) for a in (*self._columns(), self.start, self._degrees) if a is not None)
+
+    def _columns(self) -> list[Array]:
+        """The arrays of leaves and of what is known of them."""
+        return list(self._frame.arrays.values())
+
+    # --- invariants, for tests: on the host ---
+
+    def _check_directory(self, slots: np.ndarray) -> None:
+        """Invariants 1, 2, 5 and 6 of both, of the slots in reading order."""
+        counts, degrees, groups, heads = map(self.device.to_host, (self.counts, self._degrees, self.groups, self.heads))
+        assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
+        assert (groups == np.add.reduceat(counts, np.arange(0, self.leaves, GROUP), dtype=np.int64)).all(), "5"
+        assert (heads[: self.leaves] == slots[:: self.leaf]).all(), "6"
+        assert counts.max() <= self.bounds()[1][0], "2"
+        live = (np.arange(self.leaf) < counts[:, None]).ravel()
+        assert ((slots != NOBODY) == live).all(), "2"
+
+    def _check_rows(self, slots: np.ndarray, start: np.ndarray) -> None:
+        """Invariants 3 and 4 of both, of the slots and the row starts in reading order."""
+        degrees, live = self.device.to_host(self._degrees), slots != NOBODY
+        assert start[0] >= 0, "3"
+        assert (np.diff(start) >= 0).all(), "3"
+        before = np.concatenate([[0], np.cumsum(live)])
+        assert (np.diff(before[start]) == degrees).all(), "4"
+        items = slots[live].astype(np.int64)
+        row = np.repeat(np.arange(self.n_rows), degrees)
+        assert (np.diff(row << 32 | items) > 0).all(), "4"
+        assert not len(items) or items.max() < self.n_vertices, "4"
+
+
+def _counts(found: dict[str, int]) -> Counts:
+    """Exact counts from the status."""
+    moves = found["all_moves"]
+    return Counts(moves >> 32, found["updates"], moves & 0xFFFFFFFF, found["misses"])

@@ -1,0 +1,49 @@
+"""Arithmetic with results where they lie: elementwise operations, and the sums of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.worker.shard import Result, Shard
+
+__all__ = ["REDUCTIONS", "combine", "reduced"]
+
+#: the numbers of which a reduction is made, from values on the device; those of floats in float64
+REDUCTIONS: dict[str, Callable[[Any, Array], Any]] = {
+    "sum": lambda xp, a: a.sum(dtype=np.float64 if a.dtype.kind == "f" else np.int64),
+    "magnitudes": lambda xp, a: xp.abs(a).sum(dtype=np.float64),
+    "squares": lambda xp, a: xp.square(a, dtype=np.float64).sum(),
+    "min": lambda xp, a: a.min(),
+    "max": lambda xp, a: a.max(),
+}
+
+
+def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str, Any]]) -> Result:
+    """A column made elementwise by a universal function of NumPy, or by "where", in the range of the result `like`.
+
+    An operand is a column of a result in the same range (``result`` and ``column``), an array of as many ``values``, or
+    a ``number``.
+    """
+    device = shard.device
+    given = [_operand(shard, one) for one in operands]
+    room = sum(8 * one.size for one in given if hasattr(one, "size"))
+    with device.taking(room, f"the {operation} of results"), np.errstate(all="ignore"):
+        values = getattr(device.xp, operation)(*given)
+    return Result({"value": values}, shard.result(like).lo)
+
+
+def _operand(shard: Shard, one: dict[str, Any]) -> Any:
+    if "result" in one:
+        return shard.result(one["result"]).column(one["column"])
+    return shard.device.asarray(one["values"]) if "values" in one else one["number"]
+
+
+def reduced(device: Device, values: Array, kind: str) -> list[Any]:
+    """The numbers, by `REDUCTIONS`, of parts of a column; none of an empty one. A read-back each."""
+    flat = values.reshape(-1)
+    parts = [flat[part] for part in device.slices(len(flat))]
+    return [device.to_host(REDUCTIONS[kind](device.xp, part)).item() for part in parts if len(part)]

@@ -1,0 +1,79 @@
+"""Removing vertices for good, in a graph with keys: the ids after them move up, so that there are no gaps.
+
+As when ranges move, every rank builds its new part of the graph beside the old one, then all vote. Rows keep their
+order and stay with their owner, so that nothing is sorted or sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Array
+from mgraph.kernels import load
+from mgraph.partition import Partition
+from mgraph.structures import Run, Structure
+from mgraph.worker.rebalance import Move, Moved, leaving, rebuilt
+from mgraph.worker.shard import Shard
+
+__all__ = ["Removal", "without"]
+
+
+class Removal(Move):
+    """The removal of vertices with all their edges. O(n_vertices + m).
+
+    Parameters
+    ----------
+    shard : Shard
+    ids : uint32[k]
+        Users' ids, which differ.
+
+    Attributes
+    ----------
+    deleted : int
+        The edges that this rank counted and that are gone.
+    """
+
+    content = True
+    exchanges = False
+
+    def __init__(self, shard: Shard, ids: Any) -> None:
+        super().__init__(shard, lambda shard: without(shard, ids))
+        self.deleted = 0
+
+    def commit(self) -> None:
+        """Replace the old part by the new one. Internal ids mean other vertices now."""
+        assert self._moved is not None
+        self.deleted = self.shard.num_edges - self._moved.num_edges
+        super().commit()
+        self.shard.generation += self._moved.order is None
+
+
+def without(shard: Shard, ids: Any) -> Moved:
+    """The rank's part of the graph without users' ids; `CapacityError` if there is too little memory."""
+    device, n = shard.device, shard.n_vertices
+    with device.taking(24 * n, f"the ids of {n} vertices"):
+        stays = device.full(n, 1, np.uint8)
+        stays[shard.internal(ids)] = 0
+        before = device.zeros(n + 1, np.int64)
+        device.cumsum(stays, out=before[1:])
+        partition = Partition(tuple(device.to_host(before[device.asarray(np.array(shard.partition.starts))]).tolist()))
+        new = before[:-1].astype(np.uint32)
+        order = None
+        if shard.order is not None:
+            order = device.gather(new, shard.order[device.gather(stays, shard.order).astype(bool)])
+    moved = rebuilt(shard, partition, lambda old: _left(shard, old, stays, new, partition))
+    return replace(moved, order=order)
+
+
+def _left(shard: Shard, structure: Structure, stays: Array, new: Array, partition: Partition) -> Run:
+    """The edges of a structure between vertices that stay, by their new ids, in local rows; sorted as they were."""
+    device, run = shard.device, leaving(shard, structure)
+    with device.taking(16 * len(run), f"the choice among {len(run)} arcs"):
+        keep = (stays[run.keys >> np.uint64(32)] & stays[run.keys & np.uint64(0xFFFFFFFF)]).astype(bool)
+        keys, weight = run.keys[keep], None if run.weight is None else run.weight[keep]
+    load(device, "kernels/arcs.cuh").Renumber(len(keys), keys=keys, n=len(keys), ids=new)
+    keys -= np.uint64(partition.range(shard.rank)[0] << 32)
+    return Run(keys, None, weight)

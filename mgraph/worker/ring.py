@@ -1,0 +1,150 @@
+"""What the last batches changed on one rank, kept while results follow the graph: a bounded ring of runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.errors import CapacityError
+from mgraph.kernels import load
+from mgraph.structures import Plan, Structure
+from mgraph.structures.plan import DELETED, INSERTED, UPDATED
+
+__all__ = ["Ring", "Touched"]
+
+MOST = 1 << 22  #: arcs that a ring holds at most
+LEAST = 1 << 12  #: and at least, in a small graph; else a quarter of the rank's arcs, since more is not gone over again
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The arcs of one rank that a batch changed.
+
+    Attributes
+    ----------
+    keys : uint64[k]
+        ``src << 32 | dst``, internal ids of the whole graph, ascending and unique.
+    kinds : uint8[k]
+        `INSERTED`, `UPDATED` or `DELETED`.
+    old, new : float32[k] or None
+        The weights before and after, where they were and are there; None in a graph without weights.
+    """
+
+    keys: Array
+    kinds: Array
+    old: Array = None
+    new: Array = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(a.nbytes) for a in (self.keys, self.kinds, self.old, self.new) if a is not None)
+
+
+class Ring:
+    """The arcs that the last batches of a shard changed, batch by batch, from the epoch `first` on.
+
+    Nothing is kept until `open`. The oldest batches are dropped where there are more than a bound of arcs.
+
+    Attributes
+    ----------
+    first : int or None
+        The ring has what was changed after this epoch; None while nothing is kept.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.first: int | None = None
+        self._held: deque[tuple[int, Touched]] = deque()
+        self._arcs = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(touched.nbytes for _, touched in self._held)
+
+    def open(self, epoch: int) -> None:
+        """Keep what is changed after `epoch`, if nothing was kept before."""
+        if self.first is None:
+            self.first = epoch
+
+    def close(self) -> None:
+        """Keep nothing."""
+        self._held.clear()
+        self._arcs, self.first = 0, None
+
+    def look(self, structure: Structure, plan: Plan, lo: int) -> Touched | None:
+        """What a plan is about to change in the structure of out-edges, whose row 0 is the vertex `lo`.
+
+        None while nothing is kept, and where it would be too much for the ring, or for the memory: a batch is not
+        refused for that. One read-back.
+        """
+        if self.first is None or _changed(structure, plan) > _most(structure):
+            return None
+        try:
+            return _touched(self.device, structure, plan, lo)
+        except CapacityError:
+            return None
+
+    def keep(self, epoch: int, touched: Touched | None, structure: Structure) -> None:
+        """Keep what the batch of `epoch` has changed in the structure of out-edges: what `look` returned."""
+        if self.first is None:
+            return
+        if touched is None:
+            self.forget(epoch)
+            return
+        if len(touched):
+            self._held.append((epoch, touched))
+        self._arcs += len(touched)
+        while self._arcs > _most(structure):
+            self.forget(self._held[0][0])
+
+    def since(self, epoch: int) -> list[tuple[int, Touched]]:
+        """What was changed after `epoch`, which is `first` or later: epochs and arcs, in order."""
+        return [(at, touched) for at, touched in self._held if at > epoch and len(touched)]
+
+    def forget(self, epoch: int) -> None:
+        """Drop what was changed up to `epoch`."""
+        while self._held and self._held[0][0] <= epoch:
+            self._arcs -= len(self._held.popleft()[1])
+        if self.first is not None:
+            self.first = max(self.first, epoch)
+
+
+def _most(structure: Structure) -> int:
+    """The arcs that the ring of a shard may hold."""
+    return min(MOST, max(LEAST, structure.num_edges // 4))
+
+
+def _changed(structure: Structure, plan: Plan) -> int:
+    """The arcs that a plan changes."""
+    counts = plan.counts
+    return counts.inserted + counts.deleted + (counts.updated if structure.weighted else 0)
+
+
+def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touched:
+    run, weighted, n = plan.run, structure.weighted, len(plan.run)
+    with device.taking(24 * n, f"what a batch of {n} operations changes"):
+        kinds = plan.outcome[:n]
+        changed = (kinds == INSERTED) | (kinds == DELETED)
+        if weighted:
+            changed |= kinds == UPDATED
+        places = device.xp.flatnonzero(changed)
+        keys, kinds = run.keys[places], kinds[places]
+        old, new = _weights(device, structure, run.weight, keys, places) if weighted else (None, None)
+        keys += np.uint64(lo << 32)
+    return Touched(keys, kinds, old, new)
+
+
+def _weights(device: Device, structure: Structure, given: Array, keys: Array, places: Array) -> tuple[Array, Array]:
+    """The weights of arcs before and after a batch."""
+    n, view = len(keys), structure.view()
+    old, new = device.empty(n, np.float32), device.full(n, 1, np.float32)
+    load(device, "structures/read.cuh", view).EdgeWeights(n, graph=view, keys=keys, n=n, weights=old)
+    return old, new if given is None else given[places]

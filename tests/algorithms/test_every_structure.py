@@ -1,0 +1,48 @@
+"""Every algorithm on every structure, each once, against the same run on csr: the quick tests have two structures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import random_graph
+from spmd import cut, run, shards
+
+from mgraph.algorithms import ALGORITHMS, WARM
+from mgraph.structures import names
+
+#: what an algorithm has to be given
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "bfs": {"source": 3, "predecessors": True},
+    "distances": {"sources": [0, 3, 5]},
+    "k_hop": {"sources": [3, 4], "k": 2},
+    "modularity": {"labels": np.arange(300) % 7},
+    "multi_source_bfs": {"sources": [3, 9]},
+    "shortest_path": {"source": 3, "target": 9},
+    "sssp": {"source": 3, "predecessors": True},
+}
+
+
+@pytest.mark.parametrize("chosen", [WARM, pytest.param(tuple(ALGORITHMS), marks=pytest.mark.slow)], ids=["warm", "all"])
+@pytest.mark.parametrize("structure", [name for name in names() if name != "csr"])
+def test_as_on_csr(structure: str, device: str, chosen: tuple[str, ...]) -> None:
+    graph = random_graph(17, 300, 1400, directed=False, skew=True)
+    made, right = (shards(graph, cut(graph.n, 1), kind, device=device) for kind in (structure, "csr"))
+    for name in chosen:
+        for shard in (*made, *right):
+            ALGORITHMS[name].warm(shard)  # compiling takes longer than a rank may
+        arguments = ARGUMENTS.get(name, {})
+        found, want = (_flat(run(ranks, ALGORITHMS[name], **arguments)[0]) for ranks in (made, right))
+        for mine, theirs in zip(found, want, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-7, err_msg=f"{name} on {structure}")
+
+
+def _flat(found: Any) -> list[np.ndarray]:
+    """The arrays of a result of any kind; those of rows in any order are sorted."""
+    if isinstance(found, dict):
+        return list(found.values())
+    if hasattr(found, "offsets"):
+        row = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
+        return [np.asarray(found.offsets), np.sort(row << 32 | found.dst)]
+    return [np.asarray(found, np.float64)]

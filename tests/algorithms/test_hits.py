@@ -1,0 +1,113 @@
+"""HITS against the singular vectors of dense matrices: devices, 1 and 3 ranks, weights, ties, bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import NONE, random_graph, shapes
+from spmd import FakeShard, Graph, cut, run, shards
+from sssp_oracle import random_weighted
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.errors import InvalidOption
+
+HITS = ALGORITHMS["hits"]
+TOL = 1e-11
+SHAPES = {"one-vertex", "one-loop", "no-edges", "star-out", "hub-last", "two-parts", "complete"}
+
+
+def check(graph: Graph, made: list[FakeShard], **options: Any) -> dict[str, np.ndarray]:
+    """The authorities are the nearest vector to the start among the dominant right singular ones; hubs follow."""
+    matrix = graph.matrix().toarray().astype(np.float64)
+    if not options.get("weight"):
+        matrix = (matrix != 0).astype(np.float64)
+    both, info = run(made, HITS, tol=TOL, normalized=False, **options)
+    hubs, authorities = both["hubs"], both["authorities"]
+    assert (hubs.dtype, authorities.dtype) == (np.float64, np.float64)
+    assert info["converged"], str(graph)
+    assert info["error"] <= TOL
+    _, values, rows = np.linalg.svd(matrix)
+    if values[0] == 0:
+        assert not hubs.any()
+        return both
+    np.testing.assert_allclose(hubs, matrix @ authorities, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(np.linalg.norm(hubs), values[0], rtol=1e-10)
+    start = options.get("start", np.ones(graph.n))
+    dominant = rows[values > values[0] * (1 - 1e-9)]
+    if values[len(dominant) :].size == 0 or values[len(dominant)] < 0.99 * values[0]:
+        want = dominant.T @ (dominant @ start)
+        np.testing.assert_allclose(authorities, want / np.linalg.norm(want), atol=1e-8)
+    scaled, _ = run(made, HITS, tol=TOL, **options)
+    for name, column in both.items():
+        np.testing.assert_allclose(scaled[name], column / column.sum(), rtol=1e-12)
+    return both
+
+
+@pytest.mark.parametrize("structure", ["gpma+", "slabgraph"])  # sorted rows, and tables
+def test_shapes_and_random(structure: str, device: str, ranks: int) -> None:
+    graphs = [random_graph(seed, 90, 900, directed=seed % 2 == 0, skew=True) for seed in range(2)]
+    for graph in (*(shape for shape in shapes() if shape.name in SHAPES), *graphs):
+        check(graph, shards(graph, cut(graph.n, ranks, even=False), structure, ranks == 3, device))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_weights(device: str, ranks: int, directed: bool) -> None:
+    graph = random_weighted(3, directed, "fractions")
+    check(graph, shards(graph, cut(graph.n, ranks), "gpma+", True, device), weight=True)
+
+
+def test_a_start_decides_among_equal_components(ranks: int) -> None:
+    graph = Graph(6, np.array([0, 3], np.uint32), np.array([1, 4], np.uint32))
+    made = shards(graph, cut(6, ranks), "gpma+")
+    assert check(graph, made, start=np.array([0, 3.0, 0, 0, 4.0, 0]))["authorities"].round(9).tolist() == [
+        *(0, 0.6, 0, 0, 0.8, 0)
+    ]
+    check(graph, made)
+
+
+def test_no_vertices_and_no_iterations() -> None:
+    made = shards(Graph(0, NONE, NONE), cut(0, 1))
+    assert run(made, HITS)[0]["hubs"].tolist() == []
+    path = random_graph(1, 50, 80)
+    for most in (0, 1):
+        both, info = run(shards(path, cut(50, 1)), HITS, tol=1e-15, max_iter=most)
+        assert (info["converged"], info["iterations"]) == (False, most)
+        np.testing.assert_allclose([column.sum() for column in both.values()], 1)
+
+
+def test_long_paths_converge_in_few_iterations() -> None:
+    n = 400
+    path = Graph(n, np.arange(n - 1, dtype=np.uint32), np.arange(1, n, dtype=np.uint32), directed=False)
+    both, info = run(shards(path, cut(n, 1)), HITS, tol=1e-8, max_iter=300)
+    print(info)
+    assert info["converged"]
+    want = np.sin(np.arange(1, n + 1) * np.pi / (n + 1))
+    np.testing.assert_allclose(both["authorities"], want / want.sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tol": -1}, "tol is -1"),
+        ({"max_iter": 1.5}, "max_iter"),
+        ({"weight": True}, "weighted=True"),
+        ({"start": np.array([1, -1.0, 0])}, "start must be"),
+        ({"start": np.array([1, np.nan, 0])}, "start must be"),
+        ({"start": np.zeros(20)}, "start must be"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], told: str) -> None:
+    graph = random_graph(1, 20, 50)
+    with pytest.raises(InvalidOption, match=told):
+        run(shards(graph, cut(20, 2)), HITS, **options)
+
+
+def test_weights_that_make_no_sense() -> None:
+    for weights, told in (([1, -2], "weight -2"), ([1, np.inf], "past the range")):
+        pair = Graph(3, np.array([0, 1], np.uint32), np.array([1, 2], np.uint32), weight=np.array(weights, np.float32))
+        with pytest.raises(InvalidOption, match=told):
+            run(shards(pair, cut(3, 1), "gpma+", True), HITS, weight=True)
+        with pytest.raises(InvalidOption, match="reverse=True"):
+            run(shards(pair, cut(3, 1), "gpma+"), HITS, weight=True)

@@ -1,0 +1,168 @@
+"""Algorithms of one's own: `gather`, arithmetic with results on the workers, and what is written with them."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from graph_clusters import HERE, assert_clean, on
+
+from mgraph import DynamicGraph, InvalidOption, VertexValues
+
+N = 120
+
+
+def make(client, size, seed, **options) -> tuple[DynamicGraph, nx.DiGraph]:
+    """A weighted graph with isolated vertices and self-loops, after a batch of deletes, and the same in NetworkX."""
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, N - 5, (2, 700))
+    graph = DynamicGraph(n_vertices=N, **on(client, size), **{"weighted": True, **options})
+    graph.insert(src, dst, rng.random(len(src), np.float32) + 0.5 if graph.weighted else None)
+    graph.delete(src[:100], dst[:100])
+    return graph, graph.to_networkx()
+
+
+KINDS = {
+    "reverse": {"reverse": True},
+    "undirected": {"directed": False},
+    "permuted": {"reverse": True, "order": np.random.default_rng(8).permutation(N)},
+}
+
+
+def close(got: VertexValues, want: dict[int, float], tol: float = 1e-8) -> None:
+    np.testing.assert_allclose(got.to_numpy(), [want[v] for v in range(N)], atol=tol)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("reverse", HERE), ("undirected", HERE), ("permuted", 3)])
+def test_centralities_are_networkx_s(client3, kind, size):
+    graph, oracle = make(client3, size, 4, **KINDS[kind])
+    with graph:
+        for weight in (False, True) if size == HERE else (True,):
+            name = "weight" if weight else None
+            found = graph.eigenvector_centrality(1000, 1e-10, weight=weight)
+            assert found.converged
+            close(found, nx.eigenvector_centrality(oracle, 1000, 1e-10, weight=name))
+            found = graph.katz_centrality(0.02, 2, tol=1e-10, weight=weight)
+            close(found, nx.katz_centrality(oracle, 0.02, 2, tol=1e-10, weight=name))
+        again = graph.katz_centrality(0.02, nstart=found, normalized=False, tol=1e-9, beta=np.arange(N))
+        close(again, nx.katz_centrality(oracle, 0.02, dict(enumerate(range(N))), tol=1e-9, normalized=False), 1e-5)
+        few = graph.eigenvector_centrality(2, 1e-10)
+        assert (few.iterations, few.converged, few.name) == (2, False, "eigenvector_centrality")
+    assert_clean(client3)
+
+
+def test_graphs_without_edges_or_vertices():
+    with DynamicGraph(n_vertices=3, reverse=True) as graph:
+        np.testing.assert_allclose(graph.eigenvector_centrality(), 3**-0.5)
+        np.testing.assert_allclose(graph.katz_centrality(normalized=False), 1)
+    with DynamicGraph(n_vertices=0, reverse=True) as graph:
+        assert len(graph.eigenvector_centrality()) == len(graph.katz_centrality()) == 0
+        with pytest.raises(InvalidOption, match="no vertices"):
+            graph.gather(1).max()
+
+
+def test_bad_arguments():
+    with DynamicGraph(n_vertices=3) as graph:
+        for call in (graph.eigenvector_centrality, graph.katz_centrality):
+            with pytest.raises(InvalidOption, match="reverse=True"):
+                call()
+            with pytest.raises(InvalidOption, match="max_iter is 0"):
+                call(max_iter=0)
+            with pytest.raises(InvalidOption, match="tol"):
+                call(tol=-1)
+        with pytest.raises(InvalidOption, match="alpha is 'a'"):
+            graph.katz_centrality("a")
+        with pytest.raises(InvalidOption, match="weighted=True"):
+            graph.katz_centrality(weight=True)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("reverse", HERE), ("permuted", 3)])
+def test_arithmetic_stays_on_the_workers(client3, kind, size):
+    graph, _ = make(client3, size, 5, **KINDS[kind])
+    with graph:
+        data = np.random.default_rng(5).normal(size=N)
+        x = graph.gather(data, "max").where(graph.gather(1, "count") > 0)
+        x = x.where(abs(x) < 1e9)
+        a, before = x.to_numpy(), x.to_numpy
+        for made, want in (
+            (x + x, a + a),
+            (2 - x, 2 - a),
+            (x * data, a * data),
+            (data / (x * x + 1), data / (a * a + 1)),
+            (-x // 0.3, -a // 0.3),
+            (np.sqrt(abs(x)), np.sqrt(abs(a))),
+            (np.maximum(x, data), np.maximum(a, data)),
+            ((x > 0) & (x < 1), (a > 0) & (a < 1)),
+            (x.where(x > 0, -1), np.where(a > 0, a, -1)),
+            ((x == x).where(x >= data, x), np.where(a >= data, True, a)),
+        ):
+            assert isinstance(made, VertexValues)
+            assert made.dtype == want.dtype
+            np.testing.assert_allclose(made.to_numpy(), want, rtol=1e-15)
+        assert x.sum() == pytest.approx(a.sum(), abs=1e-12)
+        assert [x.norm(p) for p in (1, 2, np.inf)] == pytest.approx([np.linalg.norm(a, p) for p in (1, 2, np.inf)])
+        assert ((x.min(), x.max()), (x > 0).sum()) == ((a.min(), a.max()), (a > 0).sum())
+        y = x
+        y += 1
+        np.testing.assert_array_equal([y.to_numpy(), before()], [a + 1, a])
+        single = graph.pagerank(dtype="float32")
+        assert ((single * 0.5).dtype, (single + x).dtype) == (np.float32, np.float64)
+        tree = graph.bfs(1, predecessors=True)
+        np.testing.assert_array_equal((tree.predecessors + 1).to_numpy(), tree.predecessors.to_numpy() + 1)
+        assert tree.predecessors.max() == tree.predecessors.to_numpy().max()
+        several = graph.pagerank(personalization=[{1: 1}, {2: 1}])
+        np.testing.assert_array_equal((several * x).to_numpy(), several.to_numpy() * a)
+        graph.rebalance()
+        graph.reorder()
+        moved = graph.gather(x, "sum", "value * 0")  # x lies elsewhere now
+        np.testing.assert_array_equal((x + moved).to_numpy(), a)
+    assert_clean(client3)
+
+
+def test_what_arithmetic_refuses():
+    with DynamicGraph(n_vertices=3) as graph:
+        x = graph.degree_centrality()
+        for other in (np.ones(4), np.ones((3, 3)), [1, 2], "a", None):
+            with pytest.raises((InvalidOption, TypeError)):
+                x + other
+        with pytest.raises(ValueError, match="truth"):
+            bool(x == x)
+        with pytest.raises(InvalidOption, match="ord is 3"):
+            x.norm(3)
+        for rows in (graph.pagerank(personalization=[{1: 1}, {2: 1}]), np.ones((3, 3))):
+            with pytest.raises(InvalidOption, match="has (shape|2 dimensions)"):
+                graph.gather(rows, direction="out")
+        with pytest.raises(TypeError):
+            np.add(x, 1, where=[True, False, True])
+        with pytest.raises(TypeError):
+            np.add.reduce(x)
+        with pytest.raises(AttributeError, match="has no 'iterations'"):
+            x.named("mine", rounds=2).iterations  # noqa: B018
+        assert x.named("mine", rounds=2).rounds == 2
+        assert "rounds 2" in repr(x.named("mine", rounds=2))
+
+
+def test_intermediate_results_are_freed():
+    with DynamicGraph(n_vertices=1000, directed=False) as graph:
+        graph.insert(np.arange(999), np.arange(1, 1000))
+        x = graph.gather(1)
+        before = graph.nbytes
+        for _ in range(5):
+            x = (x + 1) * 2
+        graph.has_edges([0], [1])
+        assert graph.nbytes <= before + 8 * 1000
+
+
+def test_pairs_and_samples_are_the_same_everywhere(client3):
+    pairs, found = np.random.default_rng(7).integers(0, N, (50, 2)), []
+    for size, more in ((HERE, {}), (3, {"order": "degree"})):
+        graph, _ = make(client3, size, 7, weighted=False, reverse=True, **more)
+        with graph:
+            graph.reorder()
+            sample = graph.sample_neighbors([7, 3], [4, 2], seed=1)
+            scores = graph.jaccard(pairs), graph.overlap(pairs)
+            found.append([*scores, graph.random_walks([5, 7], 6, seed=1), *vars(sample).values()])
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_array_equal(here, there)
+    assert_clean(client3)

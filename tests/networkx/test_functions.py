@@ -1,0 +1,278 @@
+"""Each function of the backend gives what NetworkX gives, on random graphs of any nodes, in float64."""
+
+import random
+from itertools import pairwise
+
+import networkx as nx
+import pytest
+
+from mgraph.networkx import backend, info
+
+pytestmark = [
+    pytest.mark.usefixtures("device"),
+    pytest.mark.filterwarnings("ignore:Note. conversions to backend graphs are saved"),
+]
+
+
+def random_graph(seed: int, directed: bool, n: int = 40, loops: bool = True) -> nx.Graph:
+    """A graph with isolated nodes, several components, ties, loops and weights that float32 holds exactly."""
+    draw = random.Random(seed)
+    graph = (nx.DiGraph if directed else nx.Graph)(title=seed)
+    names = [f"node {i}" if i % 3 else (i, i) for i in range(n)]
+    graph.add_nodes_from(names, colour="blue")
+    for _ in range(2 * n):
+        u, v = draw.choices(names[: n - 4], k=2)
+        if loops or u != v:
+            graph.add_edge(u, v, weight=draw.randrange(0, 5), cost=draw.randrange(1, 9) / 4)
+    return graph
+
+
+def call(name, *args, **how):
+    """NetworkX's result and the backend's, generators as lists."""
+    results = [getattr(nx, name)(*args, backend=which, **how) for which in ("networkx", "mgraph")]
+    return [list(each) if hasattr(each, "__next__") else each for each in results]
+
+
+SEEDS = pytest.mark.parametrize("seed", range(2))
+EITHER = pytest.mark.parametrize("directed", [False, True])
+
+
+@SEEDS
+@EITHER
+def test_pagerank(seed, directed):
+    graph = random_graph(seed, directed)
+    nodes = list(graph)
+    some = {node: i % 4 for i, node in enumerate(nodes[:10])}
+    tight = {"tol": 1e-14, "max_iter": 500}
+    for how in (
+        {"weight": None},
+        {"weight": "cost", "alpha": 0.5},
+        {"personalization": some, "dangling": {nodes[0]: 2, "elsewhere": 5}},
+        {"nstart": some, "weight": "no such name"},
+    ):
+        expected, found = call("pagerank", graph, **tight, **how)
+        assert found == pytest.approx(expected, rel=1e-10, abs=1e-14)
+        assert list(found) == nodes
+    few = {"tol": 1e-3, "max_iter": 7, "weight": None}  # the same iterates, not only the same limit
+    assert call("pagerank", graph, **few)[1] == pytest.approx(nx.pagerank(graph, **few), rel=1e-12)
+    with pytest.raises(nx.PowerIterationFailedConvergence):
+        nx.pagerank(graph, tol=1e-15, max_iter=3, backend="mgraph")
+
+
+@SEEDS
+@EITHER
+def test_hits(seed, directed):
+    graph = random_graph(seed, directed)
+    for how in ({}, {"nstart": {node: 1.0 + i % 3 for i, node in enumerate(graph)}}):
+        expected, found = call("hits", graph, tol=1e-13, **how)
+        for mine, theirs in zip(found, expected, strict=True):
+            assert mine == pytest.approx(theirs, rel=1e-8, abs=1e-10)
+    _, (hubs, authorities) = call("hits", graph, tol=1e-13, normalized=False)
+    assert sum(value**2 for value in authorities.values()) == pytest.approx(1)
+    node = max(hubs, key=hubs.get)
+    weights = {other: data["weight"] for other, data in graph[node].items()}
+    assert hubs[node] == pytest.approx(sum(authorities[other] * weight for other, weight in weights.items()))
+
+
+@SEEDS
+@EITHER
+def test_components(seed, directed):
+    graph = random_graph(seed, directed)
+    for kind in ["weakly_", "strongly_"] if directed else [""]:
+        expected, found = call(f"{kind}connected_components", graph)
+        assert set(map(frozenset, found)) == set(map(frozenset, expected))
+        assert len(found) == len(expected)
+        for form in (f"number_{kind}connected_components", f"is_{kind}connected"):
+            assert call(form, graph)[0] == call(form, graph)[1]
+    if not directed:
+        expected, found = call("node_connected_component", graph, "node 1")
+        assert found == expected
+
+
+@SEEDS
+def test_triangles_and_clustering(seed):
+    graph = random_graph(seed, False)
+    for name in ("triangles", "clustering"):
+        for nodes in (None, "node 1", ["node 2", "node 5", "nowhere"], []):
+            expected, found = call(name, graph, nodes)
+            assert found == pytest.approx(expected, rel=1e-15)
+    for nodes, zeros in ((None, True), (None, False), (["node 1", "node 2"], True)):
+        expected, found = call("average_clustering", graph, nodes, count_zeros=zeros)
+        assert found == pytest.approx(expected, rel=1e-12)
+    assert call("transitivity", graph)[1] == pytest.approx(nx.transitivity(graph))
+    expected, found = call("clustering", random_graph(seed, True))
+    assert found == pytest.approx(expected, rel=1e-15)
+
+
+@SEEDS
+@EITHER
+def test_cores(seed, directed):
+    graph = random_graph(seed, directed, loops=False)
+    for _, _, data in graph.edges(data=True):
+        del data["weight"]
+    assert call("core_number", graph)[0] == call("core_number", graph)[1]
+    for how in ({}, {"k": 2}, {"k": 0}, {"k": 99}, {"k": 2, "core_number": nx.core_number(graph)}):
+        expected, found = call("k_core", graph, **how)
+        back = backend.convert_to_nx(found)
+        assert nx.utils.graphs_equal(back, expected)
+        assert back.graph == expected.graph
+    loop = nx.path_graph(3)
+    loop.add_edge(1, 1)
+    with pytest.raises(nx.NetworkXNotImplemented, match="self loops"):
+        nx.k_core(loop, backend="mgraph")
+
+
+@SEEDS
+@EITHER
+def test_betweenness(seed, directed):
+    graph = random_graph(seed, directed)
+    for how in (
+        {},
+        {"normalized": False},
+        {"k": 7, "seed": 3},
+        {"endpoints": True},
+        {"endpoints": True, "k": 5, "seed": 1, "normalized": False},
+    ):
+        expected, found = call("betweenness_centrality", graph, **how)
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+def length_of(graph, path, weight):
+    return sum(graph[u][v][weight] if weight else 1 for u, v in pairwise(path))
+
+
+@EITHER
+@pytest.mark.parametrize("weight", [None, "weight", "cost"])
+def test_shortest_paths(directed, weight):
+    graph = random_graph(4, directed)
+    source, target = "node 1", "node 4"
+    for how in ({"source": source}, {"source": source, "method": "bellman-ford"}, {}):
+        expected, found = call("shortest_path_length", graph, weight=weight, **how)
+        assert dict(found) == dict(expected)
+    if weight is None or not directed:
+        expected, found = call("shortest_path_length", graph, target=target, weight=weight)
+        assert found == expected
+        expected, found = call("shortest_path", graph, target=target, weight=weight)
+        assert set(found) == set(expected)
+        for node, path in found.items():
+            assert (path[0], path[-1]) == (node, target)
+            assert length_of(graph, path, weight) == length_of(graph, expected[node], weight)
+    lengths = nx.single_source_dijkstra_path_length(graph, source, weight=weight or (lambda *edge: 1))
+    paths = nx.shortest_path(graph, source, weight=weight, backend="mgraph")
+    assert {node: length_of(graph, path, weight) for node, path in paths.items()} == lengths
+    for node in graph:
+        assert nx.has_path(graph, source, node, backend="mgraph") == (node in lengths)
+        if node in lengths:
+            assert nx.shortest_path_length(graph, source, node, weight, backend="mgraph") == lengths[node]
+        else:
+            with pytest.raises(nx.NetworkXNoPath):
+                nx.shortest_path(graph, source, node, weight, backend="mgraph")
+
+
+@SEEDS
+@EITHER
+def test_dijkstra(seed, directed):
+    graph = random_graph(seed, directed)
+    sources = {"node 1", "node 2", (0, 0)}
+    for cutoff in (None, 3):
+        expected, found = call("multi_source_dijkstra", graph, sources, cutoff=cutoff)
+        assert found[0] == expected[0]
+        assert {type(length) for length in found[0].values()} == {int}
+        for node, path in found[1].items():
+            assert path[0] in sources
+            assert length_of(graph, path, "weight") == expected[0][node]
+        expected, found = call("single_source_shortest_path_length", graph, "node 1", cutoff=cutoff)
+        assert found == expected
+    for how in ({}, {"weight": "cost"}, {"weight": None}, {"cutoff": 4}):
+        expected, found = call("dijkstra_predecessor_and_distance", graph, "node 1", **how)
+        assert found[1] == expected[1]
+        assert {node: sorted(map(str, some)) for node, some in found[0].items()} == {
+            node: sorted(map(str, some)) for node, some in expected[0].items()
+        }
+    expected, found = call("single_source_dijkstra_path_length", graph, "node 1", weight="cost")
+    assert found == expected
+    assert list(found.values()) == sorted(found.values())
+
+
+def test_multigraphs_merge_as_the_function_means():
+    graph = nx.MultiGraph([(0, 1, {"weight": 3}), (0, 1, {"weight": 5}), (1, 2, {}), (0, 2, {"weight": 9})])
+    expected, found = call("pagerank", graph)
+    assert found == pytest.approx(expected)
+    with pytest.raises(NotImplementedError):
+        nx.dijkstra_path_length(graph, 0, 2, backend="mgraph")  # the converted graph in the cache has sums
+    assert nx.dijkstra_path_length(nx.MultiGraph(graph), 0, 2, backend="mgraph") == 4
+
+
+def test_every_function_is_offered_and_described():
+    ours = {name for name in dir(backend) if hasattr(getattr(backend, name), "why_not")}
+    assert ours | {"graph__new__", "digraph__new__"} == set(info.FUNCTIONS)
+    assert "label_propagation_communities" not in ours
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "how", "told"),
+    [
+        ("pagerank", [nx.path_graph(3)], {"alpha": 1.0}, "alpha is 1.0"),
+        ("pagerank", [nx.MultiGraph([(0, 1)])], {"weight": None}, "parallel edges"),
+        ("dijkstra_path", [nx.path_graph(3), 0, 1], {"weight": lambda *edge: 1}, "weight is a function"),
+        ("shortest_path", [nx.DiGraph([(0, 1)])], {"target": 1, "weight": "w"}, "against the direction"),
+        ("betweenness_centrality", [nx.DiGraph([(0, 1)])], {"weight": max}, "weight is a function"),
+        ("transitivity", [nx.DiGraph([(0, 1)])], {}, "directed"),
+        ("clustering", [nx.MultiGraph([(0, 1)])], {}, "multigraphs"),
+        ("clustering", [nx.path_graph(3)], {}, True),
+    ],
+)
+def test_can_run_says_why_not(name, args, how, told):
+    answer = backend.can_run(name, args, how)
+    assert answer is told or told in answer
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ([(0, 1, {"weight": "far"})], r"attribute 'weight' of edge \(0, 1\) is 'far'"),
+        ([(0, 1, {"weight": None})], r"attribute 'weight' of edge \(0, 1\) is None"),
+        ([(0, 1, {"weight": float("nan")})], "is nan"),
+        ([(0, 1, {"weight": 10**400})], "up to 3.4028235e"),
+        ([(0, 1, {"weight": -1e39})], r"is -1e\+39; .* up to"),
+        ([(0, 1, {"weight": float("inf")})], "is inf"),
+        ([(0, 1, {"weight": 0.1})], "float32 does not hold exactly"),
+        ([(0, 1, {"weight": -1})], "negative|-1"),
+    ],
+)
+def test_what_float32_or_mgraph_cannot_do_falls_back(data, told):
+    graph = nx.Graph(data)
+    with pytest.raises(NotImplementedError) as refused:
+        nx.dijkstra_path_length(graph, 0, 1, backend="mgraph")
+    with pytest.raises(NotImplementedError, match=told):
+        backend.dijkstra_path_length(backend.convert_from_nx(graph, edge_attrs={"weight": 1}), 0, 1)
+    assert refused.value
+
+
+def test_attributes_that_are_too_many_are_named():
+    graph = nx.Graph([(0, 1, {"size": 1, "cost": 2})])
+    with pytest.raises(NotImplementedError, match="'cost'"):
+        backend.convert_from_nx(graph, preserve_edge_attrs=True)
+    graph = nx.Graph([(0, 1, {"size": 1}), (1, 2)])
+    with pytest.raises(NotImplementedError, match="some edges have no attribute 'size'"):
+        backend.convert_from_nx(graph, preserve_edge_attrs=True)
+
+
+def test_rounded_weights_may_be_asked_for_and_ranks_take_them():
+    graph = nx.Graph([(0, 1, {"weight": 0.1}), (1, 2, {"weight": 0.7})])
+    assert nx.pagerank(graph, backend="mgraph") == pytest.approx(nx.pagerank(graph, backend="networkx"), rel=1e-6)
+    with nx.config.backends.mgraph(round_weights=True):
+        assert nx.dijkstra_path_length(graph, 0, 2, backend="mgraph") == pytest.approx(0.8, rel=1e-7)
+
+
+def test_graphs_below_min_edges_are_left_to_networkx(monkeypatch):
+    ran = []
+    monkeypatch.setattr(backend, "is_connected", lambda G: ran.append(len(G)) or True)
+    with nx.config(backend_priority=["mgraph"]), nx.config.backends.mgraph(min_edges=50):
+        assert nx.is_connected(nx.path_graph(50))
+        assert not ran
+        assert nx.is_connected(nx.path_graph(51))
+    assert ran == [51]
+    assert "less than nx.config.backends.mgraph.min_edges = 10000" in backend.should_run(
+        "pagerank", [nx.path_graph(3)], {}
+    )

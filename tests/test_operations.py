@@ -1,0 +1,70 @@
+"""`Operations` takes kinds as names and as codes, and names the place and the value of what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mgraph import InvalidBatch, Operations
+from mgraph.operations import KINDS
+
+
+def test_names_and_codes_are_the_same():
+    kinds, codes = list(KINDS), [getattr(Operations, name.upper()) for name in KINDS]
+    assert codes == list(range(7))
+    ids, weight = np.arange(7), np.arange(7) / 2
+    wanted = Operations(kinds, ids, ids, weight)
+    for given in (codes, np.array(codes, np.uint8), np.array(kinds), np.array(kinds, object), pd.Series(kinds)):
+        ops = Operations(given, ids, ids, weight)
+        assert [column.dtype for column in (ops.kind, ops.src, ops.dst, ops.weight)] == ["i1", "u4", "u4", "f4"]
+        for name in ("kind", "src", "dst", "weight"):
+            assert getattr(ops, name).tolist() == getattr(wanted, name).tolist()
+    assert wanted.dst.tolist() == [0, 1, 2, 3, 0, 0, 0]
+    assert wanted.weight.tolist() == [0] * 7
+    assert repr(wanted) == "Operations(7 operations, 2 updates, weight)"
+
+
+def test_what_is_not_used_is_not_checked_and_nothing_is_changed():
+    dst = np.array([1, -7, 1 << 50, 3])
+    ops = Operations(["insert", "degree", "neighbors", "weight"], [0, 1, 2, 3], dst, [2, np.nan, np.nan, np.nan])
+    assert ops.dst.tolist() == [1, 0, 0, 3]
+    assert ops.weight.tolist() == [2, 0, 0, 0]
+    assert dst.tolist() == [1, -7, 1 << 50, 3]
+    assert Operations(["degree", "has_edge"], [0, 1], [None, 3]).dst.tolist() == [0, 3]
+
+
+def test_updates_alone():
+    ops = Operations(["insert", "degree", "delete", "insert"], [0, 1, 2, 3], [4, 5, 6, 7], [1, 2, 3, 4])
+    batch = ops.updates()
+    assert [batch.src.tolist(), batch.dst.tolist(), batch.op.tolist()] == [[0, 2, 3], [4, 6, 7], [1, -1, 1]]
+    assert batch.weight.tolist() == [1, 0, 4]
+
+
+def test_none():
+    ops = Operations([], [], [])
+    assert len(ops) == ops.n_updates == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((["insert", "upsert"], [0, 1], [0, 1]), r"kind\[1\] is 'upsert'; it is one of 'insert', 'delete'"),
+        (([0, 7], [0, 1], [0, 1]), r"kind\[1\] is 7; .* codes 0 to 6"),
+        (([0, 1, -1], [0, 1, 2], [0, 1, 2]), r"kind\[2\] is -1"),
+        (([0.5], [0], [1]), "kind has dtype float64"),
+        (([["insert"]], [0], [1]), "2 dimensions"),
+        (("insert", [0], [1]), "0 dimensions"),
+        (([0, 0], [0], [1, 2]), r"src has shape \(1,\) and kind has shape \(2,\)"),
+        (([0, 0], [0, 1], [1, 2, 3]), r"dst has shape \(3,\)"),
+        (([0, 4], [0, 1], [1, 2], [1]), r"weight has shape \(1,\)"),
+        (([4, 0], [0, -1], [1, 2]), r"src\[1\] is -1"),
+        (([4, 2], [0, 1], [-1, -2]), r"dst\[1\] is -2"),
+        (([4, 2], [0, 1.5], [0, 1]), r"src\[1\] is 1.5"),
+        (([4, 0], [0, 1], [0, 1], [np.nan, np.nan]), r"weight\[1\] is NaN"),
+        (([4, 0], [0, 1], [0, 1], ["a", "b"]), "weight has dtype"),
+    ],
+)
+def test_bad_input(given, message):
+    with pytest.raises(InvalidBatch, match=message):
+        Operations(*given)

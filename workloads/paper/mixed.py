@@ -1,0 +1,77 @@
+"""The mixed streams of LPMA's paper: updates with 3% queries, answered in stream order.
+
+Without operations that a graph executes together, the stream is cut into runs of one kind, as the paper's baseline is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import mgraph
+from mgraph import DynamicGraph
+from workloads.bench.harness import Mismatch, short
+from workloads.paper.experiments import Run
+from workloads.paper.streams import Stream
+
+__all__ = ["mixed"]
+
+OPERATIONS = "Operations"  #: the class of streams that a graph executes at once, by its name: it may not be there
+Answer = Callable[[], np.ndarray]  #: does the operations, and gives the answers of the queries
+
+
+def mixed(run: Run, stream: Stream, sizes: Sequence[int], share: float) -> None:
+    """Inserts with a share of edge queries at random places, cut into runs and, where the library can, at once."""
+    ways = {"cut into runs": _cut}
+    if hasattr(mgraph, OPERATIONS):
+        ways["executed at once"] = _at_once
+    else:
+        run.bench.say("mixed streams: mgraph.Operations is not there; only the stream cut into runs is timed")
+    resident = len(stream) // 2
+    for name in run.names:
+        for size in run.divided(sizes):
+            what = f"{short(size)} operations, {share:.0%} queries"
+            query = np.random.default_rng(size).random(size) < share
+            batches = min(1 + run.repeats, (len(stream) - resident) // size)
+            for way, prepare in ways.items():
+                with DynamicGraph(n_vertices=stream.n_vertices, structure=name, device=run.bench.device.kind) as g:
+                    g.insert(*_on_host(stream, 0, resident))
+                    ms = []
+                    for at in range(resident, resident + batches * size, size):
+                        seconds, found = run.bench.time(prepare(g, query, *_on_host(stream, at, at + size)))
+                        ms.append(seconds * 1e3)
+                        if found.any():  # a stream's edges are unique, and those that are asked for are not inserted
+                            raise Mismatch(f"{name}, {way}: an edge is found that is not there")
+                    run.same(("edges after", what, stream.name), name, g.fingerprint())
+                run.add_ms(stream, f"{what}, {way}", name, ms[1:] or ms)
+
+
+def _on_host(stream: Stream, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    src, dst = stream.between(start, stop)
+    return stream.device.to_host(src), stream.device.to_host(dst)
+
+
+def _at_once(g: Any, query: np.ndarray, src: np.ndarray, dst: np.ndarray) -> Answer:
+    """One call for all operations."""
+    kinds: Any = getattr(mgraph, OPERATIONS)
+    operations = kinds(np.where(query, kinds.HAS_EDGE, kinds.INSERT), src, dst)
+    return lambda: g.execute(operations).has_edge
+
+
+def _cut(g: Any, query: np.ndarray, src: np.ndarray, dst: np.ndarray) -> Answer:
+    """One call a run of operations of one kind."""
+    ends = [0, *(np.flatnonzero(query[1:] != query[:-1]) + 1).tolist(), len(query)]
+
+    def answer() -> np.ndarray:
+        found = [np.empty(0, bool)]
+        for start, stop in pairwise(ends):
+            if query[start]:
+                found.append(g.has_edges(src[start:stop], dst[start:stop]))
+            else:
+                g.insert(src[start:stop], dst[start:stop])
+        return np.concatenate(found)
+
+    return answer

@@ -1,0 +1,109 @@
+"""The papers' graphs as streams of unique edges: stand-ins that are drawn, and real graphs from files.
+
+A paper's edges without times get random ones, so a stream is the edges in random order. A drawn stand-in has a paper's
+numbers of vertices (the next power of two) and edges and its kind of degrees: ``rmat`` for social and web graphs,
+``road`` for roads and meshes, ``uniform`` for random geometric graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from workloads.bench.inputs import distinct
+from workloads.generators import of_shape
+from workloads.readers import read
+
+__all__ = ["Real", "StandIn", "Stream"]
+
+CHUNK = 1 << 24
+SMALLEST = 6  #: the least scale of a stand-in
+ROUNDS = 4  #: how often edges are drawn anew for those that were repeats
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Unique directed edges in stream order: uint32[m] each, on `device`."""
+
+    name: str
+    n_vertices: int
+    src: Array
+    dst: Array
+    device: Device
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def between(self, start: int, stop: int) -> tuple[Array, Array]:
+        """The edges start .. stop - 1."""
+        return self.src[start:stop], self.dst[start:stop]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A drawn graph for one of a paper's.
+
+    Attributes
+    ----------
+    name : str
+        The paper's name of its graph.
+    shape : str
+        One of `workloads.generators.SHAPES`.
+    vertices, edges : int
+        The paper's numbers.
+    """
+
+    name: str
+    shape: str
+    vertices: int
+    edges: int
+
+    def stream(self, device: Device, divide: int, seed: int, folder: Path | None) -> Stream | None:
+        """The stream with both numbers divided by `divide`; fewer edges where most are repeats."""
+        xp = device.xp
+        scale = max(math.ceil(math.log2(max(self.vertices // divide, 2))), SMALLEST)
+        wanted = max(self.edges // divide, 1)
+        drawn = of_shape(self.shape, scale, 1, seed)
+        keys, at = xp.empty(0, np.uint64), 0
+        for _ in range(ROUNDS):
+            stop = at + wanted - len(keys)
+            parts = [drawn.edges(start, min(start + CHUNK, stop), xp) for start in range(at, stop, CHUNK)]
+            keys = xp.concatenate([keys, *(src.astype(np.uint64) << np.uint64(32) | dst for src, dst in parts)])
+            keys.sort()
+            keys, at = distinct(keys, xp), stop
+        return _shuffled(f"{self.name} ({self.shape})", 1 << scale, keys, device, seed)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real graph, ``NAME.npz`` in the folder of data; times order its edges where it has them."""
+
+    name: str
+
+    def stream(self, device: Device, divide: int, seed: int, folder: Path | None) -> Stream | None:
+        """The whole graph, whatever `divide` is; None where the file is not there."""
+        path = None if folder is None else folder / f"{self.name}.npz"
+        if path is None or not path.exists():
+            return None
+        found = read(path).in_order()
+        keys = found.src.astype(np.uint64) << np.uint64(32) | found.dst
+        if found.t is None:
+            return _shuffled(self.name, found.n_vertices, device.asarray(np.unique(keys)), device, seed)
+        unique, first = np.unique(keys, return_index=True)
+        keys = unique[np.argsort(first)]
+        src, dst = (device.asarray(part.astype(np.uint32)) for part in (keys >> np.uint64(32), keys))
+        return Stream(self.name, found.n_vertices, src, dst, device)
+
+
+def _shuffled(name: str, n: int, keys: Array, device: Device, seed: int) -> Stream:
+    """Distinct keys in random order."""
+    xp = device.xp
+    mixed = xp.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ mixed >> np.uint64(shift)) * np.uint64(factor)
+    keys = keys[xp.argsort(mixed)]
+    return Stream(name, n, (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32), device)
