@@ -5,7 +5,7 @@ acknowledged. What an epoch changes follows from the seed and its number, so tha
 Workers are killed or stopped, and the writer goes on; then the writer is killed, or the scheduler and the writer, and
 another client opens the store.
 
-    python tests/support/kill_sweep.py [--kills N] [--seed S]
+    python tests/support/kill_sweep.py [--kills N] [--minutes M] [--seed S]
 
 prints how many processes of each kind were killed, and how long it took to open the store.
 """
@@ -13,6 +13,7 @@ prints how many processes of each kind were killed, and how long it took to open
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -152,14 +153,14 @@ class Sweep:
     def kills(self) -> int:
         return sum(self.counts[kind] for kind in ("worker", "all workers", "stopped", "client", "scheduler"))
 
-    def run(self, kills: int) -> None:
-        """Kill so many processes or more, on one cluster after another."""
-        rng = random.Random(self.seed)
-        while self.kills < kills:
+    def run(self, kills: int, minutes: float = math.inf) -> None:
+        """Kill so many processes or more, on one cluster after another; begin no round after so many minutes."""
+        rng, end = random.Random(self.seed), time.monotonic() + 60 * minutes
+        while self.kills < kills and time.monotonic() < end:
             with tempfile.TemporaryDirectory() as folder, processes(Path(folder)) as cluster:
                 for _ in range(rng.randint(1, 3)):
                     self.round(cluster, rng, min(rng.randint(1, 3), max(1, kills - self.kills - 1)))
-                    if self.kills >= kills or cluster.scheduler.poll() is not None:
+                    if self.kills >= kills or time.monotonic() >= end or cluster.scheduler.poll() is not None:
                         break
 
     def round(self, cluster: Processes, rng: random.Random, losses: int) -> None:
@@ -266,6 +267,7 @@ class Writer:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round of kills after so many")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -276,7 +278,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(Path(folder) / "store", options.seed)
         try:
-            sweep.run(options.kills)
+            sweep.run(options.kills, options.minutes)
             print("nothing acknowledged was lost, and no change is there in part")
         finally:
             print(sweep, flush=True)
