@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
+from mgraph.columns import KINDS as KEYS
+from mgraph.columns import as_keys
+from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
 
@@ -43,9 +46,14 @@ class Operations:
     weight : array-like of numbers, shape (n,), optional
         The weights of the edges that are inserted, stored as float32. Those of other operations are ignored and not
         checked, and stored as 0.
+    keys : "int64" | "string", optional
+        What `src` and `dst` are in a graph with keys, as in `EdgeBatch`. A `dst` that is ignored is stored as 0 or as
+        an empty string.
 
     Raises
     ------
+    InvalidOption
+        `keys` is no kind of keys.
     InvalidBatch
         A kind does not exist, a value is invalid, or the arrays differ in length. The message names the place in the
         stream and the value.
@@ -73,29 +81,33 @@ class Operations:
     src: Any
     dst: Any
     weight: Any
+    keys: str | None
     counts: dict[str, int]  #: how many operations of each kind
 
-    def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None) -> None:
+    def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> None:
+        if keys is not None and keys not in KEYS:
+            raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         columns = {"kind": _as_kinds(kind)}
-        given = {"src": as_array(src), "dst": as_array(dst), "weight": None if weight is None else as_array(weight)}
-        for name, column in given.items():
-            if column is not None and column.shape != columns["kind"].shape:
-                raise InvalidBatch(
-                    f"{name} has shape {column.shape} and kind has shape {columns['kind'].shape}; both need one entry "
-                    "for each operation"
-                )
         kinds = columns["kind"]
         counts = {name: int((kinds == code).sum()) for name, code in KINDS.items()}
         rows = counts["degree"] + counts["neighbors"] + counts["predecessors"]
-        columns["src"] = as_ids(given["src"], "src")
-        columns["dst"] = as_ids(_masked(given["dst"], kinds < self.DEGREE if rows else None), "dst")
-        ignored = counts["insert"] < len(kinds)
-        columns["weight"] = (
-            None if weight is None else as_weights(_masked(given["weight"], kinds == self.INSERT if ignored else None))
-        )
-        for name, column in columns.items():
+        columns["src"] = _as_ends(src, "src", keys, kinds, None)
+        columns["dst"] = _as_ends(dst, "dst", keys, kinds, kinds < self.DEGREE if rows else None)
+        columns["weight"] = None
+        if weight is not None:
+            given, ignored = _alike(as_array(weight), "weight", kinds), counts["insert"] < len(kinds)
+            columns["weight"] = as_weights(_masked(given, kinds == self.INSERT if ignored else None))
+        for name, column in {**columns, "keys": keys, "counts": counts}.items():
             object.__setattr__(self, name, column)
-        object.__setattr__(self, "counts", counts)
+
+    @classmethod
+    def checked(cls, kind: Any, src: Any, dst: Any, weight: Any, counts: dict[str, int]) -> Operations:
+        """Operations of ids, of columns that are as they are stored."""
+        made = object.__new__(cls)
+        columns = {"kind": kind, "src": src, "dst": dst, "weight": weight, "keys": None, "counts": counts}
+        for name, column in columns.items():
+            object.__setattr__(made, name, column)
+        return made
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -122,19 +134,23 @@ class Operations:
 
     def updates(self) -> EdgeBatch:
         """The insertions and deletions alone, in stream order; copied unless there is nothing else."""
-        return updates_of(self.kind, self.src, self.dst, self.weight)
+        return updates_of(self.kind, self.src, self.dst, self.weight, keys=self.keys)
 
 
-def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None) -> EdgeBatch:
+def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> EdgeBatch:
     """The insertions and deletions among the columns of checked operations."""
     mine = kind <= KINDS["delete"]
     op = 1 - 2 * kind[mine]  # insert 0, delete 1
-    return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8))
+    return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8), keys)
 
 
 def as_part(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch | Operations:
-    """A part of a source: operations as they are, anything else by `as_batch`."""
-    return part if isinstance(part, Operations) else as_batch(part, columns)
+    """A part of a source: operations as they are, anything else by `as_batch`. `InvalidBatch` if it has keys."""
+    if not isinstance(part, Operations):
+        return as_batch(part, columns)
+    if part.keys is not None:
+        raise InvalidBatch(f"a part has {part.keys} keys, which only a graph with keys takes, from this process")
+    return part
 
 
 def check_kinds(operations: Operations, weighted: bool, reverse: bool, combine: str = "last") -> None:
@@ -196,6 +212,28 @@ def _as_kinds(values: Any) -> Any:
             f"kind[{at}] is {value!r}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to {len(KINDS) - 1}"
         )
     return codes.astype(np.int8, copy=False)
+
+
+def _alike(column: Any, name: str, kinds: Any) -> Any:
+    """The column, if it is as long as the kinds."""
+    if column.shape != kinds.shape:
+        raise InvalidBatch(
+            f"{name} has shape {column.shape} and kind has shape {kinds.shape}; both need one entry for each operation"
+        )
+    return column
+
+
+def _as_ends(values: Any, name: str, keys: str | None, kinds: Any, used: Any) -> Any:
+    """Vertices as ids or as keys; where they are not used, without a check."""
+    if keys == "string" and used is not None:  # NumPy's strings lose a NUL at the end
+        objects = np.fromiter(values, object, len(values)) if isinstance(values, list | tuple) else as_array(values)
+        given = _alike(objects, name, kinds).astype(object)
+        given[~Device.to_host(used)] = ""
+    elif keys == "string" or (keys is not None and used is None):
+        return _alike(as_keys(values, keys, name), name, kinds)
+    else:
+        given = _masked(_alike(as_array(values), name, kinds), used)
+    return as_ids(given, name) if keys is None else as_keys(given, keys, name)
 
 
 def _masked(array: Any, used: Any) -> Any:

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
 from mgraph.client.caller import Caller
-from mgraph.client.keyed import Keyed, keyed
+from mgraph.client.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
@@ -150,9 +149,20 @@ class Directory:
             with self.moving(more):
                 yield n_vertices
 
+    def takes(self, batch: Batch) -> bool:
+        """Whether the graph has keys; the first batch or stream decides where the user did not.
+
+        `InvalidBatch` if the batch has others.
+        """
+        if self.keys == "undecided":
+            self.decide(kind_of(batch))
+        keys = self.numbering.keys
+        check_keys(batch, None if keys is None else keys.kind)
+        return keys is not None
+
     @contextmanager
-    def keyed(self, batch: EdgeBatch, directed: bool, logged: bool) -> Iterator[Keyed]:
-        """Lock the numbering while a batch of keys is applied: its ids, and the vertices that it brings.
+    def keyed(self, batch: Batch, directed: bool, logged: bool) -> Iterator[Keyed[Batch]]:
+        """Lock the numbering while a batch or a stream of keys is applied: its ids, and the vertices that it brings.
 
         The new keys are vertices once the workers have them. If the batch is refused, they are forgotten.
         """

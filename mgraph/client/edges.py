@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.client.reads import rows_of
 from mgraph.structures import Csr
 
-__all__ = ["edges_of", "ranges"]
+__all__ = ["edges_of", "once", "ranges"]
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray | None]  #: src and dst, uint32[m], and float32[m]
 
 
 def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
@@ -22,19 +25,16 @@ def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def edges_of(graph: Any, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The edges of the vertices `first` to `end` - 1, as far as they are there: src and dst, uint32[m], and weights.
+def edges_of(graph: Any, ids: np.ndarray) -> Edges:
+    """The edges in the rows of the vertices `ids`, by ids, which are places in `vertices` in a graph with keys.
 
-    An undirected edge is in the row of its lower end only.
+    An undirected edge is in the rows of both its ends; see `once`.
     """
-    rows: Csr = graph.neighbors(np.arange(first, min(end, graph.num_vertices), dtype=np.uint32))
-    n = len(rows.offsets) - 1
-    src, dst, weight = (
-        np.repeat(np.arange(first, first + n, dtype=np.uint32), np.diff(rows.offsets)),
-        rows.dst,
-        rows.weight,
-    )
-    if not graph.directed:
-        once = src <= dst
-        src, dst, weight = src[once], dst[once], None if weight is None else weight[once]
-    return src, dst, weight
+    rows: Csr = graph._directory.read(lambda now: rows_of(graph._directory.coordinator, now, ids))
+    return np.repeat(ids, np.diff(rows.offsets)), rows.dst, rows.weight
+
+
+def once(src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None) -> Edges:
+    """Undirected edges without those that are seen from their higher end."""
+    low = src <= dst
+    return src[low], dst[low], None if weight is None else weight[low]

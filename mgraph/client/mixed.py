@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,13 +16,14 @@ from mgraph.checks import check_growth
 from mgraph.client import reads, report
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
+from mgraph.client.keyed import Keyed
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.reads import offsets_of, rows_at
 from mgraph.client.report import UpdateReport
 from mgraph.client.shares import deal
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.errors import InvalidBatch, UnknownVertex
 from mgraph.operations import COLUMNS, Operations, check_kinds, check_vertices
 from mgraph.structures import Csr
 
@@ -48,7 +50,8 @@ class Answers:
         For each "degree", the out-degree.
     neighbors, predecessors : Csr
         For each "neighbors" or "predecessors", a row: ``dst[offsets[i] : offsets[i + 1]]``, in no particular order.
-        `offsets` is int64[n + 1], `dst` uint32[m], and `weight` float32[m], or None in an unweighted graph.
+        `offsets` is int64[n + 1], `dst` uint32[m], and `weight` float32[m], or None in an unweighted graph. In a graph
+        with keys, `dst` has keys: int64[m], or str objects.
     report : UpdateReport
         What the updates did, as `DynamicGraph.update` counts it: repeats of an edge are dropped. Without updates all
         counts are 0, and the epoch is that of the graph.
@@ -72,7 +75,8 @@ def execute(self: Any, operations: Operations) -> Answers:
     ----------
     operations : Operations
         In an undirected graph, "has_edge" and "weight" ask about the edge either way, and predecessors are neighbours.
-        In a graph that grows, a query knows the vertices that updates before it name.
+        In a graph that grows, a query knows the vertices that updates before it name; in one with keys, those that
+        insertions before it name. There an edge to delete whose end is no vertex counts as missing.
 
     Returns
     -------
@@ -81,9 +85,9 @@ def execute(self: Any, operations: Operations) -> Answers:
     Raises
     ------
     UnknownVertex
-        An id is `num_vertices` or more.
+        An id is `num_vertices` or more; or a query names a key that is no vertex at its place in the stream.
     InvalidBatch
-        There are weights, or a query for a weight, and the graph is unweighted.
+        There are weights, or a query for a weight, and the graph is unweighted; or the graph has keys of another kind.
     InvalidOption
         There is a query for predecessors, and the graph is directed and keeps no in-edges.
     CapacityError
@@ -109,17 +113,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     >>> answers.has_edge  # doctest: +SKIP
     array([ True])
     """
-    directory, options = self._directory, self._options
-    directory.check()
-    _check_ids(directory)
-    n = check_all(operations, directory.n_vertices, options)
-    send = partial(_send, directory.coordinator, operations, options)
-    if n == directory.n_vertices:
-        answers = directory.read(partial(send, {}))
-    else:
-        with directory.growing(n) as more:
-            args = {} if more is None else {"n_vertices": more}
-            answers = directory.read(partial(send, args))
+    answers = _executed(self._directory, self._options, self._storing is not None, operations)
     self._updates.order_first()
     self._updates.followed()
     return answers
@@ -138,13 +132,23 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     return directory.read(lambda now: reads.weights(directory.coordinator, now, src, dst))
 
 
-def _check_ids(directory: Directory) -> None:
-    """Operations have ids: raise `InvalidOption` in a graph with keys; one that is undecided has none then."""
-    directory.decide(None)
-    if directory.has_keys:
-        raise InvalidOption(
-            f"execute takes ids, and the graph has {directory.keys} keys; take update() and the graph's queries"
-        )
+def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
+    """The answers to a stream, when nothing is in flight."""
+    directory.check()
+    _check_kinds(operations, options)
+    if directory.takes(operations):
+        with directory.keyed(operations, options.directed, logged) as found:
+            return _send_keyed(directory, options, found, operations.n_updates > 0)
+    n = _vertices_after(operations, directory.n_vertices, options.grows)
+    with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
+        found = Keyed(operations, 0, n, None)
+        return directory.read(partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0))
+
+
+def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations], commits: bool) -> Answers:
+    """The answers to a stream of keys, while the numbering is locked."""
+    more = found.n_vertices if found.n_vertices > directory.n_vertices else None
+    return directory.read(partial(_send, directory.coordinator, options, found, more, commits))
 
 
 def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
@@ -155,14 +159,17 @@ def shares_of(operations: Operations, coordinator: Caller, options: Options) -> 
 
 
 def _send(
-    coordinator: Caller, operations: Operations, options: Options, args: dict[str, Any], now: Numbering
+    coordinator: Caller, options: Options, found: Keyed[Operations], more: int | None, commits: bool, now: Numbering
 ) -> Answers:
-    began, shares = time.perf_counter(), shares_of(operations, coordinator, options)
-    rows = how_rows_come(now) if operations.n_rows else {}
-    answers = coordinator.call("execute", {**args, **rows}, shares, connect=True, commits=operations.n_updates > 0)
-    if "n_vertices" in args:  # rows may name the vertices that have come
-        now = now.moved(now.partition.grown(args["n_vertices"] - now.n_vertices))
-    return answers_of(now, answers, time.perf_counter() - began)
+    """The answers to a stream that brings vertices up to the number `more`, if any, and `commits` its updates."""
+    began, shares = time.perf_counter(), shares_of(found.batch, coordinator, options)
+    args = how_rows_come(now) if found.batch.n_rows else {}
+    if more is not None:
+        args["n_vertices"], shares[0]["keys"] = more, found.brought
+    answers = coordinator.call("execute", args, shares, connect=True, commits=commits)
+    if more is not None:  # rows may name the vertices that have come
+        now = now.moved(now.partition.grown(more - now.n_vertices))
+    return answers_of(now, answers, time.perf_counter() - began, found.missing)
 
 
 def how_rows_come(now: Numbering) -> dict[str, Any]:
@@ -171,31 +178,51 @@ def how_rows_come(now: Numbering) -> dict[str, Any]:
     return {"generation": now.generation, "room": host_memory_limit() // copies}
 
 
+@contextmanager
 def in_flight(
-    directory: Directory, options: Options, operations: Operations
-) -> tuple[list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]]:
-    """The shares of a stream that is sent while others are in flight, and what makes answers of the ranks'."""
+    directory: Directory, options: Options, logged: bool, operations: Operations, land: Callable[[], None]
+) -> Iterator[tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]] | Answers]:
+    """What a pipeline sends of a stream while others are in flight, and what makes answers of the ranks'.
+
+    One without updates, or that brings keys, is answered now, after ``land()`` has waited for those in flight.
+    """
     directory.check()
-    _check_ids(directory)
-    check_all(operations, directory.n_vertices, replace(options, grows=False))
-    now = directory.numbering
+    _check_kinds(operations, options)
+    if not operations.n_updates:
+        land()
+        yield _executed(directory, options, logged, operations)
+    elif not directory.takes(operations):
+        check_vertices(operations, directory.n_vertices)
+        yield _dealt(directory, options, Keyed(operations, 0, directory.n_vertices, None))
+    else:
+        with directory.keyed(operations, options.directed, logged) as found:
+            if found.n_vertices > directory.n_vertices:
+                land()
+                yield _send_keyed(directory, options, found, commits=True)
+            else:
+                yield _dealt(directory, options, found)
+
+
+def _dealt(
+    directory: Directory, options: Options, found: Keyed[Operations]
+) -> tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]]:
+    """The call, the ranks' shares of a stream, and what makes answers of the ranks'."""
+    now, operations = directory.numbering, found.batch
     rows = how_rows_come(now) if operations.n_rows else {}
     shares = [{**share, **rows} for share in shares_of(operations, directory.coordinator, options)]
-    return shares, partial(answers_of, now)
+    return "execute", shares, partial(answers_of, now, absent=found.missing)
 
 
-def check_all(operations: Any, n_vertices: int, options: Options) -> int:
-    """Check operations for a graph of so many vertices; the number of vertices once they are executed.
-
-    Raises
-    ------
-    TypeError, InvalidBatch, InvalidOption, UnknownVertex, CapacityError
-        As `execute` says.
-    """
+def _check_kinds(operations: Any, options: Options) -> None:
+    """Raise `TypeError`, `InvalidBatch`, `InvalidOption` or `CapacityError` as `execute` says."""
     if not isinstance(operations, Operations):
         raise TypeError(f"execute takes Operations, got {type(operations).__name__}")
     check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine)
-    if options.grows:
+
+
+def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:
+    """The number of vertices once operations of ids are executed; `UnknownVertex` if they name others."""
+    if grows:
         return _grown(operations, n_vertices)
     check_vertices(operations, n_vertices)
     return n_vertices
@@ -225,9 +252,12 @@ def _grown(operations: Operations, n_vertices: int) -> int:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float) -> Answers:
-    """The ranks' answers to a stream as those to the user, by users' ids and in stream order."""
-    return _assembled(numbering, answers, report.of_batch(answers, seconds))
+def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> Answers:
+    """The ranks' answers to a stream as those to the user, as users name vertices and in stream order.
+
+    `absent` edges to delete were not sent, and are missing.
+    """
+    return _assembled(numbering, answers, report.of_batch(answers, seconds, absent))
 
 
 def of_steps(
@@ -272,6 +302,6 @@ def _joined(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | No
 
 def _rows(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | None, numbering: Numbering) -> Csr:
     weighted = answers[0][f"{name}_weight"] is not None
-    dst = numbering.outside(_joined(answers, f"{name}_dst"))
+    dst = numbering.names(numbering.outside(_joined(answers, f"{name}_dst")))
     csr = Csr(offsets_of(_joined(answers, name)), dst, _joined(answers, f"{name}_weight") if weighted else None)
     return csr if order is None else rows_at(csr, order)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgraph.batch import EdgeBatch
-from mgraph.client.edges import edges_of, ranges
+import numpy as np
+
+from mgraph.client.edges import edges_of, once, ranges
+from mgraph.client.keyed import batch_of
 from mgraph.client.restoring import check_seen
 from mgraph.client.storing import check_opening
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import MgraphError
+from mgraph.keys import Names
 
 __all__ = ["move_to"]
 
@@ -31,7 +34,7 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     Raises
     ------
     InvalidOption
-        An option is unknown, the client has no workers, or the graph has keys and no store.
+        An option is unknown, or the client has no workers.
     StoreError
         A worker there does not see the store.
     CapacityError, DeviceError, WorkerLost
@@ -46,8 +49,6 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     """
     check_opening(options)
     self._directory.check()
-    if self._directory.has_keys and self._storing is None:
-        raise InvalidOption(f"move_to moves a graph with {self.keys} keys by its store only; create it with store=")
     options = {"structure": self.structure, **options}
     moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
     left = self._directory.coordinator
@@ -79,14 +80,23 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
     n, epoch, grows = graph.num_vertices, graph.epoch, graph._options.grows
     kind = {"weighted": graph.weighted, "directed": graph.directed, "reverse": graph._options.reverse}
     kind["combine"] = graph._options.combine
-    kind["keys"] = graph._options.keys if grows and not n else None
+    with graph._directory.still() as table:
+        names = None if table is None else table.names.first(n)
+    chosen = graph._options.keys if grows and not n else None
+    kind["keys"] = chosen if names is None else names.kind
     moved = type(graph)(client, None if grows else n, **{**kind, **options})
     try:
-        if grows and n:
+        if n and names is not None:
+            moved.add_vertices(names.column())
+        elif grows and n:
             moved.add_vertices(n)
         with moved.pipeline() as pipeline:
             for first, end in ranges(graph.degrees(), CHUNK):
-                pipeline.update(EdgeBatch(*edges_of(graph, first, end)))
+                src, dst, weight = edges_of(graph, np.arange(first, end, dtype=np.uint32))
+                if not graph.directed:
+                    src, dst, weight = once(src, dst, weight)
+                batch = batch_of(None if names is None else names.kind, _named(names, src), _named(names, dst), weight)
+                pipeline.update(batch)
         moved._updates.order_first()
         if graph.epoch != epoch:
             raise MgraphError(f"graph {graph.id} was changed while it was moved: epoch {epoch} became {graph.epoch}")
@@ -95,3 +105,8 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
         moved.close()
         raise
     return moved
+
+
+def _named(names: Names | None, ids: np.ndarray) -> Any:
+    """A column of vertices as the graph's user names them."""
+    return ids if names is None else names.take(ids) if names.kind == "int64" else names.column().take(ids)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -91,8 +91,8 @@ class Sent:
 
 
 Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Sent | UpdateReport]]
-#: the call's name, each rank's share, and what makes the outcome of the answers; or the report, where it was made
-Dealt = tuple[str, list[Value], Made[Any]] | UpdateReport
+#: the call's name, each rank's share, and what makes the outcome of the answers; or the outcome, where it was made
+Dealt = tuple[str, list[Value], Made[Any]] | UpdateReport | Answers
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Pipeline:
         ``sending(batch, args, land)`` checks a batch and is a context manager that gives the `Sent` of it. A batch that
         has to be applied at once is applied, after ``land()`` has waited for those in flight, and gives its report.
     stream : callable
-        The shares of operations, and what makes answers of the ranks' and of the seconds.
+        ``stream(operations, land)`` is the same for a stream of updates and queries; it gives the `Dealt` of it.
     max_bytes : int
         Bytes of batches that may be in flight. A batch of more bytes is sent alone.
     landed : callable
@@ -152,7 +152,7 @@ class Pipeline:
         coordinator: Caller,
         sending: Sending,
         max_bytes: int,
-        stream: Callable[[Operations], tuple[list[Value], Made[Answers]]] | None = None,
+        stream: Callable[[Operations, Callable[[], None]], AbstractContextManager[Dealt]] | None = None,
         landed: Callable[[], None] = lambda: None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
@@ -196,7 +196,8 @@ class Pipeline:
         """Send a stream of updates and queries and return its pending answers. Waits as `update` does.
 
         A stream without updates has no epoch, and so no place among the batches in flight: it waits until they are
-        committed, and until it is answered. Vertices that are not there yet are unknown, in a graph that grows too.
+        committed, and until it is answered. So does one that brings keys. Vertices that are not there yet are unknown
+        in a graph without keys, if it grows too.
 
         Parameters
         ----------
@@ -212,19 +213,9 @@ class Pipeline:
         Exception
             As `DynamicGraph.execute` for these operations; or the error of an earlier batch, and these are not sent.
         """
-        stream = self._stream
-        assert stream is not None
+        assert self._stream is not None
         pending = PendingAnswers(self._coordinator.bridge, self._mend)
-        if operations.n_updates:
-            self._send(_Sent(lambda: nullcontext(("execute", *stream(operations))), pending))
-            return pending
-        self._ready()
-        self._coordinator.land()
-        self._ready()
-        shares, made = stream(operations)
-        began = time.perf_counter()
-        answers = self._coordinator.call("execute", shares=shares, connect=True)
-        pending.set_result(made(answers, time.perf_counter() - began))
+        self._send(_Sent(partial(self._stream, operations, self._land_all), pending))
         return pending
 
     def _ready(self) -> None:
@@ -245,7 +236,7 @@ class Pipeline:
 
     def _launch(self, one: _Sent) -> None:
         with one.deal() as dealt:
-            if isinstance(dealt, UpdateReport):
+            if isinstance(dealt, UpdateReport | Answers):
                 one.pending.set_result(dealt)
                 return
             method, shares, one.made = dealt

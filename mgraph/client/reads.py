@@ -54,10 +54,15 @@ def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction:
 
 def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> Csr:
     """The out-neighbours or in-neighbours of vertices, all as users name them, as rows in the order of `vertices`."""
-    routed, common = numbering.route(numbering.ids(vertices, "ids")), {**_by(numbering), "direction": direction}
-    answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
-    rows = _rows_in_order(_joined(answers, numbering), routed)
+    rows = rows_of(coordinator, numbering, numbering.ids(vertices, "ids"), direction)
     return Csr(rows.offsets, numbering.names(rows.dst), rows.weight)
+
+
+def rows_of(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str = "out") -> Csr:
+    """As `neighbors`, of users' ids, and in them: in a graph with keys these are places in `vertices`."""
+    routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
+    answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
+    return _rows_in_order(_joined(answers, numbering), routed)
 
 
 def fingerprint(directory: Directory) -> int:

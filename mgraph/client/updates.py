@@ -17,7 +17,7 @@ from mgraph.batch import COUNTS, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
-from mgraph.client.keyed import Keyed, batch_of, check_keys
+from mgraph.client.keyed import Keyed, batch_of
 from mgraph.client.live import Live
 from mgraph.client.mixed import how_rows_come, in_flight, of_steps
 from mgraph.client.numbering import Numbering
@@ -27,7 +27,6 @@ from mgraph.client.pipeline import Pipeline, Sent
 from mgraph.client.reading import read_parts
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
-from mgraph.columns import chosen_kind
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.protocol import Recovered, retold
 
@@ -98,18 +97,13 @@ class Updates:
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""
-        if isinstance(batch, EdgeBatch):
-            if self._directory.keys == "undecided":
-                self._directory.decide(batch.keys or chosen_kind(batch.src, batch.dst))
-            keys = self._directory.numbering.keys
-            check_keys(batch, None if keys is None else keys.kind)
-        return self._directory.numbering.keys is not None
+        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
-    def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed]:
+    def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
         check_batch(batch, None, self._options.weighted)
         return self._directory.keyed(batch, self._options.directed, self._logged)
 
-    def _send_keyed(self, found: Keyed, args: dict[str, Any]) -> UpdateReport:
+    def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
         def shares() -> list[dict[str, Any]]:
             dealt = self._dealt(found.batch)
             if "n_vertices" in args:
@@ -154,7 +148,7 @@ class Updates:
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
-        stream = partial(in_flight, self._directory, self._options)
+        stream = partial(in_flight, self._directory, self._options, self._logged)
         return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed)
 
     @contextmanager

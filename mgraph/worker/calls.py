@@ -349,20 +349,21 @@ class Calls:
         n_vertices: int | None = None,
         room: int | None = None,
         ahead: bool = False,
+        keys: np.ndarray | None = None,
         **share: Any,
     ) -> Value:
         """Answer the queries of a stream, and apply its updates as `epoch`; None if no rank's share has updates.
 
-        `first` is the place of this rank's share in the stream, and `n_vertices` as in `update`. If rows are asked for,
-        the client translates their ids by the order of this generation, and `room` is as in `Execution`. Also where it
-        is `ahead` of others, in a pipeline, its log is synced before the vote.
+        `first` is the place of this rank's share in the stream; `n_vertices` and `keys` are as in `update`. If rows are
+        asked for, the client translates their ids by the order of this generation, and `room` is as in `Execution`.
+        Also where it is `ahead` of others, in a pipeline, its log is synced before the vote.
         """
         shard = self.shard if epoch is None else self._check_epoch(epoch)
         if generation is not None:
             self._same_ids(generation)
         self._warm_up("execute", lambda: load_kernels(shard.out_edges))
         logs = epoch is not None and self.ballot.log is not None
-        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices}
+        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
         record = self._record("batch", {**logged(**share), **more}) if logs else None
         with self.ballot.attempt(record), shard.working():
             growth = None if n_vertices is None else Growth(shard, n_vertices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ import pytest
 from dask import delayed as dask_delayed
 from graph_clusters import HERE, assert_clean, on
 from interrupts import ctrl_c, when
+from keyed_model import keys_of
 from plain_graph import fresh_rng
 from steps import before, refuse, rest
 
@@ -69,13 +71,6 @@ class Model:
         graph.add_nodes_from(self.vertices)
         graph.add_edges_from(self.edges)
         return graph
-
-
-def keys_of(kind: str, numbers: np.ndarray) -> list:
-    """Sparse keys: of numbers negative and huge ones, of strings an empty one and such that are no ASCII."""
-    if kind == "int64":
-        return [int(i) * (2**52 + 7) * (-1) ** int(i) for i in numbers]
-    return ["" if i == 0 else f"{'é' * int(i % 5)}{i}" for i in numbers]
 
 
 def check(graph: DynamicGraph, model: Model, rng: np.random.Generator) -> None:
@@ -536,18 +531,69 @@ def test_a_source_of_keys_is_followed_once_in_a_graph_that_moves(client, tmp_pat
         assert graph.has_edges(["v2", "v4"], ["v3", "v5"]).tolist() == [True, True]
 
 
+@pytest.mark.parametrize(("kind", "directed"), [("string", False), ("int64", True)])
+def test_changes_are_of_keys(client, tmp_path, kind, directed):
+    rng, models = fresh_rng(), [Model(directed)]
+    with DynamicGraph(store=tmp_path / "s", keys=kind, weighted=True, directed=directed, retain=0) as graph:
+        for _ in range(4):
+            src, dst = (keys_of(kind, ends) for ends in rng.integers(0, 30, (2, 60)))
+            op, weight = np.where(rng.random(60) < 0.4, -1, 1), rng.integers(1, 4, 60).astype(float)
+            graph.update(EdgeBatch(src, dst, weight, op, keys=kind))
+            models.append(copy.deepcopy(models[-1]))
+            models[-1].update(src, dst, weight.tolist(), op.tolist())
+            gone = list(models[-1].vertices)[::4]
+            graph.delete_vertices(gone)
+            models.append(copy.deepcopy(models[-1]))
+            models[-1].remove(gone)
+        if kind == "string":
+            graph.move_to(client)
+        for first, last in [(0, 8), (5, None), (7, 2), (8, 0), (3, 3)]:
+            frame = graph.changes(first, last)
+            old, new = models[first].edges, models[8 if last is None else last].edges
+            found = {
+                models[0].key(row.src, row.dst): (row.change, *(None if w != w else w for w in (row.before, row.after)))
+                for row in frame.itertuples()
+            }
+            assert len(found) == len(frame)
+            assert found == {
+                edge: (
+                    "deleted" if edge not in new else "updated" if edge in old else "inserted",
+                    old.get(edge),
+                    new.get(edge),
+                )
+                for edge in {*old, *new}
+                if old.get(edge) != new.get(edge)
+            }
+            place = {key: i for i, key in enumerate(models[8 if last is None else last].vertices)}
+            at = [place.get(key, len(place)) for key in frame["src"]]
+            assert at == sorted(at)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_without_a_store_moves_with_its_keys(client, kind):
+    rng, directed = fresh_rng(), kind == "string"
+    with DynamicGraph(keys=kind, weighted=True, directed=directed) as graph:
+        graph.move_to(client)
+        assert (graph.keys, graph.num_vertices, graph.epoch) == (kind, 0, 0)
+        src, dst = (keys_of(kind, ends) for ends in rng.integers(0, 30, (2, 80)))
+        model = Model(directed)
+        model.update(src, dst, [2.5] * 80, [1] * 80)
+        graph.insert(src, dst, [2.5] * 80)
+        graph.delete_vertices(src[:1])
+        model.remove(src[:1])
+        for to in (None, client):
+            graph.move_to(to)
+            assert graph.epoch == 2
+            check(graph, model, rng)
+    with DynamicGraph() as graph:
+        graph.insert(["a"], ["b"])
+        graph.move_to(None)
+        assert (graph.keys, graph.vertices().tolist()) == ("string", ["a", "b"])
+
+
 def test_what_keys_cannot_do_yet_is_refused_before_anything_changes(tmp_path):
     with DynamicGraph(store=tmp_path / "store") as graph:
         graph.insert(["a"], ["b"])
-        with pytest.raises(InvalidOption, match="execute takes ids, and the graph has string keys"):
-            graph.execute(Operations(["insert"], [0], [1]))
-        with (
-            pytest.raises(InvalidOption, match="execute takes ids, and the graph has string keys"),
-            graph.pipeline() as p,
-        ):
-            p.execute(Operations(["insert"], [0], [1]))
-        with pytest.raises(InvalidOption, match=r"changes\(\) compares ids, and the graph has string keys"):
-            graph.changes(0)
         assert (graph.epoch, graph.num_edges) == (1, 1)
     with pytest.raises(InvalidOption, match='the vertices would have string keys.*recover="auto"'):
         DynamicGraph.open(None, tmp_path / "store", recover="auto")
@@ -558,11 +604,6 @@ def test_what_keys_cannot_do_yet_is_refused_before_anything_changes(tmp_path):
         with pytest.raises(InvalidOption, match="the vertices would have int64 keys.*keys=None"):
             graph.insert([10**12], [3])
         assert (graph.epoch, graph.insert([0], [1]).inserted, graph.keys) == (0, 1, None)
-    with DynamicGraph(keys="string") as graph:
-        graph.insert(["a"], ["b"])
-        with pytest.raises(InvalidOption, match="move_to moves a graph with string keys by its store only"):
-            graph.move_to(None)
-        assert graph.bfs("a")["b"] == 1
 
 
 def test_a_stream_of_ids_decides_for_ids():
