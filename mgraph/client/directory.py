@@ -14,7 +14,6 @@ from mgraph.client.caller import Caller
 from mgraph.client.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
 from mgraph.keys import KeyTable, Names
 from mgraph.partition import Partition
 from mgraph.protocol import Recovered, Stale
@@ -40,8 +39,6 @@ class Directory:
         Whether the first batch is to decide if vertices have keys.
     device : Device, optional
         Where keys are looked up; by default the CPU.
-    comes_back : bool
-        Whether the graph is opened again after a loss, which one with keys is not yet.
 
     Attributes
     ----------
@@ -57,10 +54,9 @@ class Directory:
         options: Any = None,
         undecided: bool = False,
         device: Device | None = None,
-        comes_back: bool = False,
     ) -> None:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
-        self.device, self._comes_back = device or Device("cpu"), comes_back
+        self.device = device or Device("cpu")
         self._lock = threading.RLock()
         self._undecided = undecided
         self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
@@ -71,8 +67,11 @@ class Directory:
         return self._ranges().n_vertices
 
     def renew(self, numbering: Numbering, options: Any) -> None:
-        """Take over what a graph has that was opened again. Takes no lock: the thread that waits for it may have it."""
-        self.options, self.numbering = options, numbering
+        """Take over what a graph has that was opened again. Takes no lock: the thread that waits for it may have it.
+
+        The table of keys stays: it has those that are committed, in the order of the log, and of a change under way.
+        """
+        self.options, self.numbering = options, numbering.with_keys(self.numbering.keys)
 
     @property
     def keys(self) -> str | None:
@@ -93,7 +92,7 @@ class Directory:
         if self.coordinator.unsettled:
             self.coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
         changed = self.coordinator.states[0].generation != self.numbering.generation
-        if changed or self._ranges() != self.numbering.partition:
+        if changed or self._left is not None or self._ranges() != self.numbering.partition:
             with self._lock, suppress(Recovered):  # another thread may be doing it
                 self._follow()
 
@@ -104,8 +103,8 @@ class Directory:
 
     def read(self, read: Callable[[Numbering], T]) -> T:
         """The result of `read` with the current numbering. If that is replaced meanwhile, read again."""
-        self.check()
         while True:
+            self.check()
             numbering = self.numbering
             try:
                 return read(numbering)
@@ -186,7 +185,6 @@ class Directory:
         """Take over the vertices of a graph that was opened, with their keys as `Names.packed` has them."""
         if packed is not None:
             kind, keys = Names.unpacked(packed)
-            self._refuse_keys(kind)
             names = Names(kind, self.device if kind == "int64" else self.device.host)
             names.append(names.device.asarray(keys) if kind == "int64" else keys)
             self.numbering, self._undecided = self.numbering.with_keys(KeyTable(kind, self.device, names)), False
@@ -196,16 +194,7 @@ class Directory:
         """Vertices have keys of this kind if the next batch, which is the first, is committed."""
         with self._lock:
             if self.keys == "undecided":
-                self._refuse_keys(kind)
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
-
-    def _refuse_keys(self, kind: str | None) -> None:
-        """Raise `InvalidOption` where vertices would have keys of this kind in a graph that comes back after a loss."""
-        if self._comes_back and kind is not None:
-            raise InvalidOption(
-                f'the vertices would have {kind} keys, and a graph with recover="auto" cannot have keys yet; make it '
-                "with keys=None, or leave out recover"
-            )
 
     @contextmanager
     def removing(self, vertices: Any) -> Iterator[np.ndarray]:
@@ -227,13 +216,13 @@ class Directory:
             wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.addresses))]
             order = self.coordinator.call("order", shares=wanted)[0].get("order")
             order = None if order is None else np.ascontiguousarray(order, np.uint32)
-            if self._left is not None and self._left.n == ranges.n_vertices:
-                keys = self._left
             self.numbering = Numbering(ranges, order, generation, keys)
         elif ranges != self.numbering.partition:
             if coming is None or (coming.partition, coming.generation) != (ranges, generation):
                 coming = self.numbering.moved(ranges)
             self.numbering = coming
+        if self._left is not None and self._left.n == ranges.n_vertices:
+            self.numbering = self.numbering.with_keys(self._left)
         if not self.coordinator.unsettled:
             self._left = None
 

@@ -253,9 +253,19 @@ class Pipeline:
                 yield "update", shares, partial(of_batch, absent=sent.absent)
 
     def _land_all(self) -> None:
-        """Wait until nothing is in flight; raises the error of a batch that failed."""
+        """Wait until nothing is in flight.
+
+        Raises
+        ------
+        Recovered
+            Some were lost with a worker: those come first.
+        MgraphError
+            A batch failed.
+        """
         self._coordinator.land()
         self._check()
+        if self._some_lost():
+            raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
         self._open = True
@@ -331,7 +341,7 @@ class Pipeline:
     def _tell(self, one: _Sent, answers: list[Value]) -> None:
         """Give a batch the outcome that the store knows: the answers to queries are not in it."""
         if isinstance(one.pending, PendingReport):
-            one.pending.set_result(of_batch(answers, math.nan))
+            one.pending.set_result(one.made(answers, math.nan))
         else:
             what = f"the updates of the stream of epoch {one.epoch} are committed, and its answers were lost"
             one.pending.set_exception(WorkerLost(f"graph {self._coordinator.graph}: {what} with a worker"))

@@ -80,12 +80,12 @@ def make_graph(
     return directory(caller, options, now), options, parts
 
 
-def directory(caller: Caller, options: Options, numbering: Numbering, comes_back: bool = False) -> Directory:
+def directory(caller: Caller, options: Options, numbering: Numbering) -> Directory:
     """The directory of a graph with these options; keys are looked up on the shard's GPU if that is in this process."""
     device = Device("cuda" if caller.one_process and options.device == "cuda" else "cpu")
     if options.keys in KINDS and numbering.keys is None:
         numbering = numbering.with_keys(KeyTable(options.keys, device))
-    return Directory(caller, numbering, options, options.keys == "auto", device, comes_back)
+    return Directory(caller, numbering, options, options.keys == "auto", device)
 
 
 def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:

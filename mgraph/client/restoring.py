@@ -21,8 +21,7 @@ from mgraph.client.parts import AsParts
 from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
 from mgraph.client.storing import DEFAULTS, KIND, Storing
-from mgraph.columns import KINDS
-from mgraph.errors import GraphLost, InvalidOption, MgraphError, WorkerLost
+from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -41,10 +40,6 @@ def make_graph(
     place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Storing | None, by_degree: bool
 ) -> Made:
     """As `mgraph.client.place.make_graph`; the graph comes back after a loss if `storing` says so."""
-    if storing is not None and storing.recover is not None and options.keys in KINDS:
-        raise InvalidOption(
-            f'keys is {options.keys!r}, and a graph with recover="auto" cannot have keys yet; leave out one of them'
-        )
     made = places.make_graph(place, options, numbering, storing)
     if storing is None:
         return made
@@ -112,7 +107,7 @@ def _made(life: Life, reopening: _Reopening) -> Made:
     if storing.recover is None:
         return places.directory(life.caller, life.options, life.numbering), life.options, life.parts
     caller = Recovering(life, reopening, storing.max_recoveries)
-    directory = places.directory(caller, life.options, life.numbering, comes_back=True)
+    directory = places.directory(caller, life.options, life.numbering)
     caller.bind(directory)
     return directory, life.options, caller.as_parts
 

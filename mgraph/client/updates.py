@@ -239,15 +239,18 @@ class Updates:
         with directory.moving(more=n):
             first = directory.n_vertices
             total = first + n
-            self._change("add_vertices", {"n_vertices": total})
+            self._add(total)
         self.followed()
         return range(first, total)
 
-    def _change(self, method: str, args: dict[str, Any]) -> list[dict[str, Any]]:
-        """The answers to a change that all ranks are told alike."""
+    def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
+        """Add vertices up to this number; rank 0 is told their keys, for the log."""
         while True:
+            shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
+            shares[0]["keys"] = keys
             with suppress(Recovered):
-                return self._coordinator.call(method, args, connect=True, commits=True)
+                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares, connect=True, commits=True)
+                return
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
@@ -265,9 +268,7 @@ class Updates:
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
         with self._keyed(batch) as found:
             first = self._directory.n_vertices
-            brought = [{"keys": found.brought}, *({} for _ in self._coordinator.addresses[1:])]
-            args = {"n_vertices": found.n_vertices}
-            self._coordinator.call("add_vertices", args, brought, connect=True, commits=True)
+            self._add(found.n_vertices, found.brought)
         self.followed()
         return range(first, found.n_vertices)
 

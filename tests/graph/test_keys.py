@@ -14,7 +14,7 @@ import pytest
 from dask import delayed as dask_delayed
 from graph_clusters import HERE, assert_clean, on
 from interrupts import ctrl_c, when
-from keyed_model import keys_of
+from keyed_model import Model, keys_of
 from plain_graph import fresh_rng
 from steps import before, refuse, rest
 
@@ -32,45 +32,6 @@ from mgraph import (
 from mgraph.structures import names
 
 KINDS = ["int64", "string"]
-
-
-class Model:
-    """The vertices in the order in which they came, and the edges with their weights."""
-
-    def __init__(self, directed: bool = True) -> None:
-        self.directed, self.edges, self.vertices = directed, {}, {}
-
-    def key(self, u, v):
-        return (u, v) if self.directed or u <= v else (v, u)
-
-    def update(self, src, dst, weight, op):
-        """Apply a batch; its counts."""
-        brought = {}
-        for ends in (src, dst):
-            brought |= {key: None for key, o in zip(ends, op, strict=True) if o > 0}
-        self.vertices |= {key: None for key in brought if key not in self.vertices}
-        last = {self.key(u, v): (o, w) for u, v, w, o in zip(src, dst, weight, op, strict=True)}
-        counts = [0, 0, 0, 0]
-        for edge, (o, w) in last.items():
-            counts[(edge in self.edges) + 0 if o > 0 else 3 - (edge in self.edges)] += 1
-            if o > 0:
-                self.edges[edge] = w
-            else:
-                self.edges.pop(edge, None)
-        return tuple(counts)
-
-    def remove(self, keys):
-        before = len(self.edges)
-        self.edges = {edge: w for edge, w in self.edges.items() if not set(edge) & set(keys)}
-        for key in keys:
-            del self.vertices[key]
-        return before - len(self.edges)
-
-    def networkx(self):
-        graph = nx.DiGraph() if self.directed else nx.Graph()
-        graph.add_nodes_from(self.vertices)
-        graph.add_edges_from(self.edges)
-        return graph
 
 
 def check(graph: DynamicGraph, model: Model, rng: np.random.Generator) -> None:
@@ -589,21 +550,6 @@ def test_a_graph_without_a_store_moves_with_its_keys(client, kind):
         graph.insert(["a"], ["b"])
         graph.move_to(None)
         assert (graph.keys, graph.vertices().tolist()) == ("string", ["a", "b"])
-
-
-def test_what_keys_cannot_do_yet_is_refused_before_anything_changes(tmp_path):
-    with DynamicGraph(store=tmp_path / "store") as graph:
-        graph.insert(["a"], ["b"])
-        assert (graph.epoch, graph.num_edges) == (1, 1)
-    with pytest.raises(InvalidOption, match='the vertices would have string keys.*recover="auto"'):
-        DynamicGraph.open(None, tmp_path / "store", recover="auto")
-    with pytest.raises(InvalidOption, match="keys is 'int64'.*recover="):
-        DynamicGraph(keys="int64", store=tmp_path / "none", recover="auto")
-    assert not (tmp_path / "none").exists()
-    with DynamicGraph(store=tmp_path / "ids", recover="auto") as graph:
-        with pytest.raises(InvalidOption, match="the vertices would have int64 keys.*keys=None"):
-            graph.insert([10**12], [3])
-        assert (graph.epoch, graph.insert([0], [1]).inserted, graph.keys) == (0, 1, None)
 
 
 def test_a_stream_of_ids_decides_for_ids():
