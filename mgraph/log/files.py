@@ -134,11 +134,11 @@ class Files:
         finally:
             os.close(fd)
 
-    def lock(self, path: str, shared: bool = False) -> Any:
+    def lock(self, path: str) -> Any:
         """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
         file = open(path, "a+b")  # noqa: SIM115  # closed by the holder
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
             file.close()
             if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):

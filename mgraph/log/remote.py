@@ -136,6 +136,6 @@ class Remote(Files):
     def sync_folder(self, path: str) -> None:
         """Names are there at once."""
 
-    def lock(self, path: str, shared: bool = False) -> Any:
+    def lock(self, path: str) -> Any:
         """There are no locks."""
         raise StoreError(f"{path}: a log needs a file system with fsync and locks; give `snapshots` this place instead")

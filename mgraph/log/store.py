@@ -8,7 +8,7 @@ name                                what
 ``term-000001/rank-0000/*.log``     the segments of one rank's log
 ``snapshot-000000000042.json``      epoch, the places of the logs, the files with their checksums
 ``snapshot-000000000042/*.arrow``   the edges of one rank
-``lock``, ``ranks.lock``            locked by rank 0, and by every rank that has a log open
+``lock``, ``rank-0000.lock``        locked by rank 0, and by each rank that has a log open; who has it is inside
 ==================================  ====================================================================================
 
 A graph that is opened begins a term, whatever the number of its ranks. The description of a term ends the term before
@@ -273,35 +273,45 @@ class Store:
 
     # ---- locks -------------------------------------------------------------------------------------------------------
 
-    def lock(self, name: str = "lock", shared: bool = False, seconds: float = LOCK_SECONDS) -> Any:
+    def lock(self, name: str = "lock", who: str = "", seconds: float = LOCK_SECONDS) -> Any:
         """Lock the store until what is returned is closed, or this process ends, however it ends.
 
         Raises
         ------
         StoreError
-            Another process has it, or it cannot be locked.
+            Another process has it, or it cannot be locked. The message says who has it, as the holder gave itself.
         """
         path, end = self.at(name), time.monotonic() + seconds
         while True:
             try:
-                held = self.files.lock(path, shared)
+                held = self.files.lock(path)
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise StoreError(f"{self.path} is in use by {self._holder()}: close that graph first") from None
+                    raise StoreError(f"{self.path} is in use by {self._holder(path)}: close that graph first") from None
                 time.sleep(0.05)
             except OSError as error:
                 raise failed(error, path, "the store cannot be locked:") from error
-        if name == "lock" and not shared:
-            with suppress(OSError):
-                held.truncate(0)
-                held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-                held.flush()
+        process = f"process {os.getpid()} on {socket.gethostname()}"
+        with suppress(OSError):
+            held.truncate(0)
+            held.write((f"{who}, {process}" if who else process).encode())
+            held.flush()
         return held
 
-    def _holder(self) -> str:
+    def lock_rank(self, rank: int, who: str = "") -> Any:
+        """Lock what a rank writes; as `lock`."""
+        return self.lock(f"rank-{rank:04d}.lock", who)
+
+    def check_ranks(self, who: str = "") -> None:
+        """Raise `StoreError` if a rank of an earlier graph still has its lock."""
+        for name in self.files.names(self.path):
+            if name.startswith("rank-") and name.endswith(".lock"):
+                self.lock(name, who).close()
+
+    def _holder(self, path: str) -> str:
         try:
-            return self.files.read(self.at("lock")).decode(errors="replace") or "another graph"
+            return self.files.read(path).decode(errors="replace") or "another graph"
         except OSError:
             return "another graph"
 

@@ -68,12 +68,15 @@ class Host:
         The memory that the process may take, which its other graphs share.
     held : callable
         Returns the Dask data of a key on this worker.
+    name : str
+        What messages call the process.
     """
 
     open_exchange: ExchangeMaker
     threads: int
     budget: Budget
     held: Callable[[str], Any]
+    name: str = ""
 
 
 class Calls:
@@ -470,12 +473,12 @@ class Calls:
 
     def survey(self, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
         """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0."""
-        self._storage = Storage(path, self.rank)
+        self._storage = Storage(path, self.rank, self._host.name)
         return self._storage.survey(epoch, repair, own)
 
     def create_store(self, path: str, kind: Value, **how: Any) -> None:
         """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
-        self._storage = Storage(path, self.rank)
+        self._storage = Storage(path, self.rank, self._host.name)
         with together(self.shard):
             self._storage.create(kind)
         self._start_log(**how)
@@ -523,7 +526,7 @@ class Calls:
     def save(self, path: str, kind: Value, keys: np.ndarray | None = None) -> None:
         """Begin to write this rank's edges to a folder of their own, and on rank 0 the vertices' keys."""
         if self._storage is None:
-            self._storage = Storage(path, self.rank)
+            self._storage = Storage(path, self.rank, self._host.name)
         self._storage.save(self.shard, path, kind, keys)
 
     def writing(self) -> Value:

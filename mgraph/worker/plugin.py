@@ -104,6 +104,7 @@ class MgraphPlugin(WorkerPlugin):
             max(1, self.worker.state.nthreads),
             self.budget,
             partial(self._data.get, aborted=aborted),
+            f"the worker at {self.worker.address}",
         )
         return Calls(hello.graph, hello.rank, hello.size, aborted, host)
 

@@ -46,6 +46,8 @@ class Storage:
     ----------
     path : str
     rank : int
+    who : str
+        What messages call the process of this rank.
     files : Files, optional
 
     Attributes
@@ -56,8 +58,8 @@ class Storage:
         The keys of the vertices, on rank 0.
     """
 
-    def __init__(self, path: str, rank: int, files: Files | None = None) -> None:
-        self.store, self.rank = Store(path, files), rank
+    def __init__(self, path: str, rank: int, who: str = "", files: Files | None = None) -> None:
+        self.store, self.rank, self._who = Store(path, files), rank, who
         self.log: Log | ReadOnly | None = None
         self._survey: Survey | None = None
         self._locks: list[Any] = []
@@ -77,8 +79,8 @@ class Storage:
 
     def _own(self) -> None:
         """Make this graph the only one that writes the store: rank 0's lock, and none of an earlier graph's ranks."""
-        self._locks.append(self.store.lock())
-        self.store.lock("ranks.lock").close()
+        self._locks.append(self.store.lock(who=self._who))
+        self.store.check_ranks(self._who)
 
     def survey(self, epoch: int | None, repair: bool, own: bool) -> Value:
         """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
@@ -115,7 +117,7 @@ class Storage:
         with together(shard):
             about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
-            self._locks.append(self.store.lock("ranks.lock", shared=True))
+            self._locks.append(self.store.lock_rank(self.rank, self._who))
             number = log_id(about["id"], term.number, self.rank)
             segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
             log = self.log = Log(

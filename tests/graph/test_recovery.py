@@ -18,11 +18,12 @@ from dask.distributed import Client
 from graph_clusters import assert_clean, processes
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
-from steps import before, cut, hit
+from steps import before, cut, hit, rest
 from test_store import assert_graph
 from test_store_kills import _kill, _part
 
-from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, UpdateReport, WorkerLost
+from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, StoreError, UpdateReport, WorkerLost
+from mgraph.client import restoring
 
 N = 60
 LIMIT = 20.0  #: seconds in which a call that loses a worker ends, on a machine that does other things, too
@@ -255,6 +256,26 @@ def test_threads_share_a_recovery(client, tmp_path):
         assert errors == []
         assert len(graph.recoveries) == 1
         assert (graph.num_edges, graph.epoch) == (81, 81)
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_stop_is_named(own_client, tmp_path, monkeypatch):
+    """Its session has ended, and its thread works on: the store is in use until that ends."""
+    monkeypatch.setattr(restoring, "WORKERS_SECONDS", 2.0)
+    path, began = tmp_path / "store", time.monotonic()
+    with DynamicGraph(own_client, N, store=path, recover="auto") as graph:
+        graph.insert([0], [1])
+        own_client.run(before, "prepare", rest, 40, None, workers=[graph.workers[1]])
+        own_client.run(before, "prepare", cut, workers=[graph.workers[0]])
+        in_use = f"is in use by the worker at {graph.workers[1]}, process"
+        with in_time(), pytest.raises(WorkerLost, match=f"could not be opened again: .*{in_use}"):
+            graph.insert([1], [2])
+    with in_time(), pytest.raises(StoreError, match=in_use):
+        DynamicGraph.open(own_client, path)
+    time.sleep(max(0, began + 45 - time.monotonic()))
+    with DynamicGraph.open(own_client, path) as graph:
+        assert (graph.epoch, graph.num_edges) == (1, 1)
+    assert_clean(own_client)
 
 
 def test_it_gives_up_after_max_recoveries_in_a_row(client, tmp_path):

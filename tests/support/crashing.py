@@ -180,7 +180,7 @@ class CrashingFiles(Files):
         for change in self.pending.pop(path, []):
             _apply(self.disk, change)
 
-    def lock(self, path: str, shared: bool = False) -> Any:
+    def lock(self, path: str) -> Any:
         return Unlocked()
 
     def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
