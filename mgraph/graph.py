@@ -388,7 +388,7 @@ class DynamicGraph:
         Notes
         -----
         In a graph with keys this process reads the source, since it numbers the keys: a part is a step, a function is
-        called as ``f(0, 1, step)``, and Dask's data is refused.
+        called as ``f(0, 1, step)``, and Dask's data is computed on the cluster and fetched part by part.
 
         The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
         the other parts get weight 1.

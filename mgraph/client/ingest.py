@@ -16,13 +16,12 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
 from mgraph.batch import COLUMNS, check_columns, name_columns
-from mgraph.client.parts import Parts, dealt, function_or_files
+from mgraph.client.parts import WATCH_SECONDS, Parts, dealt, function_or_files
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.tasks import batch_of
 
 __all__ = ["as_parts"]
 
-WATCH_SECONDS = 0.5  #: how often the wait for Dask's tasks looks whether the workers are still there
 ANSWER_SECONDS = 5.0  #: for which Dask's scheduler is asked how the workers are
 PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
 
@@ -37,7 +36,8 @@ def as_parts(
 ) -> Parts:
     """See `DynamicGraph.ingest` for what a source may be. Part i goes to rank ``i % size`` in step ``i // size``.
 
-    Dask collections are computed, and their parts moved to the ranks' workers where they lie elsewhere.
+    Dask collections are computed, and their parts moved to the ranks' workers where they lie elsewhere. Without
+    `workers` they are computed anywhere, as they are, for this process to read.
 
     Parameters
     ----------
@@ -56,6 +56,9 @@ def as_parts(
         return parts
     if isinstance(source, Future | Delayed):
         source = [source]
+    if not workers:
+        asked = [client.compute(part) if isinstance(part, Delayed) else part for part in _parts(source, columns)]
+        return Parts([], asked, watch)
     keys, held = _computed(client, _parts(source, columns), columns, workers, watch)
     return Parts(dealt("keys", keys, len(workers), None), held)
 

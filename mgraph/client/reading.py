@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import as_columns, check_columns, name_columns
-from mgraph.client.parts import function_or_files
+from mgraph.client.parts import AsParts, function_or_files, is_dasks
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, ReadError
 
 __all__ = ["read_parts"]
@@ -18,18 +18,22 @@ __all__ = ["read_parts"]
 Columns = Mapping[str, str] | None
 
 
-def read_parts(source: Any, steps: int | None, columns: Columns) -> Iterator[dict[str, Any]]:
+def read_parts(source: Any, steps: int | None, columns: Columns, as_parts: AsParts) -> Iterator[dict[str, Any]]:
     """The columns src, dst and maybe weight and op of each part of a source; see `DynamicGraph.ingest`.
+
+    `as_parts` has Dask compute what is Dask's.
 
     Raises
     ------
     InvalidOption
-        `source` is Dask's, or none that `ingest` takes; or `steps` or `columns` does not fit it.
+        `source` is none that `ingest` takes; or `steps` or `columns` does not fit it.
     InvalidBatch, ReadError
         A part cannot be read.
     """
     columns = check_columns(columns)
     parts = function_or_files(source, 1, steps, columns, lambda function: function)
+    if parts is None and is_dasks(source):
+        return (as_columns(part, columns) for part in as_parts(source, None, columns, ()).fetched())
     if parts is None:
         return _of_memory(source, columns)
     share = parts.shares[0]
@@ -39,14 +43,7 @@ def read_parts(source: Any, steps: int | None, columns: Columns) -> Iterator[dic
 
 
 def _of_memory(source: Any, columns: Columns) -> Iterator[dict[str, Any]]:
-    parts = source if isinstance(source, list) else [source]
-    for part in parts:
-        if hasattr(part, "__dask_graph__") or type(part).__module__.startswith("distributed."):
-            raise InvalidOption(
-                f"a {type(part).__name__} is Dask's; a graph with keys ingests what this process reads: insert the "
-                'parts one by one once they are computed, as in g.insert(part["src"], part["dst"])'
-            )
-    return (as_columns(part, columns) for part in parts)
+    return (as_columns(part, columns) for part in (source if isinstance(source, list) else [source]))
 
 
 def _of_function(function: Callable[..., Any], steps: int | None, columns: Columns) -> Iterator[dict[str, Any]]:

@@ -168,7 +168,11 @@ class Updates:
         """Apply what the workers read."""
         self._directory.check()
         if self._directory.keys is not None:
-            done = self._ingest_here(read_parts(source, steps, columns))
+            while True:
+                with suppress(Recovered):
+                    parts = read_parts(source, steps, columns, self._parts)
+                    break
+            done = self._ingest_here(parts)
             self.followed()
             return done
         size, before = len(self._coordinator.addresses), np.empty((0, len(COUNTS)), np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgraph.batch import EdgeBatch, check_columns
-from mgraph.client.parts import Parts, dealt, function_or_files
+from mgraph.client.parts import Parts, dealt, function_or_files, is_dasks
 from mgraph.errors import InvalidOption
 from mgraph.operations import Operations, as_part
 
@@ -30,6 +30,6 @@ def as_parts(source: Any, steps: int | None, columns: Mapping[str, str] | None, 
 
 
 def _batch(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operations:
-    if hasattr(part, "__dask_graph__") or type(part).__module__.startswith("distributed."):
+    if is_dasks(part):
         raise InvalidOption(f"a {type(part).__name__} is Dask's; it is ingested by a graph with a Dask client")
     return as_part(part, columns)

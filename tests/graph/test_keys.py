@@ -6,6 +6,8 @@ import copy
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import dask.array
+import dask.dataframe
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -331,13 +333,41 @@ def test_ingest_reads_here(place, tmp_path):
         assert graph.vertices().tolist() == ["a", "b", "c", "d", "010", "011", "012"]
         with pytest.raises(InvalidBatch, match=r"dst\[0\] is missing.*step 1 of the ingest, epoch 10"):
             graph.ingest([(["a"], ["z"]), (["a"], [None])])
-        with pytest.raises(InvalidOption, match="is Dask's; a graph with keys"):
-            graph.ingest(dask_delayed(frame))
         with pytest.raises(ReadError, match="none.npz"):
             graph.ingest([tmp_path / "none.npz"])
         assert (graph.epoch, graph.num_vertices) == (9, 8)
     with DynamicGraph(place, 3) as graph, pytest.raises(InvalidBatch, match="a part has string keys"):
         graph.ingest(lambda rank, size, step: EdgeBatch(["a"], ["b"], keys="string"), steps=1)
+
+
+def test_ingest_of_dasks_data(client):
+    def fails():
+        raise ZeroDivisionError("in a task")
+
+    rng, model = fresh_rng(), Model()
+    src, dst = (keys_of("string", ends) for ends in rng.integers(0, 40, (2, 300)))
+    frame = pd.DataFrame({"from": src, "to": dst, "weight": rng.integers(1, 9, 300).astype(float)})
+    cuts = [slice(at, at + 100) for at in (0, 100, 200)]
+    counts = [model.update(src[cut], dst[cut], frame["weight"][cut].tolist(), [1] * 100) for cut in cuts]
+    columns = {"src": "from", "dst": "to", "weight": "weight"}
+    with DynamicGraph(client, weighted=True) as graph:
+        parts = [dask_delayed(frame)[cut] for cut in cuts]
+        reports = graph.ingest([*parts[:2], client.scatter(frame[cuts[2]])], columns=columns)
+        assert [(report.inserted, report.updated, report.deleted, report.missing) for report in reports] == counts
+        check(graph, model, rng)
+        collection = dask.dataframe.from_pandas(frame, npartitions=3)
+        assert [report.inserted for report in graph.ingest(collection, columns=columns)] == [0, 0, 0]
+        arrays = [dask.array.from_array(np.array(ends, object), chunks=150) for ends in (src, dst)]
+        assert len(graph.ingest(tuple(arrays))) == 2
+        assert (graph.epoch, graph.num_edges) == (8, len(model.edges))
+        with pytest.raises(ZeroDivisionError, match="in a task"):
+            graph.ingest([dask_delayed(([("a")], ["b"])), dask_delayed(fails)()])
+        assert graph.epoch == 9
+    with (
+        DynamicGraph(keys="string") as graph,
+        pytest.raises(InvalidOption, match="Dask's; it is ingested by a graph with"),
+    ):
+        graph.ingest(parts)
 
 
 @pytest.mark.parametrize("kind", ["string", pytest.param("int64", marks=pytest.mark.slow)])
