@@ -15,7 +15,8 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
-from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.results import VertexValues
+from mgraph.client.running import run_algorithm
 from mgraph.errors import GraphClosed, InvalidOption
 
 __all__ = ["Live", "LiveReport", "maintain"]

@@ -12,12 +12,12 @@ import numpy as np
 
 from mgraph.budget import host_memory_limit
 from mgraph.checks import check_growth
-from mgraph.client import reads, report
+from mgraph.client import owners, report
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
-from mgraph.client.reads import offsets_of, rows_at
+from mgraph.client.owners import offsets_of, rows_at
 from mgraph.client.report import UpdateReport
 from mgraph.client.shares import deal
 from mgraph.device import Device
@@ -135,7 +135,7 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     if not self._options.weighted:
         directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
         raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
-    return directory.read(lambda now: reads.weights(directory.coordinator, now, src, dst))
+    return directory.read(lambda now: owners.weights(directory.coordinator, now, src, dst))
 
 
 def _check_ids(directory: Directory) -> None:
@@ -166,7 +166,7 @@ def _send(
 
 
 def how_rows_come(now: Numbering) -> dict[str, Any]:
-    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.Calls.execute`."""
+    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.changes.execute`."""
     copies = COPIES_OF_ONE if now.partition.size == 1 else COPIES
     return {"generation": now.generation, "room": host_memory_limit() // copies}
 

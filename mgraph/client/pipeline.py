@@ -7,15 +7,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.checks import check_offset
-from mgraph.client.caller import Alive, Caller, Flight, Value
+from mgraph.client.caller import Caller, Flight, Value
 from mgraph.client.mixed import Answers
+from mgraph.client.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.recovery import Recovering
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
@@ -23,63 +23,12 @@ from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, Wo
 from mgraph.operations import Operations
 from mgraph.protocol import Recovered, retold
 
-__all__ = ["PendingAnswers", "PendingReport", "Pipeline", "Sent"]
+__all__ = ["Pipeline", "Sent"]
 
 T = TypeVar("T")
-U = TypeVar("U")
 Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
 
 LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
-POLL_SECONDS = 0.5  #: between two checks of a wait whether the client still runs
-
-
-class _Pending(Future[T]):
-    """The outcome of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
-
-    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
-    """
-
-    def __init__(self, bridge: Alive, mend: Callable[[], object]) -> None:
-        super().__init__()
-        self.set_running_or_notify_cancel()
-        self._bridge, self._mend = bridge, mend
-        self.add_done_callback(lambda _: self._end())
-
-    def _end(self) -> None:
-        self._mend = lambda: None  # a report that is kept does not keep the graph
-
-    def result(self, timeout: float | None = None) -> T:
-        """The outcome, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
-        return self._polled(super().result, timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The batch's error, or None; raises `TimeoutError` after `timeout` seconds."""
-        return self._polled(super().exception, timeout)
-
-    def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
-        end = float("inf") if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                return wait(max(0.0, min(POLL_SECONDS, end - time.monotonic())))
-            except TimeoutError:
-                if self.done():  # it has finished just now, or the TimeoutError is the batch's own error
-                    return wait(0)
-                if time.monotonic() >= end:
-                    raise
-                self._mend()
-                if not self._bridge.alive:
-                    raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
-
-
-class PendingReport(_Pending[UpdateReport]):
-    """The report of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
-
-    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
-    """
-
-
-class PendingAnswers(_Pending[Answers]):
-    """The answers to a stream in flight: a `concurrent.futures.Future` as `PendingReport` is."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +59,7 @@ class _Sent:
     """
 
     deal: Callable[[], AbstractContextManager[Dealt]]
-    pending: _Pending[Any]
+    pending: Pending[Any]
     made: Made[Any] = of_batch
     epoch: int = 0
     life: int = 0

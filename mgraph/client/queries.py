@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
-from mgraph.client import reads
-from mgraph.client.results import run_algorithm
+from mgraph.client import owners
+from mgraph.client.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
 
@@ -23,7 +23,7 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
     raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
-    return self._directory.read(lambda now: reads.has_edges(self._directory.coordinator, now, src, dst))
+    return self._directory.read(lambda now: owners.has_edges(self._directory.coordinator, now, src, dst))
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
@@ -33,7 +33,7 @@ def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
     `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: reads.degrees(self._directory.coordinator, now, ids, direction))
+    return self._directory.read(lambda now: owners.degrees(self._directory.coordinator, now, ids, direction))
 
 
 def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
@@ -46,7 +46,7 @@ def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
     `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: reads.neighbors(self._directory.coordinator, now, ids, direction))
+    return self._directory.read(lambda now: owners.neighbors(self._directory.coordinator, now, ids, direction))
 
 
 def vertices(self: Any) -> np.ndarray:
@@ -65,7 +65,7 @@ def to_csr(self: Any) -> Csr:
     In a graph with keys, rows and destinations are places in `vertices`.
     O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
     """
-    return self._directory.read(partial(reads.all_rows, self._directory.coordinator))
+    return self._directory.read(partial(owners.all_rows, self._directory.coordinator))
 
 
 def fingerprint(self: Any) -> int:
@@ -76,7 +76,7 @@ def fingerprint(self: Any) -> int:
     in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
     workers.
     """
-    return reads.fingerprint(self._directory)
+    return owners.fingerprint(self._directory)
 
 
 def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:

@@ -24,9 +24,9 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts
 from mgraph.client.pipeline import Pipeline, Sent
-from mgraph.client.reading import read_parts
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
+from mgraph.client.steps import read_parts
 from mgraph.columns import chosen_kind
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.protocol import Recovered, retold

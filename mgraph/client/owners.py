@@ -1,4 +1,4 @@
-"""Reads of a graph: ids are sent to the ranks that own them, and the answers are put back in the order of the ids.
+"""Reads by the owners of rows: ids are sent to the ranks that own them, and the answers put back in their order.
 
 A read names the vertex ranges by which it was split. If they have changed meanwhile, the ranks refuse it with
 `protocol.Stale`.
