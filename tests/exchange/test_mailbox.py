@@ -56,7 +56,8 @@ struct Ranks {
         std::vector<u8> inbox;
         i64 outcome[3];
         explicit Book(i64 n)
-            : out(n), out_bytes(n), in(n), in_bytes(n), sent(n), got(n), all_sent(n), all_got(n), inbox(n * inbox_bytes) {}
+            : out(n), out_bytes(n), in(n), in_bytes(n), sent(n), got(n), all_sent(n), all_got(n),
+              inbox(n * inbox_bytes) {}
         Trade trade(const Ranks& all, i64 rank, i64 step) {
             return {step, 7, 1000000, out.data(), out_bytes.data(), in.data(), in_bytes.data(), sent.data(), got.data(),
                     all_sent.data(), all_got.data(), inbox.data(), outcome, all.segments, rank, all.size, all.slot};
