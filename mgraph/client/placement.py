@@ -11,6 +11,7 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from distributed import Client
 
@@ -20,7 +21,7 @@ from mgraph.client.coordinator import Coordinator
 from mgraph.client.ingest import as_parts
 from mgraph.client.parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
-from mgraph.exchange.choice import check_exchange, choose_exchange
+from mgraph.exchange.choice import best_exchange, check_exchange, choose_exchange
 
 __all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
 
@@ -124,9 +125,15 @@ class OnCluster:
         return coordinator, partial(_parts, self._client, coordinator)
 
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
-        """The exchange that the workers can use."""
+        """The exchange that the workers can use. Where it is not the one of this host's memory, the log says why."""
         apart = why_apart(caller, exchange, device)
-        return choose_exchange(exchange, device, self._addresses, found, apart)
+        name = choose_exchange(exchange, device, self._addresses, found, apart)
+        if exchange == "auto" and apart:
+            one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
+            level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
+            why = best_exchange(device, self._addresses, found, apart)[1]
+            logger.log(level, "graph %s: exchange %s, because %s", caller.graph, name, why)
+        return name
 
 
 def _parts(
@@ -150,8 +157,6 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
         addresses = [offer["address"] for offer in offers]
         tried = caller.call("map_memory", {"device": device, "addresses": addresses})
         why = next((answer["why"] for answer in tried if answer["why"]), "")
-    if why and exchange == "auto":
-        logger.info("graph %s: exchange peer cannot be used: %s", caller.graph, why)
     return why
 
 
