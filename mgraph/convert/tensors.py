@@ -1,0 +1,6 @@
+def to_cugraph(graph):
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+
+def to_pyg(graph):
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
