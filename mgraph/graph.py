@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local
-from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, report, stored
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
-from mgraph.client.keyed import batch_of
 from mgraph.client.moving import move_to
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order, keys_of

@@ -146,7 +146,7 @@ def _check_metis(lines: list[tuple[int, str]], n: int, m: int, source: np.ndarra
         raise ReadError(f"the first line announces {m} edges, and there are {edges}")
 
 
-# ---- LDBC Graphalytics ------------------------------------------------------------------------------------------------
+# ---- LDBC Graphalytics -----------------------------------------------------------------------------------------------
 
 
 def evlp(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:

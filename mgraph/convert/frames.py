@@ -253,7 +253,7 @@ def _device_column(name: str, column: Any) -> Column:
     return Column(name, column) if hasattr(column, "__array_ufunc__") else _arrow_column(name, column)
 
 
-# ---- any table ---------------------------------------------------------------------------------------------------------
+# ---- any table -------------------------------------------------------------------------------------------------------
 
 
 def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any], Column]]:
@@ -287,7 +287,7 @@ def _is_of(value: Any, library: str) -> bool:
     return type(value).__module__.partition(".")[0] == library
 
 
-# ---- back --------------------------------------------------------------------------------------------------------------
+# ---- back ------------------------------------------------------------------------------------------------------------
 
 
 def to_pandas(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:

@@ -110,7 +110,7 @@ def read(
         kind = _format(file)
         if kind in ("csv", "parquet") and not any(isinstance(name, int) for name in names):
             given: dict[str, Any] = {"client": client, "n_vertices": n_vertices, **options}
-            ends = str(source or "source"), str(target or "target"), weight
+            ends = str(source or "source"), str(target or "target"), None if weight is None else str(weight)
             if kind == "parquet":
                 return from_parquet(cls, path, *ends, **given)
             return from_csv(cls, path, *ends, delimiter=_delimiter(file) or ",", **given)
