@@ -147,8 +147,8 @@ def ingest(
     Parameters
     ----------
     data
-        The data. A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[, weight, op];
-        a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
+        The source. A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[,
+        weight, op]; a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
 
         - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
           Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
