@@ -56,6 +56,10 @@ class Caller(Protocol):
         """What runs the calls."""
 
     @property
+    def client(self) -> Any:
+        """The Dask client whose cluster holds the graph; None without one."""
+
+    @property
     def closed(self) -> bool: ...  # noqa: D102
 
     @property

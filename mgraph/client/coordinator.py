@@ -55,9 +55,12 @@ class Coordinator:
         The exchange that the ranks share.
     one_process : bool
         Whether all workers are in this process.
+    client : distributed.Client or None
+        The client whose cluster holds the graph, where it is known.
     """
 
     life = 0
+    client: Any = None
 
     def __init__(
         self,

@@ -121,6 +121,7 @@ class OnCluster:
         self._ensure(self._client)
         bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
         coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        coordinator.client = self._client
         coordinator.open()
         return coordinator, partial(_parts, self._client, coordinator)
 

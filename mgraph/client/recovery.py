@@ -335,6 +335,11 @@ class Recovering:
         return self._lives[-1].caller.one_process
 
     @property
+    def client(self) -> Any:
+        """As `Caller.client`."""
+        return self._lives[-1].caller.client
+
+    @property
     def bridge(self) -> Alive:
         """What runs the calls."""
         return self._lives[-1].caller.bridge

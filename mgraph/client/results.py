@@ -6,6 +6,7 @@ import math
 import operator
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -15,11 +16,14 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from mgraph.checks import check_vertex
 from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering, Routed
+from mgraph.client.report import html_of, text_of
 from mgraph.columns import arrow, as_array
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidOption, MgraphError
 
 __all__ = ["VertexIds", "VertexRows", "VertexValues", "column_of"]
+
+SHOWN = 5  #: values at either end that a repr shows
 
 
 class VertexValues(NDArrayOperatorsMixin):
@@ -66,8 +70,11 @@ class VertexValues(NDArrayOperatorsMixin):
         return self._held.read(self._gathered)
 
     def _gathered(self) -> np.ndarray:
-        values = np.concatenate(self._held.parts(self._column), axis=-1)
-        return self._held.numbering.by_user(self._as_users_see(values))
+        return self._held.numbering.by_user(self._by_rank())
+
+    def _by_rank(self) -> np.ndarray:
+        """The values as they lie on the ranks, in rank order, gathered to this process: dtype[n]."""
+        return self._as_users_see(np.concatenate(self._held.parts(self._column), axis=-1))
 
     def ids(self) -> np.ndarray:
         """The ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
@@ -79,12 +86,16 @@ class VertexValues(NDArrayOperatorsMixin):
         In a graph with keys, the index has keys, and so has a column of vertices, with a missing value for none.
         Raises the same as `to_numpy`. Needs pandas.
         """
+        return self._series_of(self.to_numpy(), self._index())
+
+    def _series_of(self, values: np.ndarray, index: Any) -> Any:
+        """Gathered values as a ``pandas.Series`` with vertices as users name them."""
         import pandas as pd
 
-        values, there = self._named(self.to_numpy())
+        values, there = self._named(values)
         if there is not None and values.dtype != object and not there.all():
             values = pd.arrays.IntegerArray(values, ~there)
-        return pd.Series(values, self._index(), name=self._column)
+        return pd.Series(values, index, name=self._column)
 
     def to_arrow(self) -> Any:
         """The values as a ``pyarrow.Array`` in the order of `to_numpy`, gathered to this process; needs pyarrow. O(n).
@@ -114,6 +125,44 @@ class VertexValues(NDArrayOperatorsMixin):
         import pandas as pd
 
         return pd.DataFrame({name: column_of(self._held, name).to_series() for name in self._held.dtypes})
+
+    def to_dask(self) -> Any:
+        """All columns of the result as a ``dask.dataframe.DataFrame``, as in `to_pandas`; needs Dask and pandas.
+
+        A partition is the part of one worker and stays there: it is a copy in host memory, which is Dask's until the
+        last reference to the frame is gone, also if this result or the graph is closed before. Divisions are known in
+        a graph without keys and without an order. In others the index travels to the workers, and columns of vertices
+        pass through this process, where they are translated. Without a cluster there is one partition.
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or this result, was closed.
+        WorkerLost, GraphLost
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n). A partition that was lost with its worker cannot be computed again.
+        """
+        if (client := self._held.coordinator.client) is not None:
+            return self._held.read(lambda: self._lent(client))
+        from dask.dataframe import from_pandas
+
+        return from_pandas(self.to_pandas(), npartitions=1, sort=False)
+
+    def _lent(self, client: Any) -> Any:
+        from mgraph.client.lending import to_dask
+
+        held, numbering = self._held, self._held.numbering
+        index = self._index()
+        if numbering.order is not None:
+            index = index[numbering.outside(np.arange(len(self)))]
+        kinds = set() if numbering.order is None else {"vertex"}
+        kinds |= set() if numbering.keys is None else {"vertex", "label"}
+        columns = [column_of(held, name) for name in held.dtypes if held.kinds[name] in kinds]
+        translated = {one._column: one._series_of(one._by_rank(), index) for one in columns}
+        return to_dask(client, held, translated, index)
 
     def __getitem__(self, vertices: Any) -> Any:
         """The value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
@@ -292,10 +341,40 @@ class VertexValues(NDArrayOperatorsMixin):
         raise TypeError("a result cannot be pickled, since its values are on the workers; pickle to_numpy() instead")
 
     def __repr__(self) -> str:
+        return text_of(str(self), *self._excerpt())
+
+    def _repr_html_(self) -> str:
+        return html_of(str(self), *self._excerpt())
+
+    def __str__(self) -> str:
         info = "".join(f", {key} {value}" for key, value in self.info.items())
         state = ", closed" if self._held.closed else ""
         column = "" if self._column == next(iter(self._held.dtypes)) else f" {self._column}"
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
+
+    def _excerpt(self) -> tuple[list[str], list[list[str]]]:
+        """The heads and the rows of a table of the first and the last values; no rows where they cannot be read."""
+        n, rows = len(self), list[list[str]]()
+        places = np.arange(n, dtype=np.uint32)
+        cut = n > 2 * SHOWN
+        if cut:
+            places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
+        with suppress(MgraphError):  # closed or lost
+            columns = self._cells(self._of(places)) if n else {}
+            names = map(str, self._held.numbering.names(places).tolist())
+            rows = [list(row) for row in zip(names, *columns.values(), strict=True)]
+            if cut:
+                rows.insert(SHOWN, ["..."] * len(rows[0]))
+            return ["vertex", *columns], rows
+        return [], []
+
+    def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
+        """Values as text, by the name of the column."""
+        found, there = self._named(values)
+        cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in found.tolist()]
+        if there is not None:
+            cells = [cell if one else "" for cell, one in zip(cells, there, strict=True)]
+        return {self._column: cells}
 
 
 class VertexLabels(VertexValues):
@@ -343,6 +422,12 @@ class VertexRows(VertexValues):
         import pandas as pd
 
         return pd.DataFrame(self.to_numpy().T, self._index())
+
+    def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
+        cells = {}
+        for row in range(min(SHOWN, len(values))):
+            cells[str(row)] = super()._cells(values[row])[self._column]
+        return cells if len(values) <= SHOWN else {**cells, "...": ["..."] * values.shape[1]}
 
     def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
         return np.stack([routed.restore([part[row] for part in parts]) for row in range(len(parts[0]))])

@@ -50,6 +50,7 @@ class Coordinator:
 
     bridge, one_process, unsettled, life = _Here(), True, False, 0
     silent: tuple[str, ...] = ()
+    client = None
     addresses: tuple[str, ...] = (ADDRESS,)
 
     def __init__(self, graph: str) -> None:

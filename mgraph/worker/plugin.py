@@ -8,15 +8,17 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import dask.config
+import numpy as np
 from distributed import Client, Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.core import Status
 
 from mgraph.budget import Budget
 from mgraph.device import Device
-from mgraph.errors import MgraphError
+from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
 from mgraph.exchange.nccl import NcclExchange
@@ -71,6 +73,7 @@ class MgraphPlugin(WorkerPlugin):
         self.budget = budget_under(self._memory_limit())
         self._data = DaskData(worker.data, asyncio.get_running_loop(), self.budget, self._nbytes)
         self.meter = Meter(self.table)
+        self._ranks: WeakValueDictionary[tuple[str, int], Calls] = WeakValueDictionary()
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
         worker.metrics.update(self.meter.metrics())
@@ -96,6 +99,16 @@ class MgraphPlugin(WorkerPlugin):
         """Pass `comm` to the exchange that it is for, and hold it until that closes."""
         return await self.hub.accept(comm, **hello)
 
+    # ---- in a task's thread ------------------------------------------------------------------------------------------
+
+    def lent(self, graph: str, rank: int, token: str) -> dict[str, np.ndarray]:
+        """The columns of a result that the rank has kept under this token, which are the caller's now."""
+        calls = self._ranks.get((graph, rank))
+        columns = None if calls is None else calls.lent.pop(token, None)
+        if columns is None:
+            raise GraphClosed(f"graph {graph}, rank {rank}: this part of a result is gone; call to_dask() again")
+        return columns
+
     # ---- in a shard's thread -----------------------------------------------------------------------------------------
 
     def _calls(self, hello: Hello, aborted: Callable[[], bool]) -> Calls:
@@ -105,7 +118,8 @@ class MgraphPlugin(WorkerPlugin):
             self.budget,
             partial(self._data.get, aborted=aborted),
         )
-        return Calls(hello.graph, hello.rank, hello.size, aborted, host)
+        calls = self._ranks[hello.graph, hello.rank] = Calls(hello.graph, hello.rank, hello.size, aborted, host)
+        return calls
 
     def _open_exchange(
         self, hello: Hello, name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]

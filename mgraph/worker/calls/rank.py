@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mgraph.algorithms import WARM
 from mgraph.budget import Budget, Reservation
 from mgraph.device import Device
@@ -88,6 +90,7 @@ class Rank:
         self.reservation: Reservation | None = None
         self.storage: Storage | None = None
         self.attempt = 0  # the number of the exchange
+        self.lent: dict[str, dict[str, np.ndarray]] = {}  # copies of results, by the tokens of Dask's tasks
 
     def take(self, ballot: Ballot) -> None:
         """Hold the shard of this ballot from now on."""

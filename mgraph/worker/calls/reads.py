@@ -7,7 +7,7 @@ import numpy as np
 from mgraph.worker import fingerprint as hashing
 from mgraph.worker.calls.rank import Rank, Value
 
-__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "weights"]
+__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "rows", "weights"]
 
 
 def has_edges(rank: Rank, starts: list[int], generation: int, src: np.ndarray, dst: np.ndarray) -> Value:
@@ -29,6 +29,11 @@ def neighbors(rank: Rank, starts: list[int], generation: int, ids: np.ndarray | 
     """The rows of internal ids that this rank owns; of all of them for None."""
     offsets, dst, weight = rank.owner(starts, generation).neighbors(ids, direction)
     return {"offsets": offsets, "dst": dst, "weight": weight}
+
+
+def rows(rank: Rank, starts: list[int], generation: int) -> Value:
+    """All rows that this rank owns, by internal ids and on its device: for a client in the same process."""
+    return {"rows": rank.owner(starts, generation).out_edges.to_csr()}
 
 
 def fingerprint(rank: Rank, hashes: np.ndarray | None = None) -> Value:

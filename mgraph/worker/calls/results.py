@@ -12,7 +12,7 @@ from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.live import follow
 from mgraph.worker.shard import Result
 
-__all__ = ["combine", "fetch", "maintain", "reduced", "run", "top"]
+__all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
 
 def run(
@@ -56,6 +56,17 @@ def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = 
             )
         }
     return {"values": device.fetch(values.reshape(-1)).reshape(values.shape)}
+
+
+def lend(rank: Rank, result: str, token: str) -> Value:
+    """Keep a copy of all columns of a result in host memory, for the Dask task that has this token; their rows."""
+    device = rank.shard.device
+    copies = {}
+    for name, values in rank.shard.result(result).columns.items():
+        copies[name] = device.host.empty(values.size, values.dtype).reshape(values.shape)
+        copies[name][...] = device.to_host(values)
+    rank.lent[token] = copies
+    return {"rows": {name: values.shape[:-1] for name, values in copies.items()}}
 
 
 def combine(rank: Rank, result: str, operation: str, like: str, operands: list[Value]) -> Value:
