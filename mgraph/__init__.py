@@ -22,6 +22,7 @@ from mgraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from mgraph.client.asynchronous import AsyncDynamicGraph
     from mgraph.client.mixed import Answers
     from mgraph.client.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MAX_VERTICES",
     "Answers",
+    "AsyncDynamicGraph",
     "CapacityError",
     "DeviceError",
     "DynamicGraph",
@@ -54,6 +56,7 @@ __all__ = [
 # These load the structures and algorithms, and are imported at their first use.
 _LATE = {
     "Answers": "mgraph.client.mixed",
+    "AsyncDynamicGraph": "mgraph.client.asynchronous",
     "DynamicGraph": "mgraph.graph",
     "Operations": "mgraph.operations",
     "UpdateReport": "mgraph.graph",

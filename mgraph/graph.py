@@ -11,6 +11,7 @@ from mgraph import algorithms, convert, local
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, report, stored
+from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
 from mgraph.client.keyed import batch_of
@@ -41,8 +42,10 @@ class DynamicGraph:
     Parameters
     ----------
     client : distributed.Client, optional
-        A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
-        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
+        A client of any Dask cluster. This process opens connections to the workers, so it must reach them.
+        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported. With an asynchronous
+        client, ``async with DynamicGraph(client, ...)`` gives an `mgraph.AsyncDynamicGraph`, whose calls are
+        coroutines.
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
         have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
@@ -111,7 +114,7 @@ class DynamicGraph:
     Raises
     ------
     TypeError
-        `client` is asynchronous, or is not a `distributed.Client`.
+        `client` is not a `distributed.Client`.
     InvalidOption
         A name is unknown, there are no workers, or `order` is not a permutation.
     CapacityError
@@ -137,6 +140,12 @@ class DynamicGraph:
     3
     array([0, 1, 2, 3], dtype=int32)
     """
+
+    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
+        if on_its_loop(client):
+            return AsyncDynamicGraph(lambda: cls(client, *args, **kwargs))
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -432,12 +441,12 @@ class DynamicGraph:
 
     # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
 
-    from_arrow = classmethod(convert.from_arrow)
-    from_csv = classmethod(convert.from_csv)
-    from_networkx = classmethod(convert.from_networkx)
-    from_pandas = classmethod(convert.from_pandas)
-    from_parquet = classmethod(convert.from_parquet)
-    from_scipy = classmethod(convert.from_scipy)
+    from_arrow = classmethod(either(convert.from_arrow))
+    from_csv = classmethod(either(convert.from_csv))
+    from_networkx = classmethod(either(convert.from_networkx))
+    from_pandas = classmethod(either(convert.from_pandas))
+    from_parquet = classmethod(either(convert.from_parquet))
+    from_scipy = classmethod(either(convert.from_scipy))
 
     to_arrow = convert.to_arrow
     to_networkx = convert.to_networkx
@@ -543,8 +552,8 @@ class DynamicGraph:
 
     # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
 
-    open = classmethod(stored.open_graph)
-    load = classmethod(stored.load)
+    open = classmethod(either(stored.open_graph))
+    load = classmethod(either(stored.load))
     at = stored.at
     move_to = move_to
     changes = changes

@@ -48,7 +48,7 @@ class OnCluster:
     Raises
     ------
     TypeError
-        `client` is not a synchronous Dask client.
+        `client` is not a Dask client, or is asynchronous on this event loop.
     InvalidOption
         A worker is not there, or the exchange cannot connect so many.
     """
@@ -156,14 +156,14 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
 
 
 def check_client(client: Any) -> None:
-    """Raise unless `client` is a synchronous Dask client whose scheduler answers.
+    """Raise unless `client` is a Dask client whose scheduler answers, and may be waited for here.
 
     Later requests to the scheduler have no time limit in Dask, so its answer is checked here.
 
     Raises
     ------
     TypeError
-        It is not a Dask client, or is asynchronous.
+        It is not a Dask client, or this is the event loop on which it is asynchronous.
     InvalidOption
         It is closed.
     MgraphError
@@ -172,7 +172,9 @@ def check_client(client: Any) -> None:
     if not isinstance(client, Client):
         raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}")
     if client.asynchronous:
-        raise TypeError("DynamicGraph's calls block, so it needs a synchronous client: Client(..., asynchronous=False)")
+        raise TypeError(
+            "this call blocks, and the client is asynchronous: await it, as the calls of an mgraph.AsyncDynamicGraph"
+        )
     if client.status != "running":
         raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
     try:
