@@ -23,6 +23,7 @@ from mgraph.errors import (
 
 if TYPE_CHECKING:
     from mgraph.client.asynchronous import AsyncDynamicGraph
+    from mgraph.client.listing import PublishedGraph, list_graphs, unpublish
     from mgraph.client.mixed import Answers
     from mgraph.client.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
@@ -45,12 +46,15 @@ __all__ = [
     "MgraphError",
     "NoPath",
     "Operations",
+    "PublishedGraph",
     "ReadError",
     "StoreError",
     "UnknownVertex",
     "UpdateReport",
     "VertexValues",
     "WorkerLost",
+    "list_graphs",
+    "unpublish",
 ]
 
 # These load the structures and algorithms, and are imported at their first use.
@@ -59,8 +63,11 @@ _LATE = {
     "AsyncDynamicGraph": "mgraph.client.asynchronous",
     "DynamicGraph": "mgraph.graph",
     "Operations": "mgraph.operations",
+    "PublishedGraph": "mgraph.client.listing",
     "UpdateReport": "mgraph.graph",
     "VertexValues": "mgraph.client.results",
+    "list_graphs": "mgraph.client.listing",
+    "unpublish": "mgraph.client.listing",
 }
 
 

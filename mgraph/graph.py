@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mgraph import algorithms, convert, local
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
-from mgraph.client import live, mixed, queries, report, stored
+from mgraph.client import live, mixed, queries, report, sharing, stored
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
@@ -193,6 +193,7 @@ class DynamicGraph:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
     _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
+    _published: str | None = None  #: the name by which other clients find it
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -560,6 +561,12 @@ class DynamicGraph:
     follow = follow
     save = stored.save
     snapshot = stored.snapshot
+
+    # ---- several clients: defined in mgraph/client/sharing.py, bound here --------------------------------------------
+
+    attach = classmethod(either(sharing.attach))
+    publish = sharing.publish
+    unpublish = sharing.unpublish
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 
 from mgraph.client.bridge import STOPPED
 from mgraph.client.live import Live
-from mgraph.client.pipeline import PendingAnswers, PendingReport, Pipeline
+from mgraph.client.pending import PendingAnswers, PendingReport
+from mgraph.client.pipeline import Pipeline
 from mgraph.client.results import VertexValues
 from mgraph.errors import GraphClosed
 
-__all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop"]
+__all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -216,3 +217,8 @@ def either(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(cls, *args, **kwargs)
 
     return make
+
+
+def run_in_thread(function: Callable[[], T]) -> Coroutine[Any, Any, T]:
+    """What a function returns that blocks, as a coroutine."""
+    return _Thread().run(function)

@@ -17,12 +17,13 @@ from distributed import Client
 from mgraph.client.bridge import Bridge
 from mgraph.client.caller import Caller
 from mgraph.client.coordinator import Coordinator
+from mgraph.client.found import found
 from mgraph.client.ingest import as_parts
 from mgraph.client.parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
 from mgraph.exchange.choice import check_exchange, choose_exchange
 
-__all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
+__all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_apart"]
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,17 @@ class OnCluster:
         coordinator.open()
         return coordinator, partial(_parts, self._client, coordinator)
 
+    def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
+        """Open a session with every worker of a published graph; as `begin`."""
+        bridge = Bridge(self._client.loop.asyncio_loop)
+        coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        coordinator.open(attach=True)
+        return coordinator, partial(_parts, self._client, coordinator)
+
+    def published(self) -> list[dict[str, Any]]:
+        """What the workers of the cluster say of published graphs."""
+        return published_on(self._client)
+
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
         """The exchange that the workers can use."""
         apart = why_apart(caller, exchange, device)
@@ -183,6 +195,13 @@ def check_client(client: Any) -> None:
         raise MgraphError(
             f"the scheduler at {client.scheduler.address} did not answer within {ANSWER_SECONDS} s; is it stopped?"
         ) from None
+
+
+def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]:
+    """What each worker says of each published graph; the one with the name `end` is not published any more."""
+    check_client(client)
+    asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
+    return Bridge(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
 
 
 def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:
