@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local
 from mgraph.checks import check_count
-from mgraph.client import live, mixed, queries, report, stored
+from mgraph.client import live, mixed, queries, report, sharing, stored
+from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
 from mgraph.client.moving import move_to
@@ -39,8 +40,10 @@ class DynamicGraph:
     Parameters
     ----------
     client : distributed.Client, optional
-        A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
-        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
+        A client of any Dask cluster. This process opens connections to the workers, so it must reach them.
+        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported. With an asynchronous
+        client, ``async with DynamicGraph(client, ...)`` gives an `mgraph.AsyncDynamicGraph`, whose calls are
+        coroutines.
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
         have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
@@ -109,7 +112,7 @@ class DynamicGraph:
     Raises
     ------
     TypeError
-        `client` is asynchronous, or is not a `distributed.Client`.
+        `client` is not a `distributed.Client`.
     InvalidOption
         A name is unknown, there are no workers, or `order` is not a permutation.
     CapacityError
@@ -135,6 +138,12 @@ class DynamicGraph:
     3
     array([0, 1, 2, 3], dtype=int32)
     """
+
+    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
+        if on_its_loop(client):
+            return AsyncDynamicGraph(lambda: cls(client, *args, **kwargs))
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -182,6 +191,7 @@ class DynamicGraph:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
     _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
+    _published: str | None = None  #: the name by which other clients find it
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -333,17 +343,17 @@ class DynamicGraph:
 
     # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
 
-    from_arrow = classmethod(convert.from_arrow)
-    from_csv = classmethod(convert.from_csv)
-    from_cudf = classmethod(convert.from_cudf)
-    from_dask = classmethod(convert.from_dask)
-    from_dlpack = classmethod(convert.from_dlpack)
-    from_networkx = classmethod(convert.from_networkx)
-    from_pandas = classmethod(convert.from_pandas)
-    from_parquet = classmethod(convert.from_parquet)
-    from_polars = classmethod(convert.from_polars)
-    from_scipy = classmethod(convert.from_scipy)
-    read = classmethod(convert.read)
+    from_arrow = classmethod(either(convert.from_arrow))
+    from_csv = classmethod(either(convert.from_csv))
+    from_cudf = classmethod(either(convert.from_cudf))
+    from_dask = classmethod(either(convert.from_dask))
+    from_dlpack = classmethod(either(convert.from_dlpack))
+    from_networkx = classmethod(either(convert.from_networkx))
+    from_pandas = classmethod(either(convert.from_pandas))
+    from_parquet = classmethod(either(convert.from_parquet))
+    from_polars = classmethod(either(convert.from_polars))
+    from_scipy = classmethod(either(convert.from_scipy))
+    read = classmethod(either(convert.read))
 
     to_arrow = convert.to_arrow
     to_cugraph = convert.to_cugraph
@@ -455,14 +465,20 @@ class DynamicGraph:
 
     # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
 
-    open = classmethod(stored.open_graph)
-    load = classmethod(stored.load)
+    open = classmethod(either(stored.open_graph))
+    load = classmethod(either(stored.load))
     at = stored.at
     move_to = move_to
     changes = changes
     follow = follow
     save = stored.save
     snapshot = stored.snapshot
+
+    # ---- several clients: defined in mgraph/client/sharing.py, bound here --------------------------------------------
+
+    attach = classmethod(either(sharing.attach))
+    publish = sharing.publish
+    unpublish = sharing.unpublish
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from mgraph.protocol import ShardState
@@ -80,6 +81,8 @@ class Caller(Protocol):
 
     @property
     def states(self) -> list[ShardState]: ...  # noqa: D102
+
+    def turn(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102
         self,

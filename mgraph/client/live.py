@@ -73,7 +73,7 @@ class Live:
         Exception
             What the method of the same name raises for the graph as it is now. A later call tries again.
         """
-        with self._lock:
+        with self._directory.coordinator.turn(), self._lock:
             return self._read()
 
     def _read(self) -> VertexValues:

@@ -110,16 +110,17 @@ def execute(self: Any, operations: Operations) -> Answers:
     array([ True])
     """
     directory, options = self._directory, self._options
-    directory.check()
-    _check_ids(directory)
-    n = check_all(operations, directory.n_vertices, options)
     send = partial(_send, directory.coordinator, operations, options)
-    if n == directory.n_vertices:
-        answers = directory.read(partial(send, {}))
-    else:
-        with directory.growing(n) as more:
-            args = {} if more is None else {"n_vertices": more}
-            answers = directory.read(partial(send, args))
+    with directory.coordinator.turn():
+        directory.check()
+        _check_ids(directory)
+        n = check_all(operations, directory.n_vertices, options)
+        if n == directory.n_vertices:
+            answers = directory.read(partial(send, {}))
+        else:
+            with directory.growing(n) as more:
+                args = {} if more is None else {"n_vertices": more}
+                answers = directory.read(partial(send, args))
     self._updates.order_first()
     self._updates.followed()
     return answers

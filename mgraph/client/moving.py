@@ -31,7 +31,7 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     Raises
     ------
     InvalidOption
-        An option is unknown, the client has no workers, or the graph has keys and no store.
+        An option is unknown, the client has no workers, the graph is published, or it has keys and no store.
     StoreError
         A worker there does not see the store.
     CapacityError, DeviceError, WorkerLost
@@ -46,6 +46,10 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     """
     check_opening(options)
     self._directory.check()
+    if self._published is not None:
+        raise InvalidOption(
+            f"the graph is published as {self._published!r}, and other clients may have it: unpublish it"
+        )
     if self._directory.has_keys and self._storing is None:
         raise InvalidOption(f"move_to moves a graph with {self.keys} keys by its store only; create it with store=")
     options = {"structure": self.structure, **options}

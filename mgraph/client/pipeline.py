@@ -89,6 +89,8 @@ class Pipeline:
     The first batch that fails ends the pipeline, and batches after it are not applied. The next call, or the end of the
     ``with`` block, raises its error, which names its epoch. All epochs before that one are committed.
 
+    In a published graph the block is one turn: calls of other clients wait until it is left.
+
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on.
 
@@ -216,11 +218,20 @@ class Pipeline:
         self._check()
 
     def __enter__(self) -> Pipeline:
+        self._turn = self._coordinator.turn()
+        self._turn.__enter__()
         self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._open = False
+        try:
+            self._leave(error)
+        finally:
+            self._turn.__exit__(None, None, None)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Wait until nothing is in flight any more; `error` is what left the block."""
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
             self._recall()
             return

@@ -55,8 +55,7 @@ def vertices(self: Any) -> np.ndarray:
     O(n), without a call to the workers. Keys are in the order in which they came. After a vertex is deleted, those
     that came later move up.
     """
-    self._directory.check()
-    return self._directory.numbering.all_names()
+    return self._directory.read(lambda now: now.all_names())
 
 
 def to_csr(self: Any) -> Csr:

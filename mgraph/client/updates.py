@@ -52,6 +52,8 @@ class Updates:
 
     Attributes
     ----------
+    order_due : bool
+        Whether that is to be made yet.
     followers : set of Live
         The results that are brought up to date after each change.
     """
@@ -64,7 +66,7 @@ class Updates:
         order_due: bool,
         logged: bool = False,
     ) -> None:
-        self._directory, self._options, self._order_due = directory, options, order_due
+        self._directory, self._options, self.order_due = directory, options, order_due
         self._parts, self._logged = parts, logged
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] = weakref.WeakSet()
@@ -84,13 +86,14 @@ class Updates:
 
         Results that follow each change are brought up to date if it is the `last` batch of a call.
         """
-        self._directory.check()
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        if self._has_keys(batch):
-            with self._keyed(batch) as found:
-                done = self._send_keyed(found, args)
-        else:
-            done = self._send_ids(batch, args)
+        with self._coordinator.turn():
+            self._directory.check()
+            if self._has_keys(batch):
+                with self._keyed(batch) as found:
+                    done = self._send_keyed(found, args)
+            else:
+                done = self._send_ids(batch, args)
         self.order_first()
         if last:
             self.followed()
@@ -258,7 +261,8 @@ class Updates:
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
         if self._directory.numbering.keys is None:
-            done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
+            with self._coordinator.turn():
+                done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
         else:
             with self._directory.removing(ids) as gone:
                 done = self._call("remove_vertices", {"ids": gone})
@@ -293,13 +297,13 @@ class Updates:
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices."""
         with self._directory.moving():
-            self._order_due = False
+            self.order_due = False
             self._coordinator.call("reorder", connect=True)
         return self.balance()
 
     def order_first(self) -> None:
         """After a batch: the order by degree that was asked for, once there are edges."""
-        if self._order_due and any(state.edges for state in self._coordinator.states):
+        if self.order_due and any(state.edges for state in self._coordinator.states):
             try:
                 self.reorder()
             except CapacityError as error:

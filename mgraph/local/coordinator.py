@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -63,6 +64,10 @@ class Coordinator:
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Nothing: the graph has no other clients."""
+        return nullcontext()
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ class Meter:
 
     def read(self) -> Numbers:
         """The current values by name."""
-        shards = {key: session.thread.state for key, session in self._table.sessions.items()}
+        held = self._table.sessions, self._table.published  # both have a published one's until its publisher leaves
+        shards = {key: one.thread.state for shards in held for key, one in shards.items()}
         return {
             "graphs": len(shards),
             "edges": sum(state.edges for state in shards.values()),

@@ -183,11 +183,11 @@ def test_the_comm_closes_during_a_call():
 def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
     """They may be gigabytes, and the next call may be long in coming."""
     posted: list[Any] = []
-    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, []), posted.append, list)
+    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, []), list)
     thread.start()
     gone = threading.Event()
     array = Watched(gone.set)
-    thread.requests.put(Call(1, 0, "echo", {"array": array}))
+    thread.requests.put((Call(1, 0, "echo", {"array": array}), posted.append))
     assert wait_for(lambda: len(posted) == 1)
     posted.clear()
     del array
