@@ -23,6 +23,7 @@ from mgraph.client.recovery import Recovery
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.restoring import make_graph, open_stored
 from mgraph.client.storing import StoreReport, Storing, asked, report_of
+from mgraph.client.streaming import stream
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
@@ -549,6 +550,7 @@ class DynamicGraph:
     move_to = move_to
     changes = changes
     follow = follow
+    stream = stream
     save = stored.save
     snapshot = stored.snapshot
 
