@@ -13,6 +13,7 @@ from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, report, stored
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
+from mgraph.client.history import history
 from mgraph.client.keyed import batch_of
 from mgraph.client.moving import move_to
 from mgraph.client.numbering import Numbering
@@ -555,6 +556,8 @@ class DynamicGraph:
     snapshot = stored.snapshot
 
     # ---- closing and display -----------------------------------------------------------------------------------------
+
+    history = history
 
     def close(self) -> None:
         """Free the graph and all its results on the workers, including results that are still referred to.
