@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mgraph import algorithms, convert, local
+from mgraph import algorithms, convert, local, plotting
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, report, stored
@@ -558,6 +558,8 @@ class DynamicGraph:
     # ---- closing and display -----------------------------------------------------------------------------------------
 
     history = history
+    plot = plotting.plot
+    draw = plotting.draw
 
     def close(self) -> None:
         """Free the graph and all its results on the workers, including results that are still referred to.
