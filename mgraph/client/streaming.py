@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from mgraph.batch import COUNTS, EdgeBatch, as_batch, as_columns, check_columns
 from mgraph.checks import check_whole
 from mgraph.client.keyed import batch_of
+from mgraph.client.progress import Done, shown
 from mgraph.client.report import UpdateReport
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.sources.tables import FILES, parts_of
@@ -84,6 +86,7 @@ def stream(
     *,
     columns: Mapping[str, str] | None = None,
     max_bytes: int = 1 << 28,
+    progress: bool = True,
 ) -> StreamSummary:
     """Apply the batches of a source, several in flight, and summarise throughput and latencies.
 
@@ -110,6 +113,9 @@ def stream(
         As in `ingest`.
     max_bytes : int
         As in `pipeline`. A graph without `n_vertices` takes one batch at a time instead, since it may grow.
+    progress : bool
+        Show a bar after half a second: in a terminal, where Rich is installed, or in a notebook. Elsewhere nothing is
+        shown. It is drawn by a thread of its own.
 
     Returns
     -------
@@ -138,7 +144,8 @@ def stream(
     parts = _placed(self, source, batch, check_columns(columns))
     run = _Run(self, on_batch)
     try:
-        (_one_by_one if self._options.grows else _in_flight)(self, parts, run, max_bytes)
+        with shown("stream", partial(run.done, _rows(source)), progress):
+            (_one_by_one if self._options.grows else _in_flight)(self, parts, run, max_bytes)
     except BaseException as error:
         run.rest()
         done = run.summary(settle=True)
@@ -159,6 +166,11 @@ class _Run:
         self._counts, self._batches = np.zeros(len(COUNTS), np.int64), 0
         self._seconds, self._most = deque[float](maxlen=KEPT), float("nan")
         self._flying = deque[Any]()
+        self._rows = 0
+
+    def read(self, part: EdgeBatch) -> None:
+        """A batch was read from the source."""
+        self._rows += len(part)
 
     def took(self, report: UpdateReport) -> None:
         """A batch is committed."""
@@ -191,6 +203,12 @@ class _Run:
             self._seconds.append(report.seconds)
             self._most = max(report.seconds, self._most) if self._most == self._most else report.seconds
 
+    def done(self, rows: int | None) -> Done:
+        """How far the stream is, for another thread; `rows` are those of the source, if that is known."""
+        edges, seconds = int(self._counts.sum()), time.perf_counter() - self._began
+        words = f"{self._batches:,} batches, {edges:,} edges, {edges / seconds:,.0f} edges/s"
+        return Done(min(self._rows, rows or self._rows), rows, words)
+
     def summary(self, settle: bool = False) -> StreamSummary:
         """What was done so far; the epoch as the workers say, if it has to be asked for."""
         if settle:
@@ -207,12 +225,14 @@ class _Run:
 
 def _one_by_one(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run, max_bytes: int) -> None:
     for offset, part in parts:
+        run.read(part)
         run.took(graph.update(part, offset=offset))
 
 
 def _in_flight(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run, max_bytes: int) -> None:
     with graph.pipeline(max_bytes) as pipeline:
         for offset, part in parts:
+            run.read(part)
             run.sent(pipeline.update(part, offset=offset))
     run.landed()
 
@@ -230,6 +250,12 @@ def _placed(
         return ((place if logged else None, _batch(graph, part, columns)) for place, part in placed)
     parts = _parts(graph, source, most, columns)
     return ((None, piece) for part, named in parts for piece in _cut(_batch(graph, part, named), most))
+
+
+def _rows(source: Any) -> int | None:
+    """The rows of a source that is one part, else None."""
+    frame = hasattr(source, "columns") and hasattr(source, "__len__") and not hasattr(source, "__dask_graph__")
+    return len(source) if frame or isinstance(source, EdgeBatch) else None
 
 
 def _batch(graph: Any, part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
