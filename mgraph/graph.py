@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mgraph import algorithms, convert, local
+from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, report, sharing, stored
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
+from mgraph.client.history import history
 from mgraph.client.moving import move_to
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order, keys_of
@@ -22,6 +23,7 @@ from mgraph.client.recovery import Recovery
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.restoring import make_graph, open_stored
 from mgraph.client.storing import StoreReport, Storing, asked, report_of
+from mgraph.client.streaming import stream
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
@@ -471,6 +473,7 @@ class DynamicGraph:
     move_to = move_to
     changes = changes
     follow = follow
+    stream = stream
     save = stored.save
     snapshot = stored.snapshot
 
@@ -481,6 +484,10 @@ class DynamicGraph:
     unpublish = sharing.unpublish
 
     # ---- closing and display -----------------------------------------------------------------------------------------
+
+    history = history
+    plot = plotting.plot
+    draw = plotting.draw
 
     def close(self) -> None:
         """Free the graph and all its results on the workers, including results that are still referred to.

@@ -121,6 +121,7 @@ def execute(self: Any, operations: Operations) -> Answers:
             with directory.growing(n) as more:
                 args = {} if more is None else {"n_vertices": more}
                 answers = directory.read(partial(send, args))
+    self._updates.history.batch("execute", directory.coordinator, answers)
     self._updates.order_first()
     self._updates.followed()
     return answers

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mgraph.checks import check_offset
 from mgraph.client.caller import Caller, Flight, Value
+from mgraph.client.history import History
 from mgraph.client.mixed import Answers
 from mgraph.client.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.recovery import Recovering
@@ -56,6 +57,8 @@ class _Sent:
         The epoch that it was to be, in which life.
     lost : bool
         Whether that life was lost before its answer came.
+    method : str
+        The call's name.
     """
 
     deal: Callable[[], AbstractContextManager[Dealt]]
@@ -64,6 +67,7 @@ class _Sent:
     epoch: int = 0
     life: int = 0
     lost: bool = False
+    method: str = "update"
 
 
 class Pipeline:
@@ -83,6 +87,8 @@ class Pipeline:
         Bytes of batches that may be in flight. A batch of more bytes is sent alone.
     landed : callable
         Called when the block was left and all batches are committed.
+    history : History, optional
+        Is told of each batch that is committed.
 
     Notes
     -----
@@ -105,9 +111,10 @@ class Pipeline:
         max_bytes: int,
         stream: Callable[[Operations], tuple[list[Value], Made[Answers]]] | None = None,
         landed: Callable[[], None] = lambda: None,
+        history: History | None = None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
-        self._done = landed
+        self._done, self._history = landed, history
         self._open = False
         self._error: BaseException | None = None
         self._bytes = 0
@@ -175,7 +182,7 @@ class Pipeline:
         shares, made = stream(operations)
         began = time.perf_counter()
         answers = self._coordinator.call("execute", shares=shares, connect=True)
-        pending.set_result(made(answers, time.perf_counter() - began))
+        pending.set_result(self._told_of("execute", made(answers, time.perf_counter() - began)))
         return pending
 
     def _ready(self) -> None:
@@ -200,6 +207,7 @@ class Pipeline:
                 one.pending.set_result(dealt)
                 return
             method, shares, one.made = dealt
+            one.method = method
             n = nbytes(shares)
             self._coordinator.launch(method, shares, self.room(n), self._landing(one, n))
 
@@ -300,7 +308,7 @@ class Pipeline:
     def _tell(self, one: _Sent, answers: list[Value]) -> None:
         """Give a batch the outcome that the store knows: the answers to queries are not in it."""
         if isinstance(one.pending, PendingReport):
-            one.pending.set_result(of_batch(answers, math.nan))
+            one.pending.set_result(self._told_of("update", of_batch(answers, math.nan)))
         else:
             what = f"the updates of the stream of epoch {one.epoch} are committed, and its answers were lost"
             one.pending.set_exception(WorkerLost(f"graph {self._coordinator.graph}: {what} with a worker"))
@@ -390,6 +398,13 @@ class Pipeline:
             pending.set_exception(told)
         else:
             try:
-                pending.set_result(one.made(flight.result(), time.perf_counter() - began))
+                made = one.made(flight.result(), time.perf_counter() - began)
+                pending.set_result(self._told_of(one.method, made))
             except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
                 pending.set_exception(problem)
+
+    def _told_of(self, kind: str, done: Any) -> Any:
+        """The outcome of a batch, of which the history is told."""
+        if self._history is not None:
+            self._history.batch(kind, self._coordinator, done)
+        return done

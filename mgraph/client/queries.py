@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
 from mgraph.client import owners
+from mgraph.client.history import told_of_stop
 from mgraph.client.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
@@ -84,4 +86,8 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
     check, facts = ALGORITHMS[algorithm].check, self._options.facts
     checked = lambda now: check(facts(now), **arguments)  # noqa: E731
-    return self._directory.read(partial(run_algorithm, self._directory.coordinator, algorithm, checked))
+    caller, began = self._directory.coordinator, time.perf_counter()
+    with told_of_stop(caller, algorithm, "it has no result, and the graph is as it was"):
+        result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
+    self._updates.history.add(algorithm, caller, caller.epoch, 0, time.perf_counter() - began)
+    return result

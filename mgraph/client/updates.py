@@ -17,6 +17,7 @@ from mgraph.batch import COUNTS, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
+from mgraph.client.history import History, told_of_stop
 from mgraph.client.keyed import Keyed, batch_of, check_keys
 from mgraph.client.live import Live
 from mgraph.client.mixed import how_rows_come, in_flight, of_steps
@@ -56,6 +57,8 @@ class Updates:
         Whether that is to be made yet.
     followers : set of Live
         The results that are brought up to date after each change.
+    history : History
+        What this process has asked the graph for.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Updates:
         self._parts, self._logged = parts, logged
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] = weakref.WeakSet()
+        self.history = History()
 
     def followed(self) -> None:
         """Bring the results up to date that follow each change. An error is logged, since the change was made."""
@@ -139,7 +143,10 @@ class Updates:
         while True:
             with suppress(Recovered):
                 answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
-                return report.of_batch(answers, time.perf_counter() - began, absent)
+                done = report.of_batch(answers, time.perf_counter() - began, absent)
+                kind = "update" if method == "update" else "delete_vertices"
+                self.history.batch(kind, self._coordinator, done)
+                return done
 
     def _vertices_after(self, batch: Any) -> int | None:
         """The number of vertices that there are after a batch, if it brings some."""
@@ -158,7 +165,7 @@ class Updates:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
         stream = partial(in_flight, self._directory, self._options)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
@@ -192,7 +199,9 @@ class Updates:
                 except Recovered as recovered:
                     before, now = np.concatenate([before, recovered.done]), self._directory.numbering
 
-        done = self._directory.read(ingest)
+        with told_of_stop(self._coordinator, "the ingest", "its steps up to that epoch are committed"):
+            done = self._directory.read(ingest)
+        self.history.steps("ingest", self._coordinator, done)
         self.order_first()
         self.followed()
         return done
@@ -248,7 +257,9 @@ class Updates:
         with directory.moving(more=n):
             first = directory.n_vertices
             total = first + n
+            began = time.perf_counter()
             self._change("add_vertices", {"n_vertices": total})
+            self._added(n, began)
         self.followed()
         return range(first, total)
 
@@ -277,9 +288,15 @@ class Updates:
             first = self._directory.n_vertices
             brought = [{"keys": found.brought}, *({} for _ in self._coordinator.addresses[1:])]
             args = {"n_vertices": found.n_vertices}
+            began = time.perf_counter()
             self._coordinator.call("add_vertices", args, brought, connect=True, commits=True)
+            self._added(found.n_vertices - first, began)
         self.followed()
         return range(first, found.n_vertices)
+
+    def _added(self, n: int, began: float) -> None:
+        caller = self._coordinator
+        self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
 
     # ---- where they lie ----------------------------------------------------------------------------------------------
 

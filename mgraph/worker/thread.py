@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -11,20 +12,38 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mgraph.errors import Aborted
 from mgraph.protocol import AFTER, Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
 
-__all__ = ["Servant", "ShardThread"]
+__all__ = ["Counters", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
 Post = Callable[[Message], None]
 
 
+class Counters(NamedTuple):
+    """What a shard has done; other threads may read it while a call runs.
+
+    Attributes
+    ----------
+    epoch, edges, operations : int
+        The epoch, the edges that the shard counts, and the different edges that its batches have named since the shard
+        was made.
+    seconds : float
+        The time of the last batch, without waiting for other ranks.
+    """
+
+    epoch: int = 0
+    edges: int = 0
+    operations: int = 0
+    seconds: float = 0.0
+
+
 class Servant(Protocol):
-    """What a shard's thread drives. Everything but `busy` and `arrived` is called in that thread."""
+    """What a shard's thread drives. Everything but `busy`, `counters` and `arrived` is called in that thread."""
 
     @property
     def state(self) -> ShardState:
@@ -33,6 +52,10 @@ class Servant(Protocol):
     @property
     def busy(self) -> str | None:
         """The name of the user's function that runs now, or None. Read by the event loop."""
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done. Read by the event loop, while a call runs too."""
 
     def arrived(self) -> None:
         """A call has arrived, and its arguments are in memory; called on the event loop."""
@@ -71,6 +94,8 @@ class ShardThread(threading.Thread):
         Pairs of a request, and of what is called in this thread with each message of its answer.
     state : ShardState
         The shard's state at its last answer; replaced as a whole, so that other threads can read it.
+    doing : (str, float) or None
+        The call that runs, or for an algorithm its name, and since when by `time.monotonic`.
     """
 
     def __init__(
@@ -82,6 +107,7 @@ class ShardThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._make, self._ended = make, ended
         self.state = ShardState()
+        self.doing: tuple[str, float] | None = None
         self._servant: Servant | None = None
         self.requests: SimpleQueue[tuple[Call | Abort, Post] | None] = SimpleQueue()
         self._stopping = False
@@ -94,6 +120,11 @@ class ShardThread(threading.Thread):
     def busy(self) -> str | None:
         """The name of the user's function that the servant runs now, or None."""
         return None if self._servant is None else self._servant.busy
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done so far, during a call too."""
+        return Counters() if self._servant is None else self._servant.counters
 
     def arrived(self) -> None:
         """A call's arguments are in memory now: what was reserved for them is free."""
@@ -126,6 +157,7 @@ class ShardThread(threading.Thread):
                         self._answer(servant, request.seq, post, self._work(servant, request)() or {})
                     except BaseException as error:  # any error is an answer that the client waits for
                         self._fail(servant, request.seq, post, error)
+                    self.doing = None
                     del asked, request, post  # its arguments may be large, and it may be long until the next call
         finally:
             self._ended()
@@ -137,6 +169,7 @@ class ShardThread(threading.Thread):
             return dict if late else partial(_settle, servant, self.name)
         servant.free(request.free)
         self._attempt, self._latest = request.attempt, max(self._latest, request.attempt)
+        self.doing = str(request.args.get("name", request.method)), time.monotonic()
         if self.aborted():
             raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
         return partial(servant.find(request.method, request.attempt), **request.args)

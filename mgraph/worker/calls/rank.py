@@ -21,6 +21,7 @@ from mgraph.worker.ballot import Ballot
 from mgraph.worker.live import end
 from mgraph.worker.shard import Shard
 from mgraph.worker.storage import Storage
+from mgraph.worker.thread import Counters
 
 __all__ = ["ExchangeMaker", "Host", "Rank", "Value"]
 
@@ -163,6 +164,14 @@ class Rank:
             in_doubt=self._ballot.in_doubt is not None,
             broken=self._ballot.broken,
         )
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done; numbers that another thread may read at any time."""
+        if self._ballot is None:
+            return Counters()
+        shard = self._ballot.shard
+        return Counters(shard.epoch, shard.num_edges, shard.operations, shard.seconds)
 
     @property
     def shard(self) -> Shard:
