@@ -13,7 +13,7 @@ from distributed.system import MEMORY_LIMIT
 
 from mgraph.device import gpu_count
 from mgraph.errors import DeviceError, InvalidOption
-from mgraph.exchange.choice import choose_exchange
+from mgraph.exchange.choice import best_exchange
 
 __all__ = ["Choice", "Machine", "choose"]
 
@@ -201,5 +201,4 @@ def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
 def _exchange(use_gpus: bool, workers: int) -> tuple[str, str]:
     """The exchange that "auto" chooses for a graph on all workers, by the rule that graphs follow."""
     names = [str(rank) for rank in range(workers)]
-    name = choose_exchange("auto", "cuda" if use_gpus else "cpu", names, [{}] * workers)
-    return name, "a single worker exchanges nothing" if workers == 1 else "workers of one host map each other's memory"
+    return best_exchange("cuda" if use_gpus else "cpu", names, [{}] * workers)

@@ -1,4 +1,7 @@
-"""``python -m cluster probe``: what this machine has, what `cluster.start` would start on it, and why."""
+"""``python -m cluster probe``: what this machine has, what `cluster.start` would start on it, and why.
+
+It also starts that cluster, or connects to one, and times every exchange that its workers can use.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,17 @@ from dataclasses import asdict
 from typing import Any
 
 from dask.utils import format_bytes
+from distributed import Client
 
 from cluster import facts
 from cluster.choice import Machine, choose
+from cluster.exchanges import compare
+from cluster.scheduler_file import connect
+from cluster.start import start
 
 __all__ = ["HELP", "add_arguments", "as_text", "probe", "run"]
 
-HELP = "print GPUs, links, UCX, versions, the host, and what start() would choose and why"
+HELP = "print GPUs, links, UCX, versions, the host, what start() would choose and why, and how fast workers exchange"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +29,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--workers", type=int, metavar="N", help="as start(workers=N)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"), help="as start(device=...)")
+    measured = parser.add_mutually_exclusive_group()
+    measured.add_argument("--no-exchange", action="store_true", help="start no workers, and time no exchange")
+    measured.add_argument(
+        "--scheduler-file", metavar="FILE", help="time the exchanges of this cluster's workers, and start none"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     found = probe(options.workers, options.device)
+    if not options.no_exchange:
+        with _cluster(options) as client:
+            found["exchange"] = compare(client, options.device)
     print(json.dumps(found, indent=2) if options.json else as_text(found))
     return 0
+
+
+def _cluster(options: argparse.Namespace) -> Client:
+    if options.scheduler_file:
+        return connect(options.scheduler_file, workers=options.workers or 1)
+    return start(options.workers, device=options.device)
 
 
 def probe(workers: int | None = None, device: str = "auto") -> dict[str, Any]:
@@ -62,6 +83,7 @@ def as_text(found: dict[str, Any]) -> str:
         _section("versions", [f"{name} {version}" for name, version in found["versions"].items()]),
         _section("host", _host_lines(found["host"])),
         _section("start() would choose", _choice_lines(found["choice"])),
+        _section("exchange", _exchange_lines(found["exchange"]) if "exchange" in found else []),
     ]
     return "\n".join(filter(None, parts))
 
@@ -102,3 +124,18 @@ def _choice_lines(choice: dict[str, Any]) -> list[str]:
         f"{name:{width}}  {'none' if shown[name] is None else shown[name]}: {why}"
         for name, why in choice["why"].items()
     ]
+
+
+def _exchange_lines(found: dict[str, Any]) -> list[str]:
+    lines = [f"auto, between {found['ranks']} workers: {found['auto']}, because {found['why']}"]
+    measured = [one for one in found["exchanges"] if "bulk_s" in one]
+    if measured:
+        lines.append(f"{'':9} {'allreduce':>12} {format_bytes(measured[0]['bulk_bytes']):>12} {'each rank sends':>16}")
+    for one in found["exchanges"]:
+        if "why" in one:
+            lines.append(f"{one['exchange']:9} not usable: {one['why']}")
+            continue
+        small, large = f"{one['allreduce_s'] * 1e6:.1f} us", f"{one['bulk_s'] * 1e3:.1f} ms"
+        rate = f"{one['bulk_bytes'] / one['bulk_s'] / 1e9:.2f} GB/s"
+        lines.append(f"{one['exchange']:9} {small:>12} {large:>12} {rate:>16}")
+    return lines

@@ -22,6 +22,8 @@ from mgraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from mgraph.client.asynchronous import AsyncDynamicGraph
+    from mgraph.client.listing import PublishedGraph, list_graphs, unpublish
     from mgraph.client.mixed import Answers
     from mgraph.client.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MAX_VERTICES",
     "Answers",
+    "AsyncDynamicGraph",
     "CapacityError",
     "DeviceError",
     "DynamicGraph",
@@ -43,21 +46,28 @@ __all__ = [
     "MgraphError",
     "NoPath",
     "Operations",
+    "PublishedGraph",
     "ReadError",
     "StoreError",
     "UnknownVertex",
     "UpdateReport",
     "VertexValues",
     "WorkerLost",
+    "list_graphs",
+    "unpublish",
 ]
 
 # These load the structures and algorithms, and are imported at their first use.
 _LATE = {
     "Answers": "mgraph.client.mixed",
+    "AsyncDynamicGraph": "mgraph.client.asynchronous",
     "DynamicGraph": "mgraph.graph",
     "Operations": "mgraph.operations",
+    "PublishedGraph": "mgraph.client.listing",
     "UpdateReport": "mgraph.graph",
     "VertexValues": "mgraph.client.results",
+    "list_graphs": "mgraph.client.listing",
+    "unpublish": "mgraph.client.listing",
 }
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mgraph import algorithms, convert, local
-from mgraph.batch import EdgeBatch
+from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count
-from mgraph.client import live, mixed, queries, report, stored
+from mgraph.client import live, mixed, queries, report, sharing, stored
+from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
-from mgraph.client.keyed import batch_of
+from mgraph.client.history import history
 from mgraph.client.moving import move_to
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order, keys_of
@@ -23,6 +23,7 @@ from mgraph.client.recovery import Recovery
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.restoring import make_graph, open_stored
 from mgraph.client.storing import StoreReport, Storing, asked, report_of
+from mgraph.client.streaming import stream
 from mgraph.client.updates import Updates
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
@@ -41,8 +42,10 @@ class DynamicGraph:
     Parameters
     ----------
     client : distributed.Client, optional
-        A synchronous client of any Dask cluster. This process opens connections to the workers, so it must reach them.
-        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported.
+        A client of any Dask cluster. This process opens connections to the workers, so it must reach them.
+        Without a client the graph is in this process, on its GPU or CPU, and Dask is not imported. With an asynchronous
+        client, ``async with DynamicGraph(client, ...)`` gives an `mgraph.AsyncDynamicGraph`, whose calls are
+        coroutines.
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
         have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
@@ -111,7 +114,7 @@ class DynamicGraph:
     Raises
     ------
     TypeError
-        `client` is asynchronous, or is not a `distributed.Client`.
+        `client` is not a `distributed.Client`.
     InvalidOption
         A name is unknown, there are no workers, or `order` is not a permutation.
     CapacityError
@@ -137,6 +140,12 @@ class DynamicGraph:
     3
     array([0, 1, 2, 3], dtype=int32)
     """
+
+    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
+        if on_its_loop(client):
+            return AsyncDynamicGraph(lambda: cls(client, *args, **kwargs))
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -184,6 +193,7 @@ class DynamicGraph:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
     _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
+    _published: str | None = None  #: the name by which other clients find it
 
     # ---- properties --------------------------------------------------------------------------------------------------
 
@@ -276,52 +286,12 @@ class DynamicGraph:
         """The losses after which the graph came back, in their order, with ``recover="auto"``."""
         return tuple(getattr(self._directory.coordinator, "recoveries", ()))
 
-    # ---- changes -----------------------------------------------------------------------------------------------------
+    # ---- changes: those by arrays and tables are defined in mgraph/convert, bound here -------------------------------
 
-    def update(self, batch: EdgeBatch, offset: tuple[str, int] | None = None) -> UpdateReport:
-        """Apply a batch of insertions and deletions on all workers, completely or not at all.
-
-        If the batch names an edge more than once, the last operation counts. Inserting an edge that exists updates its
-        weight. Deleting an edge that does not exist changes nothing and is counted as missing.
-
-        Parameters
-        ----------
-        batch : EdgeBatch
-        offset : (str, int), optional
-            The name of a source and the batch's place in it, which is logged with the batch. Places of a source must
-            ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
-
-        Returns
-        -------
-        UpdateReport
-            How many edges were inserted, updated, deleted and missing, the new epoch, and the seconds it took.
-
-        Raises
-        ------
-        UnknownVertex
-            An id is `num_vertices` or more.
-        InvalidBatch
-            The batch has weights and the graph is unweighted.
-        InvalidOption
-            `offset` is not after the last one of its source, or the graph has no store.
-        CapacityError
-            A worker has too little memory for the batch. Nothing was changed.
-        WorkerLost, GraphLost, GraphClosed
-            The graph cannot be used.
-
-        Notes
-        -----
-        O(n log n) in total for n operations, divided over the workers.
-        """
-        return self._updates.apply(batch, offset)
-
-    def insert(self, src: Any, dst: Any, weight: Any = None) -> UpdateReport:
-        """Insert edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
-        return self._updates.apply(batch_of(self._directory.keys, src, dst, weight))
-
-    def delete(self, src: Any, dst: Any) -> UpdateReport:
-        """Delete edges. `update` lists returns and errors, `EdgeBatch` the accepted arrays."""
-        return self._updates.apply(batch_of(self._directory.keys, src, dst, op=-1))
+    delete = convert.delete
+    ingest = convert.ingest
+    insert = convert.insert
+    update = convert.update
 
     def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
         """A pipeline that sends batches while the workers apply earlier ones: ``with g.pipeline() as p: p.update(b)``.
@@ -337,63 +307,6 @@ class DynamicGraph:
             holds its share of them.
         """
         return self._updates.pipeline(max_bytes)
-
-    def ingest(self, source: Any, *, steps: int | None = None, columns: Mapping[str, str] | None = None) -> list[Any]:
-        """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
-
-        A source is a sequence of parts. Part i goes to rank ``i % size`` in step ``i // size``. If a step names an edge
-        more than once, the operation in the later part counts. While one step is exchanged, merged and committed, each
-        worker already reads and sorts its next part.
-
-        Parameters
-        ----------
-        source
-            A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[, weight, op];
-            a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
-
-            - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
-              Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
-              Keep partitions under a tenth of the memory that a worker has left for each thread: what Dask needs to
-              compute them cannot be refused, and past its limit the nanny kills the worker;
-            - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
-            - a list of .npz and Parquet files. Each file is a part, which a worker reads when its step comes;
-            - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
-              one. If it has an argument `device`, it gets the shard's `mgraph.device.Device`. It runs in a thread of
-              its own. Dask pickles it, and the modules that it imports must be installed on the workers.
-              `mgraph.sources.rmat.Rmat` is an example.
-        steps : int, optional
-            For functions: the number of steps after which to stop.
-        columns : mapping of str to str, optional
-            The names of the columns that hold ``src``, ``dst``, ``weight`` and ``op``, as in
-            ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument the columns
-            must have these four names: any other column of a frame or mapping is an error, and other columns of files
-            are skipped with a warning.
-
-        Returns
-        -------
-        list of UpdateReport or Answers
-            One for each step: `Answers` where its parts are operations. These take an epoch if there are updates, and
-            the answers of all steps must fit into this process.
-
-        Raises
-        ------
-        InvalidOption
-            `source` is none of these, or `steps` or `columns` does not fit it.
-        InvalidBatch, UnknownVertex, ReadError, CapacityError
-            A part cannot be read or applied. The message names the step and the epoch; earlier epochs stay committed.
-            If a part of a Dask collection cannot be made a batch, nothing was ingested.
-        WorkerLost, GraphLost, GraphClosed
-            The graph cannot be used.
-
-        Notes
-        -----
-        In a graph with keys this process reads the source, since it numbers the keys: a part is a step, a function is
-        called as ``f(0, 1, step)``, and Dask's data is computed on the cluster and fetched part by part.
-
-        The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
-        the other parts get weight 1.
-        """
-        return self._updates.ingest(source, steps, columns)
 
     def add_vertices(self, n: Any) -> range:
         """Add `n` vertices without edges and return the range of their ids. This is one epoch.
@@ -432,17 +345,28 @@ class DynamicGraph:
 
     # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
 
-    from_arrow = classmethod(convert.from_arrow)
-    from_csv = classmethod(convert.from_csv)
-    from_networkx = classmethod(convert.from_networkx)
-    from_pandas = classmethod(convert.from_pandas)
-    from_parquet = classmethod(convert.from_parquet)
-    from_scipy = classmethod(convert.from_scipy)
+    from_arrow = classmethod(either(convert.from_arrow))
+    from_csv = classmethod(either(convert.from_csv))
+    from_cudf = classmethod(either(convert.from_cudf))
+    from_dask = classmethod(either(convert.from_dask))
+    from_dlpack = classmethod(either(convert.from_dlpack))
+    from_networkx = classmethod(either(convert.from_networkx))
+    from_pandas = classmethod(either(convert.from_pandas))
+    from_parquet = classmethod(either(convert.from_parquet))
+    from_polars = classmethod(either(convert.from_polars))
+    from_scipy = classmethod(either(convert.from_scipy))
+    read = classmethod(either(convert.read))
 
     to_arrow = convert.to_arrow
+    to_cugraph = convert.to_cugraph
     to_networkx = convert.to_networkx
     to_pandas = convert.to_pandas
+    to_polars = convert.to_polars
+    to_pyg = convert.to_pyg
     to_scipy = convert.to_scipy
+
+    ego = convert.ego
+    subgraph = convert.subgraph
 
     # ---- algorithms: defined in mgraph/algorithms, bound here --------------------------------------------------------
 
@@ -543,16 +467,27 @@ class DynamicGraph:
 
     # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
 
-    open = classmethod(stored.open_graph)
-    load = classmethod(stored.load)
+    open = classmethod(either(stored.open_graph))
+    load = classmethod(either(stored.load))
     at = stored.at
     move_to = move_to
     changes = changes
     follow = follow
+    stream = stream
     save = stored.save
     snapshot = stored.snapshot
 
+    # ---- several clients: defined in mgraph/client/sharing.py, bound here --------------------------------------------
+
+    attach = classmethod(either(sharing.attach))
+    publish = sharing.publish
+    unpublish = sharing.unpublish
+
     # ---- closing and display -----------------------------------------------------------------------------------------
+
+    history = history
+    plot = plotting.plot
+    draw = plotting.draw
 
     def close(self) -> None:
         """Free the graph and all its results on the workers, including results that are still referred to.

@@ -12,6 +12,9 @@ worker       `Failure`  the call raised: the pickled exception, and the shard's 
 client       `Abort`    end all waits of this attempt and destroy its exchange; answered by a `Result`
 worker       `Beat`     the worker is alive; sent every second, with the name of the user's function that it runs
 client       `Close`    free the shard; answered by a `Result`
+client       `Publish`  keep the shard when this session ends, or do not any more; answered by a `Result`
+client       `Turn`     hold the calls of other clients of a published graph back; answered by a `Result` when they are
+client       `Done`     the turn has ended; not answered
 ===========  =========  ==============================================================================================
 
 The worker sends beats without being asked. If the client sent pings, they would queue behind gigabytes of arguments,
@@ -48,14 +51,17 @@ __all__ = [
     "Beat",
     "Call",
     "Close",
+    "Done",
     "Failure",
     "Hello",
     "Message",
     "Part",
+    "Publish",
     "Recovered",
     "Result",
     "ShardState",
     "Stale",
+    "Turn",
     "Welcome",
     "answer_messages",
     "decode_error",
@@ -66,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 7  #: of the protocol; client and worker must have the same one
+VERSION = 8  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
@@ -153,13 +159,17 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Hello:
-    """Open a session: the graph's id, the rank of this worker, the number of ranks, and the client's `patience`."""
+    """Open a session: the graph's id, the rank of this worker, the number of ranks, and the client's `patience`.
+
+    With `attach` it is one more session with a shard of a published graph; else the shard is made.
+    """
 
     graph: str
     rank: int
     size: int
     version: int = VERSION
     patience: float = PATIENCE_SECONDS
+    attach: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,6 +206,44 @@ class Close:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """The shard belongs to its worker under this `name`, with the `card` for clients that attach; to none for None.
+
+    `attempt` and `known` are as in `Done`.
+    """
+
+    seq: int
+    name: str | None
+    card: bytes = b""
+    attempt: int = 0
+    known: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Ask rank 0 for the turn; the answer says what the last holder said with `Done`."""
+
+    seq: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The turn that was asked for as `turn` has ended, or is not wanted any more.
+
+    Parameters
+    ----------
+    attempt : int or None
+        The number of the exchange; None if nothing was done.
+    known : bytes or None
+        What the holder knows of the ranks; None where it may be wrong.
+    """
+
+    turn: int
+    attempt: int | None = None
+    known: bytes | None = None
+
+
+@dataclass(frozen=True)
 class Part:
     """The next piece of the array `name` in the answer of call `seq`."""
 
@@ -229,10 +277,11 @@ class Beat:
     busy: str | None = None
 
 
-Message = Hello | Welcome | Call | Abort | Close | Part | Result | Failure | Beat
+Message = Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Part | Result | Failure | Beat
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Hello, Welcome, Call, Abort, Close, Part, Result, Failure, Beat)
+    kind.__name__.lower(): kind
+    for kind in (Hello, Welcome, Call, Abort, Close, Publish, Turn, Done, Part, Result, Failure, Beat)
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from mgraph.batch import COLUMNS, EdgeBatch
 from mgraph.budget import Budget
 from mgraph.operations import Operations, as_part
 
-__all__ = ["batch_of"]
+__all__ = ["batch_of", "frame_of", "part_of"]
 
 TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8}  #: of a batch's columns
 
@@ -30,6 +30,31 @@ def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operat
     """
     with _budget().reserve(_host_bytes(part, columns), f"a part of the source, a {type(part).__name__}, as a batch"):
         return as_part(part, columns)
+
+
+def part_of(graph: str, rank: int, token: str, names: Sequence[str], given: Any) -> Any:
+    """A rank's part of a result as a ``pandas.DataFrame`` with the columns `names`.
+
+    Parameters
+    ----------
+    token : str
+        Under which the rank keeps the columns for this task.
+    given : pandas.DataFrame
+        The index, and the columns that the client has translated.
+    """
+    plugin = get_worker().plugins["mgraph"]
+    return frame_of(plugin.lent(graph, rank, token), names, given)
+
+
+def frame_of(columns: Mapping[str, np.ndarray], names: Sequence[str], given: Any) -> Any:
+    """The columns `names` of a part; a column of several rows is one column a row, by their numbers."""
+    import pandas as pd
+
+    one = columns[names[0]]
+    if one.ndim == 2:
+        return pd.DataFrame(one.T, given.index)
+    taken = {name: given[name] if name in given else pd.Series(columns[name], given.index) for name in names}
+    return pd.DataFrame(taken, given.index)
 
 
 def _budget() -> Budget:

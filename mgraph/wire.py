@@ -9,9 +9,10 @@ from distributed.protocol import to_serialize
 
 from mgraph.protocol import Message, from_dict, to_dict
 
-__all__ = ["SESSION_HANDLER", "decode", "encode"]
+__all__ = ["LIST_HANDLER", "SESSION_HANDLER", "decode", "encode"]
 
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
+LIST_HANDLER = "mgraph_published"  #: and the name of the one that says which graphs are published there
 
 decode = from_dict
 

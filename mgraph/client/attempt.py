@@ -31,10 +31,13 @@ class Attempt:
         The number of the current exchange.
     connected : bool
         Whether the current exchange is connected.
+    shared : bool
+        Whether other clients make calls, too. Where this one has lost a rank, another may not have: it decides then
+        about a change whose vote was interrupted.
     """
 
     def __init__(self, sessions: Sessions) -> None:
-        self.number, self.connected = 0, False
+        self.number, self.connected, self.shared = 0, False, False
         self._sessions = sessions
         self._acks: Asked = []
         self._fatal: MgraphError | None = None
@@ -53,6 +56,10 @@ class Attempt:
             self._fatal = sessions.lost
         if self._fatal is not None:
             raise type(self._fatal)(*self._fatal.args)
+
+    def resume(self, number: int, connected: bool) -> None:
+        """Go on from where another client of the graph was."""
+        self.number, self.connected = number, connected
 
     # ---- a call ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +147,7 @@ class Attempt:
         broken = next((answer.state.broken for answer in known if answer.state.broken), None)
         if broken or (lost and made > self._sessions.changes):
             self._fatal = self._lost_after_vote(broken or str(lost))
-        if any(answer.state.in_doubt for answer in known):
+        if any(answer.state.in_doubt for answer in known) and not (self.shared and lost):
             await self._resolve(made)
         elif self._fatal is None and not lost:
             self._sessions.note(known)

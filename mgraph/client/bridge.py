@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from mgraph.errors import GraphClosed
 
-__all__ = ["Bridge"]
+__all__ = ["STOPPED", "Bridge"]
 
 T = TypeVar("T")
 
 POLL_SECONDS = 0.5  #: between two checks of a waiting thread whether the loop still runs
+STOP_SECONDS = 0.05  #: between two checks whether the call was stopped, where that can be
+
+#: set by another thread, it ends the calls of the thread in whose context it is, as Ctrl-C would
+STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
 
 
 class Bridge:
@@ -36,7 +41,8 @@ class Bridge:
     def run(self, work: Coroutine[Any, Any, T], grace: float) -> T:
         """The result of `work`, run on the loop.
 
-        Ctrl-C cancels `work`, waits at most `grace` seconds for it to clean up, and raises KeyboardInterrupt.
+        Ctrl-C, or `STOPPED`, cancels `work`, waits at most `grace` seconds for it to clean up, and raises
+        KeyboardInterrupt.
 
         Raises
         ------
@@ -47,11 +53,14 @@ class Bridge:
         Exception
             What `work` raised.
         """
-        job = _Job(self.loop, work)
+        job, stopped = _Job(self.loop, work), STOPPED.get()
+        poll = POLL_SECONDS if stopped is None else STOP_SECONDS
         try:
             self._check()
             self.loop.call_soon_threadsafe(job.start)
-            while not job.done.wait(POLL_SECONDS):
+            while not job.done.wait(poll):
+                if stopped is not None and stopped.is_set():
+                    raise KeyboardInterrupt
                 if not self.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a call was running")
         except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from mgraph.protocol import ShardState
@@ -56,6 +57,10 @@ class Caller(Protocol):
         """What runs the calls."""
 
     @property
+    def client(self) -> Any:
+        """The Dask client whose cluster holds the graph; None without one."""
+
+    @property
     def closed(self) -> bool: ...  # noqa: D102
 
     @property
@@ -76,6 +81,8 @@ class Caller(Protocol):
 
     @property
     def states(self) -> list[ShardState]: ...  # noqa: D102
+
+    def turn(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102
         self,

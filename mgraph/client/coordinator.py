@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from mgraph.client.attempt import Attempt
@@ -13,8 +14,9 @@ from mgraph.client.caller import Value
 from mgraph.client.room import Load, doubtful, lack, load_of
 from mgraph.client.session import Session
 from mgraph.client.sessions import CLOSE_SECONDS, Asked, Sessions
+from mgraph.client.turns import Turns
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, ShardState
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Publish, ShardState
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
@@ -55,9 +57,12 @@ class Coordinator:
         The exchange that the ranks share.
     one_process : bool
         Whether all workers are in this process.
+    client : distributed.Client or None
+        The client whose cluster holds the graph, where it is known.
     """
 
     life = 0
+    client: Any = None
 
     def __init__(
         self,
@@ -74,21 +79,45 @@ class Coordinator:
         self._connection_args = connection_args
         self._turn = asyncio.Lock()
         self._interrupted = False
+        self._turns: Turns | None = None
         self._flying: dict[Flight, list[Load]] = {}
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Open all sessions, or none.
+    def open(self, attach: bool = False) -> None:
+        """Open all sessions, or none; with `attach` those with the shards of a published graph.
 
         Raises
         ------
         WorkerLost
             A worker cannot be reached from this process.
+        GraphClosed
+            The graph is not published any more.
         """
-        self.bridge.run(self.sessions.open(self._connection_args), ABORT_SECONDS)
+        self.bridge.run(self.sessions.open(self._connection_args, attach), ABORT_SECONDS)
+        if attach:
+            self._share()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Holds the calls of other clients back, and of this one's other threads; nothing if the graph has no others.
+
+        When it is entered, `states` are what the ranks have now.
+        """
+        return nullcontext() if self._turns is None else self._turns
+
+    def publish(self, name: str | None, card: bytes = b"") -> None:
+        """Give the shards to their workers, with a `card` for clients that attach; None takes the name back.
+
+        Rank 0, where clients look for it, comes last.
+        """
+        with self.turn():
+            self.bridge.run(self._publish(name, card), GRACE_SECONDS)
+
+    def _share(self) -> None:
+        self._turns = Turns(self.bridge, self.sessions, self.attempt, self._flying)
+        self.attempt.shared = True
 
     def call(
         self,
@@ -129,11 +158,12 @@ class Coordinator:
             What the call raised on a rank. If ranks raised different errors, the one that caused the others.
         """
         given = [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
-        try:
-            return self.bridge.run(self._call_in_turn(method, given, connect, commits), GRACE_SECONDS)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            raise
+        with self.turn():
+            try:
+                return self.bridge.run(self._call_in_turn(method, given, connect, commits), GRACE_SECONDS)
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
 
     def launch(
         self,
@@ -236,6 +266,22 @@ class Coordinator:
                 raise
             self._interrupted = False  # by a call before this one, whose turn is over
             return answers
+
+    async def _publish(self, name: str | None, card: bytes) -> None:
+        async with self._turn:
+            await self._ready(connect=False, alone=True)
+            known = Turns.known_of(self.attempt, self.sessions)
+            if self._turns is None:
+                self._share()
+            ranks = range(len(self.addresses))
+            for rank in reversed(ranks):
+                message = Publish(self.sessions.next_number(), name, card, self.attempt.number, known)
+                try:
+                    await asyncio.shield(self.sessions.ask(rank, message))
+                except BaseException:
+                    for other in ranks[rank:] if name is not None else ():
+                        self.sessions.ask(other, Publish(self.sessions.next_number(), None))
+                    raise
 
     async def _ready(self, connect: bool, alone: bool) -> None:
         """Wait until a call can be sent: after the batches in flight, if `alone` or if they are being released."""

@@ -61,6 +61,12 @@ class Directory:
         self._undecided = undecided
         self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lock the numbering, and hold the calls of other clients back; in this order, as everywhere."""
+        with self.coordinator.turn(), self._lock:
+            yield
+
     @property
     def n_vertices(self) -> int:
         """The number of vertices, by what the ranks last said; asks none."""
@@ -93,7 +99,7 @@ class Directory:
             self.coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
         changed = self.coordinator.states[0].generation != self.numbering.generation
         if changed or self._left is not None or self._ranges() != self.numbering.partition:
-            with self._lock, suppress(Recovered):  # another thread may be doing it
+            with self._alone(), suppress(Recovered):  # another thread may be doing it
                 self._follow()
 
     def ids(self, values: Any, name: str) -> np.ndarray:
@@ -103,19 +109,20 @@ class Directory:
 
     def read(self, read: Callable[[Numbering], T]) -> T:
         """The result of `read` with the current numbering. If that is replaced meanwhile, read again."""
-        while True:
-            self.check()
-            numbering = self.numbering
-            try:
-                return read(numbering)
-            except Stale:
-                with self._lock:  # waits until another thread that moves the ranges has replaced the numbering
-                    if self.numbering is numbering:
-                        self.coordinator.call("inspect")  # its answers carry the ranks' states, and so the ranges
-                        with suppress(Recovered):
-                            self._follow()
-                    if self.numbering is numbering:
-                        raise
+        with self.coordinator.turn():
+            while True:
+                self.check()
+                numbering = self.numbering
+                try:
+                    return read(numbering)
+                except Stale:
+                    with self._lock:  # waits until another thread that moves the ranges has replaced the numbering
+                        if self.numbering is numbering:
+                            self.coordinator.call("inspect")  # its answers carry the ranks' states, and so the ranges
+                            with suppress(Recovered):
+                                self._follow()
+                        if self.numbering is numbering:
+                            raise
 
     @contextmanager
     def moving(self, more: int = 0) -> Iterator[None]:
@@ -127,7 +134,7 @@ class Directory:
             With `more` vertices to come there would be too many; or this process has no memory for their order, which
             is taken before the workers change.
         """
-        with self._lock:
+        with self._alone():
             self.check()
             check_count(self.n_vertices + more, "n_vertices")
             coming = self.numbering.moved(self.numbering.partition.grown(more)) if more else None
@@ -140,7 +147,7 @@ class Directory:
     @contextmanager
     def growing(self, n_vertices: int) -> Iterator[int | None]:
         """As `moving`, while a batch brings vertices up to this number: the number, or None if they are there."""
-        with self._lock:
+        with self._alone():
             more = n_vertices - self.n_vertices
             if more <= 0:
                 yield None
@@ -165,7 +172,7 @@ class Directory:
 
         The new keys are vertices once the workers have them. If the batch is refused, they are forgotten.
         """
-        with self._lock:
+        with self._alone():
             self.check()
             table, n = self.numbering.keys, self.n_vertices
             assert table is not None
@@ -177,7 +184,7 @@ class Directory:
     @contextmanager
     def still(self) -> Iterator[KeyTable | None]:
         """Lock the numbering while a call uses the keys of all vertices; the table, None without keys."""
-        with self._lock:
+        with self._alone():
             self.check()
             yield self.numbering.keys
 
@@ -192,14 +199,14 @@ class Directory:
 
     def decide(self, kind: str | None) -> None:
         """Vertices have keys of this kind if the next batch, which is the first, is committed."""
-        with self._lock:
+        with self._alone():
             if self.keys == "undecided":
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
 
     @contextmanager
     def removing(self, vertices: Any) -> Iterator[np.ndarray]:
         """Lock the numbering while vertices are removed by their keys: their ids, each once, ascending."""
-        with self._lock:
+        with self._alone():
             self.check()
             ids, table = np.unique(self.numbering.ids(vertices, "ids")), self.numbering.keys
             assert table is not None

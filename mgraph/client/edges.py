@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.client.reads import rows_of
+from mgraph.client.owners import rows_of
 from mgraph.structures import Csr
 
 __all__ = ["edges_of", "once", "ranges"]

@@ -20,7 +20,7 @@ from mgraph.client.parts import WATCH_SECONDS, Parts, dealt, function_or_files
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.tasks import batch_of
 
-__all__ = ["as_parts"]
+__all__ = ["Paused", "as_parts", "waited"]
 
 ANSWER_SECONDS = 5.0  #: for which Dask's scheduler is asked how the workers are
 PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
@@ -109,7 +109,7 @@ def _zipped(given: Mapping[str, Any], columns: Mapping[str, str] | None) -> list
     return [together(names, *parts) for parts in zip(*blocks, strict=True)]
 
 
-class _Paused:
+class Paused:
     """Watches for workers that Dask has paused, and that a graph's memory keeps so: their tasks would wait for ever."""
 
     def __init__(self, client: Client, workers: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ class _Paused:
             if now - since > PAUSED_SECONDS:
                 raise CapacityError(
                     f"the worker at {address} was paused by Dask {PAUSED_SECONDS:g} s ago, since its memory is nearly "
-                    "full (distributed.worker.memory.pause): no parts can be computed there; nothing was ingested"
+                    "full (distributed.worker.memory.pause): no parts can be computed there"
                 )
 
 
@@ -167,7 +167,7 @@ def _computed(
     held: list[Future] = client.compute(batches)
     del parts, part, batches
     try:
-        _wait(held, watch, _Paused(client, workers).check)
+        waited(held, watch, Paused(client, workers).check, "the source; nothing was ingested")
     except BaseException:
         for future in held:  # Dask need not compute the others
             future.release()
@@ -175,7 +175,7 @@ def _computed(
     return [future.key for future in held], held
 
 
-def _wait(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None]) -> None:
+def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None], what: str) -> None:
     """Wait until all are finished; raise the error of the first one that fails. Calls `watch` and `check` meanwhile."""
     done: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
@@ -190,17 +190,17 @@ def _wait(futures: Sequence[Future], watch: Callable[[], None], check: Callable[
             left -= 1
             if future.status != "finished":
                 watch()  # a lost worker is the better reason
-                raise _failure(future, futures)
+                raise _failure(future, futures, what)
         if time.monotonic() - looked >= WATCH_SECONDS:  # a pinned task waits for ever for a worker that died
             watch()
             check()
             looked = time.monotonic()
 
 
-def _failure(future: Future, futures: Sequence[Future]) -> BaseException:
+def _failure(future: Future, futures: Sequence[Future], what: str) -> BaseException:
     """Why a part has no batch."""
     i = next(i for i, other in enumerate(futures) if other.key == future.key)
     error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
     assert isinstance(error, BaseException)
-    error.add_note(f"part {i} of {len(futures)} of the source; nothing was ingested")
+    error.add_note(f"part {i} of {len(futures)} of {what}")
     return error

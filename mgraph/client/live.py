@@ -15,7 +15,8 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
-from mgraph.client.results import VertexValues, run_algorithm
+from mgraph.client.results import VertexValues
+from mgraph.client.running import run_algorithm
 from mgraph.errors import GraphClosed, InvalidOption
 
 __all__ = ["Live", "LiveReport", "maintain"]
@@ -72,7 +73,7 @@ class Live:
         Exception
             What the method of the same name raises for the graph as it is now. A later call tries again.
         """
-        with self._lock:
+        with self._directory.coordinator.turn(), self._lock:
             return self._read()
 
     def _read(self) -> VertexValues:

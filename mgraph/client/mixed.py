@@ -13,13 +13,13 @@ import numpy as np
 
 from mgraph.budget import host_memory_limit
 from mgraph.checks import check_growth
-from mgraph.client import reads, report
+from mgraph.client import owners, report
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.keyed import Keyed
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
-from mgraph.client.reads import offsets_of, rows_at
+from mgraph.client.owners import offsets_of, rows_at
 from mgraph.client.report import UpdateReport
 from mgraph.client.shares import deal
 from mgraph.device import Device
@@ -114,6 +114,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     array([ True])
     """
     answers = _executed(self._directory, self._options, self._storing is not None, operations)
+    self._updates.history.batch("execute", self._directory.coordinator, answers)
     self._updates.order_first()
     self._updates.followed()
     return answers
@@ -129,20 +130,22 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     if not self._options.weighted:
         directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
         raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
-    return directory.read(lambda now: reads.weights(directory.coordinator, now, src, dst))
+    return directory.read(lambda now: owners.weights(directory.coordinator, now, src, dst))
 
 
 def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
     """The answers to a stream, when nothing is in flight."""
-    directory.check()
-    _check_kinds(operations, options)
-    if directory.takes(operations):
-        with directory.keyed(operations, options.directed, logged) as found:
-            return _send_keyed(directory, options, found, operations.n_updates > 0)
-    n = _vertices_after(operations, directory.n_vertices, options.grows)
-    with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
-        found = Keyed(operations, 0, n, None)
-        return directory.read(partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0))
+    with directory.coordinator.turn():
+        directory.check()
+        _check_kinds(operations, options)
+        if directory.takes(operations):
+            with directory.keyed(operations, options.directed, logged) as found:
+                return _send_keyed(directory, options, found, operations.n_updates > 0)
+        n = _vertices_after(operations, directory.n_vertices, options.grows)
+        with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
+            found = Keyed(operations, 0, n, None)
+            send = partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0)
+            return directory.read(send)
 
 
 def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations], commits: bool) -> Answers:
@@ -173,7 +176,7 @@ def _send(
 
 
 def how_rows_come(now: Numbering) -> dict[str, Any]:
-    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.Calls.execute`."""
+    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.changes.execute`."""
     copies = COPIES_OF_ONE if now.partition.size == 1 else COPIES
     return {"generation": now.generation, "room": host_memory_limit() // copies}
 

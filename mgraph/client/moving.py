@@ -10,7 +10,7 @@ from mgraph.client.edges import edges_of, once, ranges
 from mgraph.client.keyed import batch_of
 from mgraph.client.restoring import check_seen
 from mgraph.client.storing import check_opening
-from mgraph.errors import MgraphError
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.keys import Names
 
 __all__ = ["move_to"]
@@ -34,7 +34,7 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     Raises
     ------
     InvalidOption
-        An option is unknown, or the client has no workers.
+        An option is unknown, the client has no workers, or the graph is published.
     StoreError
         A worker there does not see the store.
     CapacityError, DeviceError, WorkerLost
@@ -49,6 +49,10 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     """
     check_opening(options)
     self._directory.check()
+    if self._published is not None:
+        raise InvalidOption(
+            f"the graph is published as {self._published!r}, and other clients may have it: unpublish it"
+        )
     options = {"structure": self.structure, **options}
     moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
     left = self._directory.coordinator

@@ -7,15 +7,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.checks import check_offset
-from mgraph.client.caller import Alive, Caller, Flight, Value
+from mgraph.client.caller import Caller, Flight, Value
+from mgraph.client.history import History
 from mgraph.client.mixed import Answers
+from mgraph.client.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.recovery import Recovering
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
@@ -23,63 +24,12 @@ from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, Wo
 from mgraph.operations import Operations
 from mgraph.protocol import Recovered, retold
 
-__all__ = ["PendingAnswers", "PendingReport", "Pipeline", "Sent"]
+__all__ = ["Pipeline", "Sent"]
 
 T = TypeVar("T")
-U = TypeVar("U")
 Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
 
 LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
-POLL_SECONDS = 0.5  #: between two checks of a wait whether the client still runs
-
-
-class _Pending(Future[T]):
-    """The outcome of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
-
-    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
-    """
-
-    def __init__(self, bridge: Alive, mend: Callable[[], object]) -> None:
-        super().__init__()
-        self.set_running_or_notify_cancel()
-        self._bridge, self._mend = bridge, mend
-        self.add_done_callback(lambda _: self._end())
-
-    def _end(self) -> None:
-        self._mend = lambda: None  # a report that is kept does not keep the graph
-
-    def result(self, timeout: float | None = None) -> T:
-        """The outcome, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
-        return self._polled(super().result, timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The batch's error, or None; raises `TimeoutError` after `timeout` seconds."""
-        return self._polled(super().exception, timeout)
-
-    def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
-        end = float("inf") if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                return wait(max(0.0, min(POLL_SECONDS, end - time.monotonic())))
-            except TimeoutError:
-                if self.done():  # it has finished just now, or the TimeoutError is the batch's own error
-                    return wait(0)
-                if time.monotonic() >= end:
-                    raise
-                self._mend()
-                if not self._bridge.alive:
-                    raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
-
-
-class PendingReport(_Pending[UpdateReport]):
-    """The report of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
-
-    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
-    """
-
-
-class PendingAnswers(_Pending[Answers]):
-    """The answers to a stream in flight: a `concurrent.futures.Future` as `PendingReport` is."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +57,17 @@ class _Sent:
         The epoch that it was to be, in which life.
     lost : bool
         Whether that life was lost before its answer came.
+    method : str
+        The call's name.
     """
 
     deal: Callable[[], AbstractContextManager[Dealt]]
-    pending: _Pending[Any]
+    pending: Pending[Any]
     made: Made[Any] = of_batch
     epoch: int = 0
     life: int = 0
     lost: bool = False
+    method: str = "update"
 
 
 class Pipeline:
@@ -134,11 +87,15 @@ class Pipeline:
         Bytes of batches that may be in flight. A batch of more bytes is sent alone.
     landed : callable
         Called when the block was left and all batches are committed.
+    history : History, optional
+        Is told of each batch that is committed.
 
     Notes
     -----
     The first batch that fails ends the pipeline, and batches after it are not applied. The next call, or the end of the
     ``with`` block, raises its error, which names its epoch. All epochs before that one are committed.
+
+    In a published graph the block is one turn: calls of other clients wait until it is left.
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on.
@@ -154,9 +111,10 @@ class Pipeline:
         max_bytes: int,
         stream: Callable[[Operations, Callable[[], None]], AbstractContextManager[Dealt]] | None = None,
         landed: Callable[[], None] = lambda: None,
+        history: History | None = None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
-        self._done = landed
+        self._done, self._history = landed, history
         self._open = False
         self._error: BaseException | None = None
         self._bytes = 0
@@ -236,10 +194,14 @@ class Pipeline:
 
     def _launch(self, one: _Sent) -> None:
         with one.deal() as dealt:
-            if isinstance(dealt, UpdateReport | Answers):
+            if isinstance(dealt, UpdateReport):
                 one.pending.set_result(dealt)
                 return
+            if isinstance(dealt, Answers):
+                one.pending.set_result(self._told_of("execute", dealt))
+                return
             method, shares, one.made = dealt
+            one.method = method
             n = nbytes(shares)
             self._coordinator.launch(method, shares, self.room(n), self._landing(one, n))
 
@@ -268,11 +230,20 @@ class Pipeline:
             raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
+        self._turn = self._coordinator.turn()
+        self._turn.__enter__()
         self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._open = False
+        try:
+            self._leave(error)
+        finally:
+            self._turn.__exit__(None, None, None)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Wait until nothing is in flight any more; `error` is what left the block."""
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
             self._recall()
             return
@@ -341,7 +312,7 @@ class Pipeline:
     def _tell(self, one: _Sent, answers: list[Value]) -> None:
         """Give a batch the outcome that the store knows: the answers to queries are not in it."""
         if isinstance(one.pending, PendingReport):
-            one.pending.set_result(one.made(answers, math.nan))
+            one.pending.set_result(self._told_of("update", one.made(answers, math.nan)))
         else:
             what = f"the updates of the stream of epoch {one.epoch} are committed, and its answers were lost"
             one.pending.set_exception(WorkerLost(f"graph {self._coordinator.graph}: {what} with a worker"))
@@ -431,6 +402,13 @@ class Pipeline:
             pending.set_exception(told)
         else:
             try:
-                pending.set_result(one.made(flight.result(), time.perf_counter() - began))
+                made = one.made(flight.result(), time.perf_counter() - began)
+                pending.set_result(self._told_of(one.method, made))
             except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
                 pending.set_exception(problem)
+
+    def _told_of(self, kind: str, done: Any) -> Any:
+        """The outcome of a batch, of which the history is told."""
+        if self._history is not None:
+            self._history.batch(kind, self._coordinator, done)
+        return done

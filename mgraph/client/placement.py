@@ -11,18 +11,20 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from distributed import Client
 
 from mgraph.client.bridge import Bridge
 from mgraph.client.caller import Caller
 from mgraph.client.coordinator import Coordinator
+from mgraph.client.found import found
 from mgraph.client.ingest import as_parts
 from mgraph.client.parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
-from mgraph.exchange.choice import check_exchange, choose_exchange
+from mgraph.exchange.choice import best_exchange, check_exchange, choose_exchange
 
-__all__ = ["OnCluster", "check_client", "choose_workers", "why_apart"]
+__all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_apart"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class OnCluster:
     Raises
     ------
     TypeError
-        `client` is not a synchronous Dask client.
+        `client` is not a Dask client, or is asynchronous on this event loop.
     InvalidOption
         A worker is not there, or the exchange cannot connect so many.
     """
@@ -120,13 +122,31 @@ class OnCluster:
         self._ensure(self._client)
         bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
         coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        coordinator.client = self._client
         coordinator.open()
         return coordinator, partial(_parts, self._client, coordinator)
 
+    def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
+        """Open a session with every worker of a published graph; as `begin`."""
+        bridge = Bridge(self._client.loop.asyncio_loop)
+        coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        coordinator.open(attach=True)
+        return coordinator, partial(_parts, self._client, coordinator)
+
+    def published(self) -> list[dict[str, Any]]:
+        """What the workers of the cluster say of published graphs."""
+        return published_on(self._client)
+
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
-        """The exchange that the workers can use."""
+        """The exchange that the workers can use. Where it is not the one of this host's memory, the log says why."""
         apart = why_apart(caller, exchange, device)
-        return choose_exchange(exchange, device, self._addresses, found, apart)
+        name = choose_exchange(exchange, device, self._addresses, found, apart)
+        if exchange == "auto" and apart:
+            one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
+            level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
+            why = best_exchange(device, self._addresses, found, apart)[1]
+            logger.log(level, "graph %s: exchange %s, because %s", caller.graph, name, why)
+        return name
 
 
 def _parts(
@@ -150,20 +170,18 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
         addresses = [offer["address"] for offer in offers]
         tried = caller.call("map_memory", {"device": device, "addresses": addresses})
         why = next((answer["why"] for answer in tried if answer["why"]), "")
-    if why and exchange == "auto":
-        logger.info("graph %s: exchange peer cannot be used: %s", caller.graph, why)
     return why
 
 
 def check_client(client: Any) -> None:
-    """Raise unless `client` is a synchronous Dask client whose scheduler answers.
+    """Raise unless `client` is a Dask client whose scheduler answers, and may be waited for here.
 
     Later requests to the scheduler have no time limit in Dask, so its answer is checked here.
 
     Raises
     ------
     TypeError
-        It is not a Dask client, or is asynchronous.
+        It is not a Dask client, or this is the event loop on which it is asynchronous.
     InvalidOption
         It is closed.
     MgraphError
@@ -172,7 +190,9 @@ def check_client(client: Any) -> None:
     if not isinstance(client, Client):
         raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}")
     if client.asynchronous:
-        raise TypeError("DynamicGraph's calls block, so it needs a synchronous client: Client(..., asynchronous=False)")
+        raise TypeError(
+            "this call blocks, and the client is asynchronous: await it, as the calls of an mgraph.AsyncDynamicGraph"
+        )
     if client.status != "running":
         raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
     try:
@@ -181,6 +201,13 @@ def check_client(client: Any) -> None:
         raise MgraphError(
             f"the scheduler at {client.scheduler.address} did not answer within {ANSWER_SECONDS} s; is it stopped?"
         ) from None
+
+
+def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]:
+    """What each worker says of each published graph; the one with the name `end` is not published any more."""
+    check_client(client)
+    asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
+    return Bridge(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
 
 
 def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:

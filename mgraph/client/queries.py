@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
-from mgraph.client import reads
-from mgraph.client.results import run_algorithm
+from mgraph.client import owners
+from mgraph.client.history import told_of_stop
+from mgraph.client.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
 
@@ -23,7 +25,7 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
     raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
-    return self._directory.read(lambda now: reads.has_edges(self._directory.coordinator, now, src, dst))
+    return self._directory.read(lambda now: owners.has_edges(self._directory.coordinator, now, src, dst))
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
@@ -33,7 +35,7 @@ def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
     `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: reads.degrees(self._directory.coordinator, now, ids, direction))
+    return self._directory.read(lambda now: owners.degrees(self._directory.coordinator, now, ids, direction))
 
 
 def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
@@ -46,7 +48,7 @@ def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
     `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: reads.neighbors(self._directory.coordinator, now, ids, direction))
+    return self._directory.read(lambda now: owners.neighbors(self._directory.coordinator, now, ids, direction))
 
 
 def vertices(self: Any) -> np.ndarray:
@@ -55,8 +57,7 @@ def vertices(self: Any) -> np.ndarray:
     O(n), without a call to the workers. Keys are in the order in which they came. After a vertex is deleted, those
     that came later move up.
     """
-    self._directory.check()
-    return self._directory.numbering.all_names()
+    return self._directory.read(lambda now: now.all_names())
 
 
 def to_csr(self: Any) -> Csr:
@@ -65,7 +66,7 @@ def to_csr(self: Any) -> Csr:
     In a graph with keys, rows and destinations are places in `vertices`.
     O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
     """
-    return self._directory.read(partial(reads.all_rows, self._directory.coordinator))
+    return self._directory.read(partial(owners.all_rows, self._directory.coordinator))
 
 
 def fingerprint(self: Any) -> int:
@@ -76,7 +77,7 @@ def fingerprint(self: Any) -> int:
     in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
     workers.
     """
-    return reads.fingerprint(self._directory)
+    return owners.fingerprint(self._directory)
 
 
 def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
@@ -85,4 +86,8 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
     check, facts = ALGORITHMS[algorithm].check, self._options.facts
     checked = lambda now: check(facts(now), **arguments)  # noqa: E731
-    return self._directory.read(partial(run_algorithm, self._directory.coordinator, algorithm, checked))
+    caller, began = self._directory.coordinator, time.perf_counter()
+    with told_of_stop(caller, algorithm, "it has no result, and the graph is as it was"):
+        result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
+    self._updates.history.add(algorithm, caller, caller.epoch, 0, time.perf_counter() - began)
+    return result

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -126,6 +127,10 @@ class Recovering:
     def bind(self, directory: Directory) -> None:
         """Have a directory follow; it refers to this object, and so is not referred to."""
         self._directory = weakref.ref(directory)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Nothing: the graph has no other clients."""
+        return nullcontext()
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -333,6 +338,11 @@ class Recovering:
     def one_process(self) -> bool:
         """As `Caller.one_process`."""
         return self._lives[-1].caller.one_process
+
+    @property
+    def client(self) -> Any:
+        """As `Caller.client`."""
+        return self._lives[-1].caller.client
 
     @property
     def bridge(self) -> Alive:

@@ -173,14 +173,28 @@ def title(graph: Any) -> str:
 
 def as_text(title: str, loads: Sequence[WorkerLoad]) -> str:
     """A title and a text table with one line a worker, with the columns `HEADS`."""
-    table = [HEADS, *_rows(loads)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(HEADS))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-    return "\n".join([title, *(f"  {line}" for line in lines)])
+    return text_of(title, HEADS, _rows(loads))
 
 
 def as_html(title: str, loads: Sequence[WorkerLoad]) -> str:
     """A title and an HTML table with one row a worker, with the columns `HEADS`."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in HEADS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _rows(loads))
+    return html_of(title, HEADS, _rows(loads))
+
+
+def text_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A title and a text table, without rows the title alone."""
+    if not rows:
+        return title
+    table = [heads, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def html_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A title and an HTML table, without rows the title alone."""
+    if not rows:
+        return f"<p>{escape(title)}</p>"
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<p>{escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

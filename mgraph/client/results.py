@@ -5,122 +5,25 @@ from __future__ import annotations
 import math
 import operator
 import uuid
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import pairwise
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
 from mgraph.checks import check_vertex
-from mgraph.client.caller import Caller
+from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering, Routed
-from mgraph.client.recovery import Recovering
-from mgraph.columns import arrow, as_array, as_keys
+from mgraph.client.report import html_of, text_of
+from mgraph.columns import arrow, as_array
 from mgraph.device import Device
-from mgraph.errors import GraphClosed, InvalidBatch, InvalidOption, MgraphError
-from mgraph.keys import NONE
-from mgraph.partition import Partition
-from mgraph.protocol import Recovered
+from mgraph.errors import InvalidOption, MgraphError
 
-__all__ = ["VertexIds", "VertexRows", "VertexValues", "run_algorithm"]
+__all__ = ["VertexIds", "VertexRows", "VertexValues", "column_of"]
 
-T = TypeVar("T")
-
-
-class _Held:
-    """The columns of one result on the workers, shared by the handles to them.
-
-    They are freed with the graph's next call after `close`, or after the last handle is gone.
-
-    Parameters
-    ----------
-    coordinator : Caller
-    numbering : Numbering
-        The order and the ranges in which the columns are stored on the ranks.
-    name : str
-        The algorithm's name.
-    key : str
-        The id of the columns on the workers.
-    epoch : int
-    dtypes : mapping of str to str
-        The dtype of each column by its name, the main column first.
-    info : mapping
-        The scalars of the result, such as ``iterations``.
-    kinds : mapping of str to str
-        The kind of each column, as in `Algorithm.columns`.
-    took : mapping
-        What it took to bring a maintained result up to date; empty for others.
-    again : callable, optional
-        Runs the algorithm again, where the columns were lost with a worker.
-    """
-
-    def __init__(
-        self,
-        coordinator: Caller,
-        numbering: Numbering,
-        name: str,
-        key: str,
-        epoch: int,
-        dtypes: Mapping[str, str],
-        info: Mapping[str, Any],
-        kinds: Mapping[str, str],
-        took: Mapping[str, Any] | None = None,
-        again: Callable[[], _Held] | None = None,
-    ) -> None:
-        self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
-        self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
-        self.took, self._life, self._again = dict(took or {}), coordinator.life, again
-        self._free = weakref.finalize(self, coordinator.forget, key)
-        self._free.atexit = False  # at exit the sessions end, which frees the results
-
-    def close(self) -> None:
-        self._free()
-
-    @property
-    def closed(self) -> bool:
-        return not self._free.alive
-
-    def check(self) -> None:
-        if self.closed:
-            raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
-
-    def read(self, read: Callable[[], T]) -> T:
-        """What `read` returns by the columns, which are computed again where they were lost with a worker."""
-        while True:
-            self.check()
-            self._revive()
-            with suppress(Recovered):
-                return read()
-
-    def _revive(self) -> None:
-        """Compute the columns again, if they were lost and the graph is still at their epoch."""
-        if self._life == self.coordinator.life:
-            return
-        if self._again is None or self.epoch != self.coordinator.epoch:
-            raise GraphClosed(
-                f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
-                f"{self.coordinator.epoch}: run it again"
-            )
-        other = self._again()
-        other._free.detach()
-        self._free.detach()
-        self.key, self.numbering, self.info, self._life = other.key, other.numbering, other.info, other._life
-        self._free = weakref.finalize(self, self.coordinator.forget, self.key)
-        self._free.atexit = False
-
-    def parts(self, column: str) -> list[np.ndarray]:
-        """A column as it lies on the ranks, in rank order."""
-        return [answer["values"] for answer in self.call("fetch", column=column)]
-
-    def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
-        self.check()
-        return self.coordinator.call(method, {"result": self.key, **args}, shares)
+SHOWN = 5  #: values at either end that a repr shows
 
 
 class VertexValues(NDArrayOperatorsMixin):
@@ -149,7 +52,7 @@ class VertexValues(NDArrayOperatorsMixin):
         The algorithm's scalars by name.
     """
 
-    def __init__(self, held: _Held, column: str) -> None:
+    def __init__(self, held: Held, column: str) -> None:
         self._held, self._column = held, column
         self.name, self.epoch, self.info = held.name, held.epoch, held.info
         self.dtype = np.dtype(held.dtypes[column])
@@ -167,8 +70,11 @@ class VertexValues(NDArrayOperatorsMixin):
         return self._held.read(self._gathered)
 
     def _gathered(self) -> np.ndarray:
-        values = np.concatenate(self._held.parts(self._column), axis=-1)
-        return self._held.numbering.by_user(self._as_users_see(values))
+        return self._held.numbering.by_user(self._by_rank())
+
+    def _by_rank(self) -> np.ndarray:
+        """The values as they lie on the ranks, in rank order, gathered to this process: dtype[n]."""
+        return self._as_users_see(np.concatenate(self._held.parts(self._column), axis=-1))
 
     def ids(self) -> np.ndarray:
         """The ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
@@ -180,12 +86,16 @@ class VertexValues(NDArrayOperatorsMixin):
         In a graph with keys, the index has keys, and so has a column of vertices, with a missing value for none.
         Raises the same as `to_numpy`. Needs pandas.
         """
+        return self._series_of(self.to_numpy(), self._index())
+
+    def _series_of(self, values: np.ndarray, index: Any) -> Any:
+        """Gathered values as a ``pandas.Series`` with vertices as users name them."""
         import pandas as pd
 
-        values, there = self._named(self.to_numpy())
+        values, there = self._named(values)
         if there is not None and values.dtype != object and not there.all():
             values = pd.arrays.IntegerArray(values, ~there)
-        return pd.Series(values, self._index(), name=self._column)
+        return pd.Series(values, index, name=self._column)
 
     def to_arrow(self) -> Any:
         """The values as a ``pyarrow.Array`` in the order of `to_numpy`, gathered to this process; needs pyarrow. O(n).
@@ -214,7 +124,45 @@ class VertexValues(NDArrayOperatorsMixin):
         """
         import pandas as pd
 
-        return pd.DataFrame({name: _column(self._held, name).to_series() for name in self._held.dtypes})
+        return pd.DataFrame({name: column_of(self._held, name).to_series() for name in self._held.dtypes})
+
+    def to_dask(self) -> Any:
+        """All columns of the result as a ``dask.dataframe.DataFrame``, as in `to_pandas`; needs Dask and pandas.
+
+        A partition is the part of one worker and stays there: it is a copy in host memory, which is Dask's until the
+        last reference to the frame is gone, also if this result or the graph is closed before. Divisions are known in
+        a graph without keys and without an order. In others the index travels to the workers, and columns of vertices
+        pass through this process, where they are translated. Without a cluster there is one partition.
+
+        Raises
+        ------
+        GraphClosed
+            The graph, or this result, was closed.
+        WorkerLost, GraphLost
+            The graph cannot be used.
+
+        Notes
+        -----
+        O(n). A partition that was lost with its worker cannot be computed again.
+        """
+        if (client := self._held.coordinator.client) is not None:
+            return self._held.read(lambda: self._lent(client))
+        from dask.dataframe import from_pandas
+
+        return from_pandas(self.to_pandas(), npartitions=1, sort=False)
+
+    def _lent(self, client: Any) -> Any:
+        from mgraph.client.lending import to_dask
+
+        held, numbering = self._held, self._held.numbering
+        index = self._index()
+        if numbering.order is not None:
+            index = index[numbering.outside(np.arange(len(self)))]
+        kinds = set() if numbering.order is None else {"vertex"}
+        kinds |= set() if numbering.keys is None else {"vertex", "label"}
+        columns = [column_of(held, name) for name in held.dtypes if held.kinds[name] in kinds]
+        translated = {one._column: one._series_of(one._by_rank(), index) for one in columns}
+        return to_dask(client, held, translated, index)
 
     def __getitem__(self, vertices: Any) -> Any:
         """The value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
@@ -382,7 +330,7 @@ class VertexValues(NDArrayOperatorsMixin):
         if name in info:
             return info[name]
         if held is not None and name in held.dtypes:
-            return _column(held, name)
+            return column_of(held, name)
         known = sorted([*info, *held.dtypes]) if held is not None else []
         raise AttributeError(f"a result of {self.__dict__.get('name')} has no {name!r}; it has {known}")
 
@@ -393,10 +341,40 @@ class VertexValues(NDArrayOperatorsMixin):
         raise TypeError("a result cannot be pickled, since its values are on the workers; pickle to_numpy() instead")
 
     def __repr__(self) -> str:
+        return text_of(str(self), *self._excerpt())
+
+    def _repr_html_(self) -> str:
+        return html_of(str(self), *self._excerpt())
+
+    def __str__(self) -> str:
         info = "".join(f", {key} {value}" for key, value in self.info.items())
         state = ", closed" if self._held.closed else ""
         column = "" if self._column == next(iter(self._held.dtypes)) else f" {self._column}"
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
+
+    def _excerpt(self) -> tuple[list[str], list[list[str]]]:
+        """The heads and the rows of a table of the first and the last values; no rows where they cannot be read."""
+        n, rows = len(self), list[list[str]]()
+        places = np.arange(n, dtype=np.uint32)
+        cut = n > 2 * SHOWN
+        if cut:
+            places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
+        with suppress(MgraphError):  # closed or lost
+            columns = self._cells(self._of(places)) if n else {}
+            names = map(str, self._held.numbering.names(places).tolist())
+            rows = [list(row) for row in zip(names, *columns.values(), strict=True)]
+            if cut:
+                rows.insert(SHOWN, ["..."] * len(rows[0]))
+            return ["vertex", *columns], rows
+        return [], []
+
+    def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
+        """Values as text, by the name of the column."""
+        found, there = self._named(values)
+        cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in found.tolist()]
+        if there is not None:
+            cells = [cell if one else "" for cell, one in zip(cells, there, strict=True)]
+        return {self._column: cells}
 
 
 class VertexLabels(VertexValues):
@@ -445,6 +423,12 @@ class VertexRows(VertexValues):
 
         return pd.DataFrame(self.to_numpy().T, self._index())
 
+    def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
+        cells = {}
+        for row in range(min(SHOWN, len(values))):
+            cells[str(row)] = super()._cells(values[row])[self._column]
+        return cells if len(values) <= SHOWN else {**cells, "...": ["..."] * values.shape[1]}
+
     def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
         return np.stack([routed.restore([part[row] for part in parts]) for row in range(len(parts[0]))])
 
@@ -461,7 +445,8 @@ _CLASSES: dict[str, type[VertexValues]] = {
 }  #: by the kind of a column
 
 
-def _column(held: _Held, name: str) -> VertexValues:
+def column_of(held: Held, name: str) -> VertexValues:
+    """The handle to a column of a result."""
     return _CLASSES[held.kinds[name]](held, name)
 
 
@@ -484,10 +469,10 @@ def _combined(operation: str, inputs: Sequence[Any]) -> VertexValues:
         raise
     kind = "rows" if any(isinstance(one, VertexRows) for one in on_workers) else "value"
     dtypes, kinds = {"value": answers[0]["dtype"]}, {"value": kind}
-    return _column(_Held(held.coordinator, held.numbering, operation, key, held.epoch, dtypes, {}, kinds), "value")
+    return column_of(Held(held.coordinator, held.numbering, operation, key, held.epoch, dtypes, {}, kinds), "value")
 
 
-def _operand(value: Any, held: _Held) -> list[dict[str, Any]]:
+def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
     """Each rank's share of an operand of the results in `held`."""
     here, size = held.numbering, held.numbering.partition.size
     if isinstance(value, VertexValues) and not isinstance(value, VertexIds):
@@ -526,125 +511,3 @@ def _in_order(value: Any, here: Numbering) -> Any:
     ordered = np.empty_like(value.to_numpy())
     ordered[ids] = value.to_numpy()
     return ordered
-
-
-# ---- running an algorithm --------------------------------------------------------------------------------------------
-
-
-def run_algorithm(
-    coordinator: Caller,
-    name: str,
-    checked: Callable[[Numbering], Mapping[str, Any]],
-    numbering: Numbering,
-    live: str | None = None,
-    shown: bool = True,
-) -> Any:
-    """The result of an algorithm, run on all ranks with arguments that its `check` returns for this numbering.
-
-    With `live`, the maintained result that has this id, brought up to date. What the workers hold, if not `shown`.
-    """
-    arguments = checked(numbering)
-    data = {
-        k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
-    }
-    args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
-    shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
-    key = uuid.uuid4().hex
-    try:
-        common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
-        common |= {} if live is None else {"live": live}
-        answers = coordinator.call("run" if live is None else "maintain", common, shares, connect=True)
-    except BaseException as error:
-        coordinator.forget(key)  # some ranks may have finished
-        if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
-            raise error.named(numbering.names) from None
-        raise
-    ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
-    first, then = answers[0], numbering.moved(ranges)  # the ranges when it ran; they may have moved since
-    took, kinds = first.get("took", {}), ALGORITHMS[name].columns
-    held = _Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
-    if not shown:
-        return held
-    if isinstance(coordinator, Recovering):
-        again = partial(run_algorithm, coordinator, name, checked, live=live, shown=False)
-        held._again = lambda: coordinator.read(again)
-    return _column(held, next(iter(held.dtypes))) if ALGORITHMS[name].result is None else _gathered(held)
-
-
-def _gathered(held: _Held) -> Any:
-    """What an algorithm makes of its columns in this process; they are freed on the workers."""
-    algorithm = ALGORITHMS[held.name]
-    assert algorithm.result is not None
-    try:
-        parts = held.read(lambda: {column: held.parts(column) for column in held.dtypes})
-    finally:
-        held.close()
-    for column in parts:
-        if algorithm.columns[column] == "vertex":
-            parts[column] = [held.numbering.outside(part) for part in parts[column]]
-    return algorithm.result(parts, dict(held.info), held.numbering.names)
-
-
-def _inside(value: Any, numbering: Numbering) -> Any:
-    """An argument as the program takes it: vertices by their internal ids, anything else unchanged."""
-    if isinstance(value, Vertices):
-        return numbering.inside(value.ids)
-    return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
-
-
-def _by_key(values: Any, numbering: Numbering) -> Any:
-    """Values in the order of the vertices, where they come from a result with other vertices; the mean for new ones."""
-    if numbering.keys is None or isinstance(values, VertexRows):
-        return values
-    if hasattr(values, "index") and hasattr(values, "to_numpy"):  # of pandas
-        column = as_keys(values.index, numbering.keys.kind, "the index of the values")
-    else:
-        then = values._held.numbering if isinstance(values, VertexValues) else numbering
-        if then.keys is None or then.keys is numbering.keys:
-            return values
-        column = then.keys.names.column(0, then.n_vertices)
-    found, ids = values.to_numpy(), Device.to_host(numbering.keys.find(column, numbering.n_vertices))
-    array = np.full(numbering.n_vertices, found.mean() if len(found) else 1.0)
-    array[ids[ids != NONE]] = found[ids != NONE]
-    return array
-
-
-def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
-    """Each rank's share of an argument that has a number for each vertex.
-
-    An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
-    ids, each rank gets its part in internal order; vertices past the array's end get the mean of the array.
-
-    Raises
-    ------
-    InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows of float64, as long
-        as the number of vertices, are what an algorithm's check made of several arrays.
-    GraphClosed
-        The result was closed.
-    """
-    starts = list(numbering.partition.starts)
-    if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
-        held = values._held
-        held.check()
-        if held.coordinator is coordinator and held.numbering.generation == numbering.generation:
-            moved = held.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
-            there = {"starts": starts, "result": held.key, "column": values._column, "moved": moved}
-            return [there] * numbering.partition.size
-    try:
-        array = Device.to_host(as_array(_by_key(values, numbering)))
-    except InvalidBatch as error:
-        raise InvalidOption(f"{name}: {error}") from None
-    if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:
-        inside = np.empty_like(array)
-        inside[:, numbering.inside(np.arange(array.shape[1]))] = array
-        return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
-    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
-        raise InvalidOption(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; "
-            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
-        )
-    with np.errstate(over="ignore"):  # the program rejects values that are not finite
-        inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
-        inside[numbering.inside(np.arange(len(array)))] = array
-    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]

@@ -19,10 +19,13 @@ from mgraph.protocol import (
     Beat,
     Call,
     Close,
+    Done,
     Failure,
     Hello,
     Part,
+    Publish,
     Result,
+    Turn,
     decode_error,
 )
 from mgraph.wire import decode, encode
@@ -30,6 +33,8 @@ from mgraph.wire import decode, encode
 __all__ = ["Session"]
 
 logger = logging.getLogger(__name__)
+
+Request = Call | Abort | Close | Publish | Turn
 
 TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
 
@@ -78,7 +83,7 @@ class Session:
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
-    async def ask(self, message: Call | Abort | Close) -> Answer:
+    async def ask(self, message: Request) -> Answer:
         """The answer to `message`. Run each call in a separate task; messages are sent in the order of the tasks.
 
         Raises
@@ -101,8 +106,14 @@ class Session:
         finally:
             del self._waiting[seq]
 
+    async def tell(self, message: Done) -> None:
+        """Send a message that is not answered, in the same order."""
+        with self._sending(message):
+            async with self._writing:
+                await self._comm.write(encode(message), on_error="raise")
+
     @contextmanager
-    def _sending(self, message: Call | Abort | Close) -> Iterator[None]:
+    def _sending(self, message: Request | Done) -> Iterator[None]:
         """Send the answer's waiter an error that occurs in here. `drop` cancels the task that is in here."""
         sender = asyncio.current_task()
         assert sender is not None

@@ -7,17 +7,19 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from mgraph.client.opening import open_session
-from mgraph.client.session import Session
+from mgraph.client.session import Request, Session
 from mgraph.errors import WorkerLost
-from mgraph.protocol import Abort, Answer, Call, Hello, ShardState
+from mgraph.protocol import Abort, Answer, Call, Done, Hello, ShardState
 
 __all__ = ["Asked", "Sessions"]
 
 CLOSE_SECONDS = 5.0  #: for which `close` waits until the workers have freed their shards
 ALIKE_SECONDS = 0.1  #: for which to wait, after a first error, for the same error of other ranks
+
+T = TypeVar("T")
 
 Asked = list[asyncio.Task[Answer]]
 
@@ -53,20 +55,20 @@ class Sessions:
         self.states = [ShardState()] * len(self.addresses)
         self.epoch = self.changes = 0
         self._numbers = count()
-        self._asked: set[asyncio.Task[Answer]] = set()
+        self._asked: set[asyncio.Task[Any]] = set()
         self._garbage: deque[str] = deque()
 
     # ---- open and close ----------------------------------------------------------------------------------------------
 
-    async def open(self, connection_args: dict[str, Any]) -> None:
-        """Open all sessions, or none.
+    async def open(self, connection_args: dict[str, Any], attach: bool = False) -> None:
+        """Open all sessions, or none; with `attach` those with the shards of a published graph.
 
         Raises
         ------
         WorkerLost
             A worker cannot be reached from this process.
         """
-        hello = Hello(self.graph, 0, len(self.addresses), patience=self.patience)
+        hello = Hello(self.graph, 0, len(self.addresses), patience=self.patience, attach=attach)
         opening = [
             asyncio.create_task(open_session(replace(hello, rank=rank), address, connection_args))
             for rank, address in enumerate(self.addresses)
@@ -111,14 +113,30 @@ class Sessions:
         """Free a result with the next call. Safe in a finalizer, since it only records the key."""
         self._garbage.append(result)
 
+    def next_number(self) -> int:
+        """The number of a message to one rank."""
+        return next(self._numbers)
+
     def send(self, messages: Sequence[Call | Abort]) -> Asked:
         """Send each rank its message without waiting. The results of the tasks are the answers."""
-        asked = [asyncio.create_task(session.ask(message)) for session, message in zip(self.all, messages, strict=True)]
-        self._asked.update(asked)
-        for task in asked:
-            task.add_done_callback(self._asked.discard)
-            task.add_done_callback(_looked_at)
-        return asked
+        return [
+            self._kept(asyncio.create_task(session.ask(message)))
+            for session, message in zip(self.all, messages, strict=True)
+        ]
+
+    def ask(self, rank: int, message: Request) -> asyncio.Task[Answer]:
+        """Send one rank a message without waiting. The result of the task is the answer."""
+        return self._kept(asyncio.create_task(self.all[rank].ask(message)))
+
+    def tell(self, rank: int, message: Done) -> None:
+        """Send one rank a message that is not answered, without waiting."""
+        self._kept(asyncio.create_task(self.all[rank].tell(message)))
+
+    def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        task.add_done_callback(_looked_at)
+        return task
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +177,10 @@ class Sessions:
 
     def note(self, answers: Iterable[Answer]) -> None:
         """Store the states in the answers of all ranks, and the epoch that all of them acknowledge."""
-        states = [answer.state for answer in answers]
+        self.know([answer.state for answer in answers])
+
+    def know(self, states: list[ShardState]) -> None:
+        """Store the states of all ranks, as another client had them."""
         self.states = states
         self.epoch = min(state.epoch for state in states)
         self.changes = min(state.changes for state in states)

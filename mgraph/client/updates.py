@@ -17,6 +17,7 @@ from mgraph.batch import COUNTS, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
+from mgraph.client.history import History, told_of_stop
 from mgraph.client.keyed import Keyed, batch_of
 from mgraph.client.live import Live
 from mgraph.client.mixed import how_rows_come, in_flight, of_steps
@@ -24,9 +25,9 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts
 from mgraph.client.pipeline import Pipeline, Sent
-from mgraph.client.reading import read_parts
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
+from mgraph.client.steps import read_parts
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.protocol import Recovered, retold
 
@@ -51,8 +52,12 @@ class Updates:
 
     Attributes
     ----------
+    order_due : bool
+        Whether that is to be made yet.
     followers : set of Live
         The results that are brought up to date after each change.
+    history : History
+        What this process has asked the graph for.
     """
 
     def __init__(
@@ -63,10 +68,11 @@ class Updates:
         order_due: bool,
         logged: bool = False,
     ) -> None:
-        self._directory, self._options, self._order_due = directory, options, order_due
+        self._directory, self._options, self.order_due = directory, options, order_due
         self._parts, self._logged = parts, logged
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] = weakref.WeakSet()
+        self.history = History()
 
     def followed(self) -> None:
         """Bring the results up to date that follow each change. An error is logged, since the change was made."""
@@ -83,13 +89,14 @@ class Updates:
 
         Results that follow each change are brought up to date if it is the `last` batch of a call.
         """
-        self._directory.check()
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        if self._has_keys(batch):
-            with self._keyed(batch) as found:
-                done = self._send_keyed(found, args)
-        else:
-            done = self._send_ids(batch, args)
+        with self._coordinator.turn():
+            self._directory.check()
+            if self._has_keys(batch):
+                with self._keyed(batch) as found:
+                    done = self._send_keyed(found, args)
+            else:
+                done = self._send_ids(batch, args)
         self.order_first()
         if last:
             self.followed()
@@ -130,7 +137,10 @@ class Updates:
         while True:
             with suppress(Recovered):
                 answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
-                return report.of_batch(answers, time.perf_counter() - began, absent)
+                done = report.of_batch(answers, time.perf_counter() - began, absent)
+                kind = "update" if method == "update" else "delete_vertices"
+                self.history.batch(kind, self._coordinator, done)
+                return done
 
     def _vertices_after(self, batch: Any) -> int | None:
         """The number of vertices that there are after a batch, if it brings some."""
@@ -149,7 +159,7 @@ class Updates:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
         stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
@@ -187,7 +197,9 @@ class Updates:
                 except Recovered as recovered:
                     before, now = np.concatenate([before, recovered.done]), self._directory.numbering
 
-        done = self._directory.read(ingest)
+        with told_of_stop(self._coordinator, "the ingest", "its steps up to that epoch are committed"):
+            done = self._directory.read(ingest)
+        self.history.steps("ingest", self._coordinator, done)
         self.order_first()
         self.followed()
         return done
@@ -249,17 +261,20 @@ class Updates:
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
         """Add vertices up to this number; rank 0 is told their keys, for the log."""
+        began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
         while True:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
                 self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares, connect=True, commits=True)
+                self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
                 return
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
         if self._directory.numbering.keys is None:
-            done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
+            with self._coordinator.turn():
+                done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
         else:
             with self._directory.removing(ids) as gone:
                 done = self._call("remove_vertices", {"ids": gone})
@@ -292,13 +307,13 @@ class Updates:
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices."""
         with self._directory.moving():
-            self._order_due = False
+            self.order_due = False
             self._coordinator.call("reorder", connect=True)
         return self.balance()
 
     def order_first(self) -> None:
         """After a batch: the order by degree that was asked for, once there are edges."""
-        if self._order_due and any(state.edges for state in self._coordinator.states):
+        if self.order_due and any(state.edges for state in self._coordinator.states):
             try:
                 self.reorder()
             except CapacityError as error:

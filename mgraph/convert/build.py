@@ -48,6 +48,9 @@ class Edges:
         """
         (source, src), (target, dst), *rest = columns
         names = f"column {source!r}", f"column {target!r}"
+        for name, values in columns[1:]:
+            if len(values) != len(src):
+                raise InvalidBatch(f"column {name!r} has {len(values)} rows and column {source!r} has {len(src)}")
         kind = chosen_kind(src, dst, names) if keys == "auto" else keys
         if kind is None:
             return cls.of(*(column(*each) for each in columns))
@@ -79,17 +82,11 @@ def build(
     InvalidOption
         There are weights and ``weighted=False``; or as `DynamicGraph`.
     """
-    options = dict(options)
-    if edges.weight is not None and not options.setdefault("weighted", True):
-        raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")
-    options["keys"] = edges.keys
-    largest, name, row = (0, "", 0) if edges.keys else edges.largest()
-    if n_vertices is None and edges.keys is None:
-        _check_known(edges)
-    elif n_vertices is not None and largest >= check_count(n_vertices, "n_vertices"):
-        raise UnknownVertex(
-            f"column {name!r}, row {row} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
-        )
+    options = {**options, "keys": edges.keys}
+    check_weighted(options, edges.weight is not None)
+    if edges.keys is None:
+        largest, name, row = edges.largest()
+        check_largest(largest, f"column {name!r}, row {row}", n_vertices, len(edges.src))
     graph: Any = cls(client, n_vertices, **options)
     try:
         if len(vertices):
@@ -102,12 +99,29 @@ def build(
     return graph
 
 
-def _check_known(edges: Edges) -> None:
-    """Raise `InvalidBatch` unless the edges say how many vertices there are."""
-    largest, name, row = edges.largest()
-    if largest < 0:
+def check_weighted(options: dict[str, Any], weights: bool) -> None:
+    """Set the option `weighted` where there are `weights`; `InvalidOption` if it is False."""
+    if weights and not options.setdefault("weighted", True):
+        raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")
+
+
+def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int) -> None:
+    """Raise unless a new graph of `n_vertices` vertices, or for None of one that grows, takes the largest id.
+
+    Raises
+    ------
+    InvalidBatch
+        The graph grows, and there is no edge, or the id is too large to be meant.
+    UnknownVertex
+        The id, which `what` names, is `n_vertices` or more.
+    """
+    if n_vertices is not None:
+        if largest >= check_count(n_vertices, "n_vertices"):
+            raise UnknownVertex(f"{what} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+    elif largest < 0:
         raise InvalidBatch("there are 0 edges, so the number of vertices is not known; give n_vertices")
-    check_growth(largest, f"column {name!r}, row {row}", 0, len(edges.src))
+    else:
+        check_growth(largest, what, 0, n_edges)
 
 
 def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES
 from mgraph.errors import InvalidBatch
 
-__all__ = ["Column", "choose", "vertex_ids", "weights"]
+__all__ = ["Column", "choose", "operations", "vertex_ids", "weights"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Column:
     name : str
         What messages call it.
     values : array, shape (n,)
-        Numbers; or objects, where the table has them.
+        Numbers, of NumPy or CuPy; or objects, where the table has them.
     missing : bool[n], optional
         Where a value is missing; None if none is.
     """
@@ -37,7 +37,7 @@ class Column:
         if bad.any():
             row = int(bad.argmax())
             value = self.values[row]
-            shown = value.item() if isinstance(value, np.generic) else value
+            shown = value.item() if hasattr(value, "item") else value  # of NumPy or CuPy
             raise InvalidBatch(f"column {self.name!r}, row {row} is {shown!r}; {why}")
 
     def check_there(self) -> None:
@@ -64,7 +64,9 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
             count = "no column" if name not in there else f"{there.count(name)} columns"
             raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {', '.join(map(repr, there)) or 'none'}")
         if names.count(name) > 1:
-            raise InvalidBatch(f"column {name!r} is wanted twice; source, target and weight are three columns")
+            raise InvalidBatch(
+                f"column {name!r} is wanted twice; source, target, weight and op are columns of their own"
+            )
     return names
 
 
@@ -130,3 +132,12 @@ def weights(column: Column) -> np.ndarray:
     most = np.finfo(np.float32).max
     column.refuse(np.isinf(kept) & ~np.isinf(values), f"weights are stored as float32, up to {most:.8g}")
     return kept
+
+
+def operations(column: Column) -> np.ndarray:
+    """The operations in a column, +1 and -1: int8[n]; `InvalidBatch` for any other value. O(n)."""
+    column.check_there()
+    values = column.values
+    bad = np.ones(len(values), bool) if values.dtype.kind not in "iufO" else (values != 1) & (values != -1)
+    column.refuse(bad, "operations are +1 (insert) and -1 (delete)")
+    return values.astype(np.int8)

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph.client.options import keys_of
-from mgraph.convert.build import Edges, build
+from mgraph.convert.build import build
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import arrow_edges
-from mgraph.errors import InvalidBatch, ReadError
+from mgraph.errors import InvalidBatch, MgraphError, ReadError
 
-__all__ = ["from_csv", "from_parquet"]
+__all__ = ["from_csv", "from_parquet", "reading"]
 
 
 def from_parquet(
@@ -49,13 +49,13 @@ def from_parquet(
         An id is `n_vertices` or more. No graph was made.
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    with _reading(path) as file:
+    with reading(path) as file:
         import pyarrow.parquet as parquet
 
         with parquet.ParquetFile(file) as opened:
             names = choose(opened.schema_arrow.names, (source, target, weight), "the file")
             edges = arrow_edges(opened.read(columns=names), source, target, weight, keys)
-    return _built(cls, path, edges, client, n_vertices, options)
+        return build(cls, edges, client, n_vertices, options)
 
 
 def from_csv(
@@ -91,7 +91,7 @@ def from_csv(
         As in `from_parquet`.
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    with _reading(path) as file:
+    with reading(path) as file:
         from pyarrow import csv
 
         parse = csv.ParseOptions(delimiter=delimiter)
@@ -101,23 +101,20 @@ def from_csv(
         convert = csv.ConvertOptions(include_columns=names, column_types=types)
         table = csv.read_csv(file, parse_options=parse, convert_options=convert)
         edges = arrow_edges(table, source, target, weight, keys)
-    return _built(cls, path, edges, client, n_vertices, options)
+        return build(cls, edges, client, n_vertices, options)
 
 
 @contextmanager
-def _reading(path: str | os.PathLike[str]) -> Iterator[str]:
+def reading(path: str | os.PathLike[str]) -> Iterator[str]:
     """The path as text; errors of reading and of values as `ReadError`, which names the file."""
     file = os.fspath(path)
     try:
         yield file
-    except ImportError:
-        raise ReadError(f"{file}: reading Parquet and CSV needs pyarrow: pip install pyarrow") from None
-    except (InvalidBatch, OSError, ValueError) as error:  # pyarrow's errors are of the last two
+    except ImportError as error:
+        raise ReadError(f"{file}: reading it needs {error.name}: pip install {error.name}") from None
+    except (InvalidBatch, OSError, ReadError, ValueError) as error:  # pyarrow's errors are of the second and the last
+        if isinstance(error, MgraphError) and not isinstance(error, InvalidBatch | ReadError):
+            raise
+        if isinstance(error, ReadError) and str(error).startswith(f"{file}: "):
+            raise
         raise ReadError(f"{file}: {error}") from None
-
-
-def _built(cls: Any, path: Any, edges: Edges, client: Any, n_vertices: int | None, options: Any) -> Any:
-    try:
-        return build(cls, edges, client, n_vertices, options)
-    except InvalidBatch as error:
-        raise ReadError(f"{os.fspath(path)}: {error}") from None

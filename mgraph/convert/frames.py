@@ -1,17 +1,32 @@
-"""Graphs from pandas and Arrow, and back."""
+"""Graphs from pandas, Arrow, Polars and cuDF, and back; and the edges in any such table."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mgraph.client.options import keys_of
+from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build, columns_of
 from mgraph.convert.columns import Column, choose
 from mgraph.errors import InvalidBatch
 
-__all__ = ["arrow_edges", "from_arrow", "from_pandas", "to_arrow", "to_pandas"]
+__all__ = [
+    "arrow_edges",
+    "columns_in",
+    "from_arrow",
+    "from_cudf",
+    "from_pandas",
+    "from_polars",
+    "to_arrow",
+    "to_pandas",
+    "to_polars",
+]
+
+Names = Sequence[str | None]
+Columns = list[tuple[str, Any]]
 
 
 def from_pandas(
@@ -67,10 +82,13 @@ def from_pandas(
     """
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
         raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type(frame).__name__}")
-    names = choose(frame.columns, (source, target, weight), "the frame")
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    edges = Edges.read([(name, frame[name]) for name in names], keys, _pandas_column)
+    edges = Edges.read(_frame_columns(frame, (source, target, weight)), keys, _pandas_column)
     return build(cls, edges, client, n_vertices, options)
+
+
+def _frame_columns(frame: Any, wanted: Names) -> Columns:
+    return [(name, frame[name]) for name in choose(frame.columns, wanted, "the frame")]
 
 
 def _pandas_column(name: str, column: Any) -> Column:
@@ -117,14 +135,17 @@ def from_arrow(
 
 def arrow_edges(table: Any, source: str, target: str, weight: str | None, keys: str | None) -> Edges:
     """The edges in a table, or in anything with Arrow's PyCapsule interface; `keys` as in `Edges.read`."""
+    return Edges.read(_arrow_columns(table, (source, target, weight)), keys, _arrow_column)
+
+
+def _arrow_columns(table: Any, wanted: Names) -> Columns:
     import pyarrow as pa
 
     if not isinstance(table, pa.Table):
         if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__arrow_c_array__"):
             raise InvalidBatch(f"from_arrow takes a table with Arrow's interface, got {type(table).__name__}")
         table = pa.table(table)
-    names = choose(table.column_names, (source, target, weight), "the table")
-    return Edges.read([(name, table.column(name)) for name in names], keys, _arrow_column)
+    return [(name, table.column(name)) for name in choose(table.column_names, wanted, "the table")]
 
 
 def _arrow_column(name: str, column: Any) -> Column:
@@ -135,6 +156,138 @@ def _arrow_column(name: str, column: Any) -> Column:
     if column.null_count:
         return Column(name, np.empty(len(column), object), column.is_null().to_numpy())
     return Column(name, column.to_numpy())
+
+
+def from_polars(
+    cls: Any,
+    frame: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of the rows of a Polars DataFrame or LazyFrame, an edge a row; needs Polars and pyarrow.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame or polars.LazyFrame
+        A lazy frame is collected, only the named columns of it.
+    source, target, weight, client, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    InvalidBatch, UnknownVertex
+        As in `from_pandas`.
+    """
+    if not _is_of(frame, "polars") or not hasattr(frame, "lazy"):
+        raise InvalidBatch(f"from_polars takes a polars DataFrame, got {type(frame).__name__}")
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    edges = Edges.read(_polars_columns(frame, (source, target, weight)), keys, _arrow_column)
+    return build(cls, edges, client, n_vertices, options)
+
+
+def _polars_columns(frame: Any, wanted: Names) -> Columns:
+    there = frame.collect_schema()
+    names = choose(there.names(), wanted, "the frame")
+    for name in names:
+        if there[name].is_object():
+            raise InvalidBatch(f"column {name!r} has the type Object, which Arrow does not have; cast it")
+    frame = frame.select(names)
+    return _arrow_columns(frame.collect() if hasattr(frame, "collect") else frame, names)
+
+
+def from_cudf(
+    cls: Any,
+    frame: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of the rows of a cuDF DataFrame, an edge a row; needs cuDF and CuPy.
+
+    Columns of numbers stay on the GPU, where they are checked. A graph in this process on that GPU takes them there;
+    otherwise they travel as an `insert` of CuPy arrays does. Strings go through host memory.
+
+    Parameters
+    ----------
+    frame : cudf.DataFrame
+    source, target, weight, client, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    InvalidBatch, UnknownVertex
+        As in `from_pandas`.
+    """
+    if not _is_of(frame, "cudf") or not hasattr(frame, "columns"):
+        raise InvalidBatch(f"from_cudf takes a cudf DataFrame, got {type(frame).__name__}")
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    edges = Edges.read(_cudf_columns(frame, (source, target, weight)), keys, _device_column)
+    return build(cls, edges, client, n_vertices, options)
+
+
+def _cudf_columns(frame: Any, wanted: Names) -> Columns:
+    """Columns of numbers as CuPy arrays, others and those with missing values as Arrow's."""
+    found = _frame_columns(frame, wanted)
+    plain = {name: column.dtype.kind in "iuf" and not column.isna().any() for name, column in found}
+    return [(name, column.values if plain[name] else column.to_arrow()) for name, column in found]
+
+
+def _device_column(name: str, column: Any) -> Column:
+    return Column(name, column) if hasattr(column, "__array_ufunc__") else _arrow_column(name, column)
+
+
+# ---- any table -------------------------------------------------------------------------------------------------------
+
+
+def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any], Column]]:
+    """Columns of a frame of pandas, Polars or cuDF, of what has Arrow's interface, or of a mapping of arrays.
+
+    Returns them with what reads ids and weights, as `Edges.read` takes both.
+
+    Raises
+    ------
+    InvalidBatch
+        It is no table, or has not exactly one column of each wanted name.
+    """
+    if _is_of(table, "cudf"):
+        return _cudf_columns(table, wanted), _device_column
+    if _is_of(table, "polars"):
+        return _polars_columns(table, wanted), _arrow_column
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
+        return _frame_columns(table, wanted), _pandas_column
+    if isinstance(table, Mapping):
+        names = choose(table, wanted, "the mapping")
+        return [(name, as_array(table[name])) for name in names], Column
+    if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
+        return _arrow_columns(table, wanted), _arrow_column
+    raise InvalidBatch(
+        f"a {type(table).__name__} is no table; give arrays src and dst, a frame, a table with Arrow's interface, or a "
+        "mapping of arrays"
+    )
+
+
+def _is_of(value: Any, library: str) -> bool:
+    return type(value).__module__.partition(".")[0] == library
+
+
+# ---- back ------------------------------------------------------------------------------------------------------------
 
 
 def to_pandas(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
@@ -158,3 +311,10 @@ def to_arrow(graph: Any, source: str = "source", target: str = "target", weight:
     import pyarrow as pa
 
     return pa.table(columns_of(graph, source, target, weight))
+
+
+def to_polars(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
+    """The edges as a ``polars.DataFrame``, with the columns of `to_pandas`; needs Polars. O(n + m)."""
+    import polars as pl
+
+    return pl.DataFrame(columns_of(graph, source, target, weight))

@@ -8,7 +8,7 @@ from typing import Any
 
 from mgraph.errors import DeviceError, InvalidOption
 
-__all__ = ["EXCHANGES", "check_exchange", "choose_exchange"]
+__all__ = ["EXCHANGES", "IN_CLEAR", "best_exchange", "check_exchange", "choose_exchange", "encrypted", "why_unusable"]
 
 EXCHANGES = ("auto", "loopback", "peer", "tcp", "ucx", "nccl")
 IN_CLEAR = ("ucx", "nccl")  #: these send unencrypted, even on a cluster with TLS
@@ -25,10 +25,7 @@ def check_exchange(exchange: str, size: int) -> None:
 def choose_exchange(
     exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
 ) -> str:
-    """The name of the exchange to use: `exchange` itself, or the choice for "auto".
-
-    "auto" chooses loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS,
-    because UCX and NCCL send unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
+    """The name of the exchange to use: `exchange` itself, or that of `best_exchange` for "auto".
 
     Parameters
     ----------
@@ -54,50 +51,68 @@ def choose_exchange(
     UserWarning
         UCX or NCCL was asked for on a cluster with TLS.
     """
-    if exchange == "nccl" and device != "cuda":
-        raise InvalidOption(f'exchange "nccl" transfers GPU memory only, and the device is {device!r}; use another one')
-    if exchange in IN_CLEAR:
-        _check_installed(exchange, workers, found)
-        _warn_in_clear(exchange, workers)
-    if exchange == "peer" and apart:
-        raise DeviceError(
-            f'exchange "peer" was asked for and the workers cannot map each other\'s memory: {apart}; it is for '
-            "workers of one host and one user"
-        )
-    if exchange != "auto":
-        return exchange
+    if exchange in IN_CLEAR and encrypted(workers):
+        _warn_in_clear(exchange)
+    if why := why_unusable(exchange, device, workers, found, apart):
+        error = InvalidOption if exchange == "nccl" and device != "cuda" else DeviceError
+        raise error(f'exchange "{exchange}" was asked for and {why}')
+    return best_exchange(device, workers, found, apart)[0] if exchange == "auto" else exchange
+
+
+def best_exchange(
+    device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
+) -> tuple[str, str]:
+    """The exchange that "auto" chooses, and why; the parameters are those of `choose_exchange`.
+
+    It is loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS, because
+    UCX and NCCL send unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
+    """
     if len(workers) == 1:
-        return "loopback"
+        return "loopback", "a single worker exchanges nothing"
     if not apart:
-        return "peer"
-    fast = device == "cuda" and all(worker["ucx"] for worker in found) and not _encrypted(workers)
-    return "ucx" if fast else "tcp"
+        return "peer", "the workers map each other's memory"
+    apart = f"the workers cannot map each other's memory ({apart})"
+    if device != "cuda":
+        return "tcp", f"{apart}, and they run on the CPU"
+    if encrypted(workers):
+        return "tcp", f"{apart}, and the cluster uses TLS, which UCX does not"
+    without = [address for address, worker in zip(workers, found, strict=True) if not worker["ucx"]]
+    if without:
+        return "tcp", f"{apart}, and these have no UCXX: {', '.join(without)}"
+    return "ucx", f"{apart}, and every worker has UCXX"
 
 
-def _encrypted(workers: Sequence[str]) -> bool:
+def why_unusable(
+    exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
+) -> str:
+    """Why the workers cannot use `exchange`, or empty; the parameters are those of `choose_exchange`."""
+    if exchange == "peer" and apart:
+        return f"the workers cannot map each other's memory: {apart}; it is for workers of one host and one user"
+    if exchange not in IN_CLEAR:
+        return ""
+    if exchange == "nccl" and device != "cuda":
+        return f"NCCL transfers GPU memory only, and the device is {device!r}"
+    without = ", ".join(address for address, worker in zip(workers, found, strict=True) if not worker[exchange])
+    if without and exchange == "ucx":
+        return f'these workers have no UCXX (pip install "dask-mgraph[cuda13]"): {without}'
+    if without:
+        return (
+            "on these workers CuPy finds no NCCL (pip install nvidia-nccl-cu13, or nvidia-nccl-cu12 with CUDA 12): "
+            f"{without}"
+        )
+    return ""
+
+
+def encrypted(workers: Sequence[str]) -> bool:
+    """Whether the workers' addresses are those of a cluster with TLS."""
     return any(address.startswith("tls://") for address in workers)
 
 
-def _check_installed(exchange: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> None:
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker[exchange]]
-    if without and exchange == "ucx":
-        raise DeviceError(
-            f'exchange "ucx" was asked for and these workers have no UCXX (pip install "dask-mgraph[cuda13]"): '
-            f"{', '.join(without)}"
-        )
-    if without:
-        raise DeviceError(
-            'exchange "nccl" was asked for and on these workers CuPy finds no NCCL (pip install nvidia-nccl-cu13, or '
-            f"nvidia-nccl-cu12 with CUDA 12): {', '.join(without)}"
-        )
-
-
-def _warn_in_clear(exchange: str, workers: Sequence[str]) -> None:
-    if _encrypted(workers):
-        listens = ", and UCX listens on every interface without authentication" if exchange == "ucx" else ""
-        warnings.warn(
-            f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
-            f'TLS{listens}; exchange="tcp" is encrypted',
-            UserWarning,
-            stacklevel=4,
-        )
+def _warn_in_clear(exchange: str) -> None:
+    listens = ", and UCX listens on every interface without authentication" if exchange == "ucx" else ""
+    warnings.warn(
+        f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
+        f'TLS{listens}; exchange="tcp" is encrypted',
+        UserWarning,
+        stacklevel=4,
+    )

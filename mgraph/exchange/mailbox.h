@@ -5,6 +5,7 @@
 // own segment, which others ring after they have changed something there.
 #pragma once
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
@@ -17,6 +18,10 @@ from mgraph.errors import DeviceError
 __all__ = ["FOLDER", "Place", "Segment"]
 
 FOLDER = "/dev/shm"
+CAUSES = {  #: of an error number, for the message
+    errno.ENOENT: "; its rank is on another host, or in a container with a /dev/shm of its own",
+    errno.EACCES: "; its rank is another user's",
+}
 TOKEN_BYTES = 16  #: the first bytes of a segment; they differ between any two
 
 
@@ -108,7 +113,8 @@ class Segment:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise DeviceError(f"{place.path} cannot be mapped: {error.strerror}") from None
+            where = CAUSES.get(error.errno or 0, "")
+            raise DeviceError(f"{place.path} cannot be mapped: {error.strerror}{where}") from None
         if segment is None or segment.data[:TOKEN_BYTES].tobytes().hex() != place.token:
             raise DeviceError(f"{place.path} is not the segment that its rank made")
         return segment

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -50,6 +51,7 @@ class Coordinator:
 
     bridge, one_process, unsettled, life = _Here(), True, False, 0
     silent: tuple[str, ...] = ()
+    client = None
     addresses: tuple[str, ...] = (ADDRESS,)
 
     def __init__(self, graph: str) -> None:
@@ -62,6 +64,10 @@ class Coordinator:
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Nothing: the graph has no other clients."""
+        return nullcontext()
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 

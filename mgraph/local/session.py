@@ -20,6 +20,7 @@ READS = {
     "weights",
     "degrees",
     "neighbors",
+    "rows",
     "fingerprint",
     "fetch",
     "top",

@@ -123,7 +123,9 @@ class BatchChange(Change):
         """Commit the plans."""
         for structure, plan in self._plans:
             structure.commit(plan)
-        self.shard.num_edges += self.counts.inserted - self.counts.deleted
+        counts = self.counts
+        self.shard.num_edges += counts.inserted - counts.deleted
+        self.shard.operations += counts.inserted + counts.updated + counts.deleted + counts.missing
         self.shard.ring.keep(self.shard.epoch + 1, self._touched, self.shard.out_edges)
 
     @property

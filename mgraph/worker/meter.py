@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mgraph.worker.session import SessionTable
+from mgraph.worker.thread import ShardThread
 
 __all__ = ["Meter"]
 
@@ -19,8 +20,10 @@ class Meter:
     """The metrics of all shards of one worker, from their last states; makes no call.
 
     ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
-    largest epoch; and `batch_rate`, the batches committed a second since the previous heartbeat. Dask's table of
-    workers shows numbers only, so all of them but `graphs` are also metrics of their own, such as ``mgraph_edges``.
+    largest epoch; `batch_rate`, the batches committed a second since the previous heartbeat; and `shards`, a dict for
+    each shard: its `graph` and `rank`, the `epoch`, `edges`, `operations` and `seconds` of `Counters`, as of now, its
+    `bytes` after the last call, what it is `doing`, and `since` how many seconds. Dask's table of workers shows numbers
+    only, so those but `graphs` are also metrics of their own, such as ``mgraph_edges``.
     """
 
     def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,14 +34,15 @@ class Meter:
     def metrics(self) -> dict[str, Callable[[Any], Any]]:
         """The entries for ``Worker.metrics``: functions that are called with the worker, on its event loop."""
         flat = {f"mgraph_{name}": self._one(name) for name in ("edges", "bytes", "epoch", "batch_rate")}
-        return {"mgraph": lambda worker: self.read(), **flat}
+        return {"mgraph": lambda worker: {**self.read(), "shards": self.shards()}, **flat}
 
     def _one(self, name: str) -> Callable[[Any], float]:
         return lambda worker: self.read()[name]
 
     def read(self) -> Numbers:
         """The current values by name."""
-        shards = {key: session.thread.state for key, session in self._table.sessions.items()}
+        held = self._table.sessions, self._table.published  # both have a published one's until its publisher leaves
+        shards = {key: one.thread.state for shards in held for key, one in shards.items()}
         return {
             "graphs": len(shards),
             "edges": sum(state.edges for state in shards.values()),
@@ -47,9 +51,19 @@ class Meter:
             "batch_rate": self._batch_rate({key: state.epoch for key, state in shards.items()}),
         }
 
+    def shards(self) -> list[dict[str, Any]]:
+        """What each shard has done and is doing, during a call too."""
+        return [_shard(graph, rank, one.thread) for (graph, rank), one in self._table.sessions.items()]
+
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
         now = self._clock()
         if now - self._at >= SPAN_SECONDS:
             batches = sum(epoch - self._seen.get(key, 0) for key, epoch in epochs.items())
             self._rate, self._at, self._seen = batches / (now - self._at), now, epochs
         return self._rate
+
+
+def _shard(graph: str, rank: int, thread: ShardThread) -> dict[str, Any]:
+    what, since = thread.doing or ("", time.monotonic())
+    doing = {"doing": thread.busy or what, "since": time.monotonic() - since}
+    return {"graph": graph, "rank": rank, **thread.counters._asdict(), "bytes": thread.state.nbytes, **doing}

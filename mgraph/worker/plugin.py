@@ -8,15 +8,17 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import dask.config
+import numpy as np
 from distributed import Client, Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.core import Status
 
 from mgraph.budget import Budget
 from mgraph.device import Device
-from mgraph.errors import MgraphError
+from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
 from mgraph.exchange.nccl import NcclExchange
@@ -25,7 +27,7 @@ from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.protocol import Hello
-from mgraph.wire import SESSION_HANDLER
+from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
 from mgraph.worker.daskdata import DaskData
 from mgraph.worker.memory import budget_under
@@ -71,8 +73,10 @@ class MgraphPlugin(WorkerPlugin):
         self.budget = budget_under(self._memory_limit())
         self._data = DaskData(worker.data, asyncio.get_running_loop(), self.budget, self._nbytes)
         self.meter = Meter(self.table)
+        self._ranks: WeakValueDictionary[tuple[str, int], Calls] = WeakValueDictionary()
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
+        worker.handlers[LIST_HANDLER] = self.mgraph_published
         worker.metrics.update(self.meter.metrics())
         if worker.nanny and threading.current_thread() is threading.main_thread():
             # Ctrl-C in a terminal is sent to all its processes. Without this, it would end the workers of a
@@ -81,7 +85,7 @@ class MgraphPlugin(WorkerPlugin):
 
     async def teardown(self, worker: Worker) -> None:
         """End all sessions and free their shards."""
-        for name in (SESSION_HANDLER, HANDLER):
+        for name in (SESSION_HANDLER, HANDLER, LIST_HANDLER):
             worker.handlers.pop(name, None)
         for name in self.meter.metrics():
             worker.metrics.pop(name, None)
@@ -96,6 +100,20 @@ class MgraphPlugin(WorkerPlugin):
         """Pass `comm` to the exchange that it is for, and hold it until that closes."""
         return await self.hub.accept(comm, **hello)
 
+    async def mgraph_published(self, end: str | None = None) -> list[dict[str, Any]]:
+        """The graphs that are published here, but for the one with the name `end`, which is not any more."""
+        return self.table.listed(end)
+
+    # ---- in a task's thread ------------------------------------------------------------------------------------------
+
+    def lent(self, graph: str, rank: int, token: str) -> dict[str, np.ndarray]:
+        """The columns of a result that the rank has kept under this token, which are the caller's now."""
+        calls = self._ranks.get((graph, rank))
+        columns = None if calls is None else calls.lent.pop(token, None)
+        if columns is None:
+            raise GraphClosed(f"graph {graph}, rank {rank}: this part of a result is gone; call to_dask() again")
+        return columns
+
     # ---- in a shard's thread -----------------------------------------------------------------------------------------
 
     def _calls(self, hello: Hello, aborted: Callable[[], bool]) -> Calls:
@@ -106,7 +124,8 @@ class MgraphPlugin(WorkerPlugin):
             partial(self._data.get, aborted=aborted),
             f"the worker at {self.worker.address}",
         )
-        return Calls(hello.graph, hello.rank, hello.size, aborted, host)
+        calls = self._ranks[hello.graph, hello.rank] = Calls(hello.graph, hello.rank, hello.size, aborted, host)
+        return calls
 
     def _open_exchange(
         self, hello: Hello, name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]

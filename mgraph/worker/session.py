@@ -1,4 +1,7 @@
-"""The worker's end of a session. It runs in the comm handler's coroutine, and frees its shard when it ends."""
+"""The worker's end of a session. It runs in the comm handler's coroutine, and frees its shard when it ends.
+
+The shard of a published graph stays, and other sessions may call it; see `mgraph.worker.published`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from distributed.comm import Comm, CommClosedError
 from distributed.core import Status
 
 from mgraph.comms import outlast
-from mgraph.errors import MgraphError
+from mgraph.errors import GraphClosed, InvalidOption, MgraphError
 from mgraph.protocol import (
     BEAT_SECONDS,
     VERSION,
@@ -21,16 +24,20 @@ from mgraph.protocol import (
     Beat,
     Call,
     Close,
+    Done,
     Failure,
     Hello,
     Message,
     Part,
+    Publish,
     Result,
     ShardState,
+    Turn,
     Welcome,
     encode_error,
 )
 from mgraph.wire import decode, encode
+from mgraph.worker.published import Published, Turns
 from mgraph.worker.thread import Servant, ShardThread
 
 __all__ = ["Session", "SessionTable"]
@@ -49,6 +56,9 @@ class Session:
         The graph and the rank of the shard.
     make : callable
         Makes the shard's servant; see `ShardThread`.
+    table : SessionTable
+    published : Published, optional
+        A shard that is there; by default it is made.
 
     Attributes
     ----------
@@ -56,25 +66,42 @@ class Session:
         Set once the shard is freed.
     """
 
-    def __init__(self, comm: Comm, hello: Hello, make: Callable[[Callable[[], bool]], Servant]) -> None:
+    def __init__(
+        self,
+        comm: Comm,
+        hello: Hello,
+        make: Callable[[Callable[[], bool]], Servant],
+        table: SessionTable,
+        published: Published | None = None,
+    ) -> None:
         self.comm, self.graph, self.rank, self._patience = comm, hello.graph, hello.rank, hello.patience
+        self._size, self._table, self._published = hello.size, table, published
         self._loop = asyncio.get_running_loop()
         self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
-        self.ended, self._stopping = asyncio.Event(), asyncio.Event()
-        self.thread = ShardThread(f"mgraph-{self.graph}-{self.rank}", make, self._post, self._thread_ended)
+        self._stopping = asyncio.Event()
+        self._under_way: dict[int, int] = {}  # the attempts of calls that are not answered
+        self._results: set[str] = set()  # that this client may have on the shard
+        if published is None:
+            self.ended = asyncio.Event()
+            self.thread = ShardThread(f"mgraph-{self.graph}-{self.rank}", make, self._thread_ended)
+        else:
+            self.ended, self.thread = published.ended, published.thread
+            published.sessions.add(self)
 
     async def run(self) -> None:
         """Serve until the comm closes for any reason; return when the shard is freed."""
         outlast(self.comm, self._patience)
         self._outbox.put_nowait(Welcome())
-        self.thread.start()
+        if self._published is None:
+            self.thread.start()
         self._beating = self._loop.call_later(BEAT_SECONDS, self._beat)
         reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
             await self._until_over(reader, writer)
         finally:
-            self.thread.stop()
-            await self.ended.wait()  # this ends, because a stopped thread runs only until it polls its flag
+            if self._leave():
+                self.thread.stop()
+                await self.ended.wait()  # this ends, because a stopped thread runs only until it polls its flag
             self._beating.cancel()
             if not reader.cancelled() and reader.exception() is None:  # the client waits for the answer to `Close`
                 self._outbox.put_nowait(Result(reader.result(), {}, ShardState()))
@@ -107,6 +134,19 @@ class Session:
                 what = "the session of graph %s, rank %d, ended: %s: %s"
                 logger.log(level, what, self.graph, self.rank, type(error).__name__, error)
 
+    def _leave(self) -> bool:
+        """Whether the shard ends with this session. If not, whatever this one has under way or holds there ends."""
+        published = self._published
+        if published is None or self._table.left(published, self):
+            return True
+        if self._under_way:
+            attempt = max(self._under_way.values())
+            self.thread.abort(attempt)
+            self.thread.requests.put((Abort(-1, attempt), _ignore))
+        if self._results:
+            self.thread.requests.put((Call(-1, -1, "inspect", {}, tuple(self._results)), _ignore))
+        return False
+
     # ---- in --------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> int:
@@ -115,16 +155,56 @@ class Session:
             message = decode(await self.comm.read())
             match message:
                 case Call():
+                    self._note(message)
                     self.thread.arrived()
-                    self.thread.requests.put(message)
+                    self.thread.requests.put((message, self._post))
                 case Abort():
                     self.thread.abort(message.attempt)
-                    self.thread.requests.put(message)
+                    self.thread.requests.put((message, self._post))
+                case Publish():
+                    self._outbox.put_nowait(self._publish(message))
+                case Turn():
+                    self._ask_for_turn(message.seq)
+                case Done():
+                    if self._published is not None:
+                        self._published.turns.end(self, message.turn, message.attempt, message.known)
                 case Close():
                     return message.seq
                 case _:
                     raise MgraphError(f"a client has sent a {type(message).__name__}, which is not a client's message")
             del message
+
+    def _note(self, call: Call) -> None:
+        """Note what would be left of a call if this session ended now."""
+        self._under_way[call.seq] = call.attempt
+        self._results.update(call.args[name] for name in ("result", "live") if name in call.args)
+        self._results.difference_update(call.free)
+
+    # ---- a published graph -------------------------------------------------------------------------------------------
+
+    def _publish(self, message: Publish) -> Message:
+        if message.name is None:
+            if self._published is not None:
+                self._published.name = None
+        elif self._published is None or self._published.name is None:
+            if (taken := self._table.named(message.name)) is not None:
+                error = InvalidOption(f"graph {taken.graph} is published as {message.name!r} already")
+                return Failure(message.seq, encode_error(error), self.thread.state)
+            if self._published is None:
+                turns = Turns(message.attempt, message.known)
+                shard = self.graph, self.rank, self._size, self.thread, self.ended, message.card, turns
+                self._published = self._table.published[self.graph, self.rank] = Published(*shard, sessions={self})
+            self._published.name = message.name
+        return Result(message.seq, {}, self.thread.state)
+
+    def _ask_for_turn(self, seq: int) -> None:
+        if self._published is None:
+            self._give(seq, {"attempt": None})
+        else:
+            self._published.turns.ask(self, seq, partial(self._give, seq))
+
+    def _give(self, seq: int, value: dict[str, Any]) -> None:
+        self._outbox.put_nowait(Result(seq, value, self.thread.state))
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
@@ -149,11 +229,20 @@ class Session:
 
     def _post(self, message: Message) -> None:
         with suppress(RuntimeError):  # the worker's event loop is closed, so nothing can be sent
-            self._loop.call_soon_threadsafe(self._outbox.put_nowait, message)
+            self._loop.call_soon_threadsafe(self._answered, message)
+
+    def _answered(self, message: Message) -> None:
+        if isinstance(message, Result | Failure):
+            self._under_way.pop(message.seq, None)
+        self._outbox.put_nowait(message)
 
     def _thread_ended(self) -> None:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.ended.set)
+
+
+def _ignore(message: Message) -> None:
+    """The answer to a client that has left."""
 
 
 class SessionTable:
@@ -163,10 +252,18 @@ class SessionTable:
     ----------
     make : callable
         ``make(hello, aborted)`` makes the servant of a session, in the session's thread.
+
+    Attributes
+    ----------
+    sessions : dict of Session
+        By graph and rank, the sessions whose clients have made their shards.
+    published : dict of Published
+        By graph and rank, the shards of published graphs, and of those whose sessions are to end yet.
     """
 
     def __init__(self, make: Callable[[Hello, Callable[[], bool]], Servant]) -> None:
         self.sessions: dict[tuple[str, int], Session] = {}
+        self.published: dict[tuple[str, int], Published] = {}
         self._make = make
         self._closed = False
 
@@ -178,12 +275,38 @@ class SessionTable:
             await comm.write(encode(Failure(0, encode_error(error), ShardState())))
             return Status.dont_reply
         key = said.graph, said.rank
-        session = self.sessions[key] = Session(comm, said, partial(self._make, said))
+        session = Session(comm, said, partial(self._make, said), self, self.published[key] if said.attach else None)
+        if not said.attach:
+            self.sessions[key] = session
         try:
             await session.run()
         finally:
-            del self.sessions[key]
+            if not said.attach:
+                del self.sessions[key]
         return Status.dont_reply
+
+    def named(self, name: str) -> Published | None:
+        """The shard of the graph that is published under a name."""
+        return next((one for one in self.published.values() if one.name == name), None)
+
+    def left(self, published: Published, session: Session) -> bool:
+        """A session leaves a published shard: whether the shard ends with it."""
+        published.sessions.discard(session)
+        published.turns.leave(session)
+        over = published.ended.is_set() or self._closed or (published.name is None and not published.sessions)
+        if over:
+            self.published.pop((published.graph, published.rank), None)
+        return over
+
+    def listed(self, end: str | None) -> list[dict[str, Any]]:
+        """What is published here. The graph with the name `end` is not any more; it ends with its last session."""
+        for key, one in list(self.published.items()):
+            if one.name == end:
+                one.name = None
+                if not one.sessions:
+                    one.thread.stop()
+                    del self.published[key]
+        return [one.told() for one in self.published.values() if one.name is not None and not one.ended.is_set()]
 
     def _checked(self, hello: dict[str, Any]) -> Hello:
         """The `Hello` in `hello`; `MgraphError` if its session cannot be opened."""
@@ -195,7 +318,11 @@ class SessionTable:
         said: Hello = decode(hello)
         if self._closed:
             raise MgraphError(f"graph {said.graph}: the worker of rank {said.rank} is closing")
-        if (said.graph, said.rank) in self.sessions:
+        published = self.published.get((said.graph, said.rank))
+        if said.attach:
+            if published is None or published.name is None or published.ended.is_set():
+                raise GraphClosed(f"graph {said.graph} is not published any more by the worker of rank {said.rank}")
+        elif (said.graph, said.rank) in self.sessions or published is not None:
             raise MgraphError(f"rank {said.rank} of graph {said.graph} is already held by this worker")
         return said
 
@@ -204,7 +331,12 @@ class SessionTable:
         self._closed = True
         for session in list(self.sessions.values()):
             session.stop()
-        waiting = [asyncio.create_task(session.ended.wait()) for session in self.sessions.values()]
+        for one in self.published.values():
+            one.thread.stop()
+            for session in one.sessions:
+                session.stop()
+        ended = [shard.ended for shards in (self.sessions, self.published) for shard in shards.values()]
+        waiting = [asyncio.create_task(event.wait()) for event in ended]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=timeout)
             for task in late:

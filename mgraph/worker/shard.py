@@ -151,6 +151,8 @@ class Shard:
         Changes of content committed: batches, and vertices added.
     changes : int
         Changes of any kind committed: those of content, moves of the range boundaries, new orders.
+    operations : int
+        The different edges that the batches committed so far have named, each batch by itself.
     generation : int
         How often the order of the vertices was renewed.
     waited : float
@@ -175,7 +177,7 @@ class Shard:
         self.spec, self.exchange, self.device = spec, exchange, device
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
-        self.epoch = self.num_edges = self.changes = 0
+        self.epoch = self.num_edges = self.changes = self.operations = 0
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -11,18 +12,38 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mgraph.errors import Aborted
 from mgraph.protocol import AFTER, Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
 
-__all__ = ["Servant", "ShardThread"]
+__all__ = ["Counters", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
+Post = Callable[[Message], None]
+
+
+class Counters(NamedTuple):
+    """What a shard has done; other threads may read it while a call runs.
+
+    Attributes
+    ----------
+    epoch, edges, operations : int
+        The epoch, the edges that the shard counts, and the different edges that its batches have named since the shard
+        was made.
+    seconds : float
+        The time of the last batch, without waiting for other ranks.
+    """
+
+    epoch: int = 0
+    edges: int = 0
+    operations: int = 0
+    seconds: float = 0.0
+
 
 class Servant(Protocol):
-    """What a shard's thread drives. Everything but `busy` and `arrived` is called in that thread."""
+    """What a shard's thread drives. Everything but `busy`, `counters` and `arrived` is called in that thread."""
 
     @property
     def state(self) -> ShardState:
@@ -31,6 +52,10 @@ class Servant(Protocol):
     @property
     def busy(self) -> str | None:
         """The name of the user's function that runs now, or None. Read by the event loop."""
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done. Read by the event loop, while a call runs too."""
 
     def arrived(self) -> None:
         """A call has arrived, and its arguments are in memory; called on the event loop."""
@@ -52,7 +77,7 @@ class Servant(Protocol):
 
 
 class ShardThread(threading.Thread):
-    """A thread that runs the calls of one session, in order.
+    """A thread that runs the calls of a shard's session, in order; or of several sessions.
 
     Parameters
     ----------
@@ -60,31 +85,33 @@ class ShardThread(threading.Thread):
         The thread's name, for debuggers and for tests that look for threads left behind.
     make : callable
         ``make(aborted)`` makes the servant, in this thread. The servant's waits poll `aborted`.
-    post : callable
-        Called in this thread with each message of an answer.
     ended : callable
         Called last, after everything is freed.
 
     Attributes
     ----------
+    requests : SimpleQueue
+        Pairs of a request, and of what is called in this thread with each message of its answer.
     state : ShardState
         The shard's state at its last answer; replaced as a whole, so that other threads can read it.
+    doing : (str, float) or None
+        The call that runs, or for an algorithm its name, and since when by `time.monotonic`.
     """
 
     def __init__(
         self,
         name: str,
         make: Callable[[Callable[[], bool]], Servant],
-        post: Callable[[Message], None],
         ended: Callable[[], None],
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._make, self._post, self._ended = make, post, ended
+        self._make, self._ended = make, ended
         self.state = ShardState()
+        self.doing: tuple[str, float] | None = None
         self._servant: Servant | None = None
-        self.requests: SimpleQueue[Call | Abort | None] = SimpleQueue()
+        self.requests: SimpleQueue[tuple[Call | Abort, Post] | None] = SimpleQueue()
         self._stopping = False
-        self._attempt = 0
+        self._attempt = self._latest = 0
         self._aborted_attempt = -1
 
     # ---- from the event loop -----------------------------------------------------------------------------------------
@@ -93,6 +120,11 @@ class ShardThread(threading.Thread):
     def busy(self) -> str | None:
         """The name of the user's function that the servant runs now, or None."""
         return None if self._servant is None else self._servant.busy
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done so far, during a call too."""
+        return Counters() if self._servant is None else self._servant.counters
 
     def arrived(self) -> None:
         """A call's arguments are in memory now: what was reserved for them is free."""
@@ -119,48 +151,54 @@ class ShardThread(threading.Thread):
         try:
             servant = self._servant = self._make(self.aborted)
             with closing(servant):
-                while (request := self.requests.get()) is not None and not self._stopping:
+                while (asked := self.requests.get()) is not None and not self._stopping:
+                    request, post = asked
                     try:
-                        self._answer(servant, request.seq, self._work(servant, request)() or {})
+                        self._answer(servant, request.seq, post, self._work(servant, request)() or {})
                     except BaseException as error:  # any error is an answer that the client waits for
-                        self._fail(servant, request.seq, error)
-                    del request  # its arguments may be large, and it may be long until the next call
+                        self._fail(servant, request.seq, post, error)
+                    self.doing = None
+                    del asked, request, post  # its arguments may be large, and it may be long until the next call
         finally:
             self._ended()
 
     def _work(self, servant: Servant, request: Call | Abort) -> Callable[[], dict[str, Any] | None]:
         """The function that does what is requested."""
         if isinstance(request, Abort):
-            return partial(_settle, servant, self.name)
+            late = request.attempt < self._latest  # by a client that was lost, and another has gone on
+            return dict if late else partial(_settle, servant, self.name)
         servant.free(request.free)
-        self._attempt = request.attempt
+        self._attempt, self._latest = request.attempt, max(self._latest, request.attempt)
+        self.doing = str(request.args.get("name", request.method)), time.monotonic()
         if self.aborted():
             raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
         return partial(servant.find(request.method, request.attempt), **request.args)
 
-    def _answer(self, servant: Servant, seq: int, value: dict[str, Any]) -> None:
+    def _answer(self, servant: Servant, seq: int, post: Post, value: dict[str, Any]) -> None:
         self.state = servant.state
         if (after := value.pop(AFTER, None)) is not None:
-            after.add_done_callback(partial(self._answer_after, seq, value, self.state))
+            after.add_done_callback(partial(self._answer_after, seq, post, value, self.state))
         else:
-            self._post_all(seq, value, self.state)
+            self._post_all(seq, post, value, self.state)
 
-    def _answer_after(self, seq: int, value: dict[str, Any], state: ShardState, after: Future[None]) -> None:
+    def _answer_after(
+        self, seq: int, post: Post, value: dict[str, Any], state: ShardState, after: Future[None]
+    ) -> None:
         """Answer a call when what it waits for has ended; the thread has gone on meanwhile."""
         if (error := after.exception()) is None:
-            self._post_all(seq, value, state)
+            self._post_all(seq, post, value, state)
         else:
-            self._post(Failure(seq, encode_error(error), replace(state, broken=str(error))))
+            post(Failure(seq, encode_error(error), replace(state, broken=str(error))))
 
-    def _post_all(self, seq: int, value: dict[str, Any], state: ShardState) -> None:
+    def _post_all(self, seq: int, post: Post, value: dict[str, Any], state: ShardState) -> None:
         for message in answer_messages(seq, value, state):
-            self._post(message)
+            post(message)
 
-    def _fail(self, servant: Servant, seq: int, error: BaseException) -> None:
+    def _fail(self, servant: Servant, seq: int, post: Post, error: BaseException) -> None:
         told = encode_error(servant.told(error))
         _forget_frames(error)
         self.state = servant.state
-        self._post(Failure(seq, told, self.state))
+        post(Failure(seq, told, self.state))
 
 
 def _forget_frames(error: BaseException | None) -> None:

@@ -28,6 +28,16 @@ def structure(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What more ranks add does not hang on the structure: several ranks of another one are for the slow set."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        ranks = params.get("size", params.get("ranks", 1))
+        if params.get("structure", "gpma+") != "gpma+" and isinstance(ranks, int) and ranks > 1:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=["as-is", "small-pieces"])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Also with rows of more than 16 edges cut into tasks and bitmaps compacted 2 words at a time."""

@@ -9,7 +9,7 @@ import pytest
 
 from mgraph import CapacityError
 from mgraph.client import ingest
-from mgraph.client.ingest import _Paused
+from mgraph.client.ingest import Paused
 
 
 class FakeClient:
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_a_worker_that_stays_paused_is_named(clock):
     client: Any = FakeClient(a="running", b="paused")
-    paused = _Paused(client, ["a", "b"])
+    paused = Paused(client, ["a", "b"])
     paused.check()
     clock.seconds += ingest.PAUSED_SECONDS
     paused.check()
@@ -52,7 +52,7 @@ def test_a_worker_that_stays_paused_is_named(clock):
 
 def test_a_worker_that_goes_on_or_that_no_graph_is_on_is_not(clock):
     client: Any = FakeClient(a="paused", b="running", c="paused")
-    paused = _Paused(client, ["a", "b"])
+    paused = Paused(client, ["a", "b"])
     paused.check()
     clock.seconds += 10
     client.status = {"a": "running", "b": "paused", "c": "paused"}
@@ -67,7 +67,7 @@ def test_a_worker_that_goes_on_or_that_no_graph_is_on_is_not(clock):
 @pytest.mark.parametrize("error", [TimeoutError(), OSError("gone")])
 def test_a_scheduler_that_does_not_answer_says_nothing(error, clock):
     client: Any = FakeClient(a="paused")
-    paused = _Paused(client, ["a"])
+    paused = Paused(client, ["a"])
     paused.check()
     client.status = error
     clock.seconds += 10

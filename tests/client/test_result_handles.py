@@ -13,7 +13,8 @@ from plain_graph import PlainGraph, cuts, fresh_rng, numberings
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, Vertex, VertexData
 from mgraph.client.numbering import Numbering
-from mgraph.client.results import VertexIds, VertexValues, run_algorithm
+from mgraph.client.results import VertexIds, VertexValues
+from mgraph.client.running import run_algorithm
 from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.partition import Partition
 from mgraph.protocol import Stale

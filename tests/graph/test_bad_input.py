@@ -195,17 +195,6 @@ def test_clients_that_cannot_be_used(client):
         DynamicGraph(other, N)
 
 
-def test_an_asynchronous_client(client):
-    import asyncio
-
-    async def use() -> None:
-        async with Client(client.scheduler.address, asynchronous=True) as other:
-            DynamicGraph(other, N)
-
-    with pytest.raises(TypeError, match="synchronous client"):
-        asyncio.run(use())
-
-
 def test_a_cluster_without_workers():
     with (
         LocalCluster(n_workers=0, dashboard_address=":0") as cluster,

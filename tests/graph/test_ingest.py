@@ -294,7 +294,7 @@ def test_the_scheduler_knows_edges_bytes_epoch_and_batch_rate_of_each_worker(cli
 
         assert wait_for(known)
         for m in metrics(client):
-            assert set(m["mgraph"]) == {"graphs", "edges", "bytes", "epoch", "batch_rate"}
+            assert set(m["mgraph"]) == {"graphs", "edges", "bytes", "epoch", "batch_rate", "shards"}
             assert m["mgraph"]["graphs"] == 1
             assert m["mgraph"]["bytes"] > 0
             assert m["mgraph"]["epoch"] >= 3

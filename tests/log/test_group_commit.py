@@ -87,10 +87,10 @@ class Servant:
 @pytest.mark.parametrize("error", [None, StoreError("the disk")])
 def test_an_answer_waits_and_others_do_not(error):
     after, posted, ended = Future(), SimpleQueue(), threading.Event()
-    thread = ShardThread("mgraph-test", lambda aborted: Servant(after), posted.put, ended.set)
+    thread = ShardThread("mgraph-test", lambda aborted: Servant(after), ended.set)
     thread.start()
     for seq, method in enumerate(["later", "now"], 1):
-        thread.requests.put(Call(seq, 1, method))
+        thread.requests.put((Call(seq, 1, method), posted.put))
     assert posted.get(timeout=10).seq == 2
     thread.stop()
     assert ended.wait(10)

@@ -22,12 +22,17 @@ from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
 from mgraph.worker.session import Session, SessionTable
+from mgraph.worker.thread import Counters
 
 
 class FakeServant:
     """Answers calls by name, and notes what was done to it in `log`."""
 
     busy: str | None = None
+
+    @property
+    def counters(self) -> Counters:
+        return Counters(self.epoch, 10 * self.epoch, 30 * self.epoch, 0.25)
 
     def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str]) -> None:
         self.hello, self.rank, self.aborted, self.log = hello, hello.rank, aborted, log

@@ -22,7 +22,13 @@ from mgraph.algorithms import ALGORITHMS, Algorithm
 def processes(n_workers: int) -> Iterator[Client]:
     """A cluster of worker processes; ends even where some of them are stopped."""
     with (
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB") as cluster,
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit="2GiB",
+            dashboard_address=None,  # which takes a second to load
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        ) as cluster,
         Client(cluster) as client,
     ):
         pids = list(client.run(os.getpid).values())

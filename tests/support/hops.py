@@ -39,7 +39,7 @@ class Queue(SimpleQueue):
     """The queue between a worker's event loop and its shard's thread."""
 
     def put(self, item: Any, *args: Any, **options: Any) -> None:
-        if _found is not None and getattr(item, "method", None) in ("update", "run"):
+        if _found is not None and item and getattr(item[0], "method", None) in ("update", "run"):
             _found.setdefault("worker's loop", stack())
         super().put(item, *args, **options)
 

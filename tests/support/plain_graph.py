@@ -7,6 +7,7 @@ another order than those of now.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,9 @@ class PlainGraph:
     def check(self) -> None:
         if self.problem is not None:
             raise self.problem
+
+    def turn(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def forget(self, result: str) -> None:
         self.forgotten.append(result)

@@ -14,7 +14,7 @@ from mgraph import CapacityError
 __all__ = ["before", "cut", "hit", "refuse", "rest"]
 
 STEPS = {
-    "sort": "mgraph.worker.calls.share_runs",
+    "sort": "mgraph.worker.calls.changes.share_runs",
     "route": "mgraph.structures.run.Run.split",
     "exchange": "mgraph.exchange.peer.PeerExchange.alltoallv",
     "prepare": "mgraph.worker.change.BatchChange.prepare",

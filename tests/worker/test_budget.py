@@ -129,7 +129,7 @@ def test_the_worker_memory_limit_refuses_a_batch():
 
 def test_what_is_reserved_for_a_call_is_its_own_once_it_arrives_or_is_given_up():
     ranks = Ranks((0, 13, N), memory_left=lambda rank: 10 * MIB, weighted=True)
-    budgets = [servant._host.budget for servant in ranks.servants]
+    budgets = [servant.host.budget for servant in ranks.servants]
     assert [answer["lack"] for answer in ranks.call("reserve", nbytes=MIB)] == [None, None]
     assert [budget.left() for budget in budgets] == [9 * MIB] * 2
     ranks.call("reserve", nbytes=MIB, operations=1000, columns=True)  # another one takes its place

@@ -183,11 +183,11 @@ def test_the_comm_closes_during_a_call():
 def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
     """They may be gigabytes, and the next call may be long in coming."""
     posted: list[Any] = []
-    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, []), posted.append, list)
+    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, []), list)
     thread.start()
     gone = threading.Event()
     array = Watched(gone.set)
-    thread.requests.put(Call(1, 0, "echo", {"array": array}))
+    thread.requests.put((Call(1, 0, "echo", {"array": array}), posted.append))
     assert wait_for(lambda: len(posted) == 1)
     posted.clear()
     del array
@@ -215,6 +215,10 @@ def test_the_meter_adds_up_what_the_shards_last_said():
         for epoch in (1, 2):
             client.say(Call(epoch, 0, "update", {"epoch": epoch}))
             client.hear()
+        (shard,) = meter.shards()
+        assert shard.pop("since") >= 0
+        counted = {"epoch": 2, "edges": 20, "operations": 60, "seconds": 0.25}
+        assert shard == {"graph": "g", "rank": 0, **counted, "bytes": 200, "doing": ""}
         now[0] = 4.0
         assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.5}
         client.stop()

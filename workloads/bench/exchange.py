@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,16 +15,13 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from cluster import start
+from cluster.exchanges import connect_ranks, look, open_ranks
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.client import placement
-from mgraph.client.bridge import Bridge
 from mgraph.client.coordinator import Coordinator
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.exchange.choice import check_exchange, choose_exchange
-from mgraph.partition import Partition
-from mgraph.worker import plugin
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
 from workloads.bench.raw import RAW
 
@@ -63,31 +59,21 @@ def measure(bench: Bench) -> None:
         raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
     bench.free()
     with start(options.workers, device="gpu" if on_gpus else "cpu") as client:
-        plugin.ensure(client)
         client.run(register)
-        addresses = placement.choose_workers(client, None)
         for name in options.exchange.split(","):
-            check_exchange(name, len(addresses))
-            bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-            coordinator = Coordinator(graph, bridge, addresses, client.connection_args)
-            try:
-                _measure_one(bench, coordinator, name, sizes)
-            finally:
-                coordinator.close()
+            with open_ranks(client) as ranks:
+                check_exchange(name, len(ranks.addresses))
+                _measure_one(bench, ranks, name, sizes)
 
 
-def _measure_one(bench: Bench, coordinator: Coordinator, name: str, sizes: list[int]) -> None:
-    coordinator.open()
-    addresses, size = coordinator.addresses, len(coordinator.addresses)
-    found = coordinator.call("inspect")
-    apart = placement.why_apart(coordinator, name, bench.device.kind)
-    name = choose_exchange(name, bench.device.kind, addresses, found, apart)
-    starts = Partition.equal(size, size).starts
-    spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
-    coordinator.call("create", {"device": bench.device.kind, "exchange": name, "starts": starts, **spec})
+def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) -> None:
+    addresses, size = ranks.addresses, len(ranks.addresses)
+    device, found, apart = look(ranks, "gpu" if bench.device.kind == "cuda" else "cpu", name)
+    name = choose_exchange(name, device, addresses, found, apart)
+    connect_ranks(ranks, device, name)
     hosts = [urlsplit(address).hostname for address in addresses]
     args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": name if name in RAW else ""}
-    answers = coordinator.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
+    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
     _report(bench, name, size, answers[0]["info"]["lines"])
 
 

@@ -1,4 +1,4 @@
-"""Reads of a graph: ids are sent to the ranks that own them, and the answers are put back in the order of the ids.
+"""Reads by the owners of rows: ids are sent to the ranks that own them, and the answers put back in their order.
 
 A read names the vertex ranges by which it was split. If they have changed meanwhile, the ranks refuse it with
 `protocol.Stale`.
@@ -16,7 +16,17 @@ from mgraph.client.numbering import Numbering, Routed
 from mgraph.errors import InvalidBatch
 from mgraph.structures import Csr
 
-__all__ = ["all_rows", "degrees", "fingerprint", "has_edges", "neighbors", "offsets_of", "rows_at", "weights"]
+__all__ = [
+    "all_rows",
+    "degrees",
+    "fingerprint",
+    "has_edges",
+    "neighbors",
+    "offsets_of",
+    "rows_at",
+    "rows_here",
+    "weights",
+]
 
 
 def has_edges(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
@@ -84,6 +94,12 @@ def all_rows(coordinator: Caller, numbering: Numbering) -> Csr:
         return csr  # rows are sorted only if the structure stores them sorted, as with neighbors()
     by_internal = Routed(routed.internal, numbering.outside(np.arange(numbering.n_vertices)), routed.bounds)
     return _sorted_rows(_rows_in_order(csr, by_internal))
+
+
+def rows_here(coordinator: Caller, numbering: Numbering) -> Csr:
+    """The rows of all vertices of a graph in this process and without an order, on its device. O(n + m)."""
+    rows: Csr = coordinator.call("rows", _by(numbering))[0]["rows"]
+    return rows
 
 
 def _by(numbering: Numbering) -> dict:

@@ -1,0 +1,145 @@
+"""The exchanges that the workers of a cluster can use, which one a graph gets, and how long each takes.
+
+An exchange is measured where graphs use it: in the threads of shards, which the library connects, by a program that
+runs as an algorithm's does.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+from mgraph.algorithms import ALGORITHMS, Algorithm
+from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.client import placement
+from mgraph.client.bridge import Bridge
+from mgraph.client.coordinator import Coordinator
+from mgraph.client.options import choose_device
+from mgraph.errors import MgraphError
+from mgraph.exchange.choice import IN_CLEAR, best_exchange, encrypted, why_unusable
+from mgraph.partition import Partition
+from mgraph.worker import plugin
+
+__all__ = ["BULK", "compare", "connect_ranks", "look", "open_ranks"]
+
+BULK = 64 << 20  #: bytes that each rank sends in the measured alltoallv, in equal parts to the others
+PROGRAM = "time_exchange"
+MEASURED = ("peer", "tcp", "ucx", "nccl")  #: in this order: what could end a worker comes last
+SMALL_CALLS, BULK_CALLS = 300, 7
+
+
+def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str, Any]:
+    """The exchange that a graph on all workers gets, why, and the times of every exchange; takes seconds.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Its workers must be able to import this module.
+    device : "auto" | "cpu" | "gpu"
+    bulk : int
+        Bytes that each rank sends to the others together.
+
+    Returns
+    -------
+    dict
+        `ranks`, `device`, `auto` and `why`; and `exchanges`, a list with a dict for each: its name as `exchange`, and
+        either `why` it cannot be used, or `allreduce_s`, the time of an allreduce of six numbers, `bulk_s`, that of an
+        alltoallv of `bulk` bytes, and `bulk_bytes`. Times are medians in seconds, of the slowest rank.
+    """
+    with open_ranks(client) as ranks:
+        kind, found, apart = look(ranks, device)
+        addresses = ranks.addresses
+    auto, why = best_exchange(kind, addresses, found, apart)
+    measured = [_measured(client, name, kind, found, apart, bulk) for name in MEASURED] if len(addresses) > 1 else []
+    return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, "exchanges": measured}
+
+
+def _measured(
+    client: Client, name: str, device: str, found: list[dict[str, Any]], apart: str, bulk: int
+) -> dict[str, Any]:
+    try:
+        with open_ranks(client) as ranks:
+            why = why_unusable(name, device, ranks.addresses, found, apart)
+            if not why and name in IN_CLEAR and encrypted(ranks.addresses):
+                why = "it sends unencrypted, and the cluster uses TLS"
+            if why:
+                return {"exchange": name, "why": why}
+            client.run(register)
+            connect_ranks(ranks, device, name)
+            call = {"name": PROGRAM, "result": "times", "generation": 0, "args": {"bulk": bulk}}
+            answers = ranks.call("run", call, connect=True)
+    except MgraphError as error:
+        return {"exchange": name, "why": str(error)}
+    return {"exchange": name, **answers[0]["info"]["times"]}
+
+
+# ---- ranks without a graph -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_ranks(client: Client) -> Iterator[Coordinator]:
+    """Sessions with all workers of a cluster, closed at the end."""
+    plugin.ensure(client)
+    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+    ranks = Coordinator(graph, bridge, placement.choose_workers(client, None), client.connection_args)
+    try:
+        ranks.open()
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, list[dict[str, Any]], str]:
+    """The device of the ranks' shards; what the workers have; and why they cannot map each other's memory, or ""."""
+    found = ranks.call("inspect")
+    kind = choose_device(device, ranks.addresses, found)
+    return kind, found, placement.why_apart(ranks, exchange, kind)
+
+
+def connect_ranks(ranks: Coordinator, device: str, exchange: str) -> None:
+    """Give each rank a shard of one vertex, and choose the exchange that the first call connects."""
+    starts = Partition.equal(len(ranks.addresses), len(ranks.addresses)).starts
+    spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
+    ranks.call("create", {"device": device, "exchange": exchange, "starts": starts, **spec})
+
+
+# ---- on the workers --------------------------------------------------------------------------------------------------
+
+
+def register() -> None:
+    """Add the program to the algorithms of a worker's process."""
+    ALGORITHMS[PROGRAM] = Algorithm(PROGRAM, dict, times, {}, ("times",), lambda shard: None)
+
+
+def times(shard: Shard, bulk: int) -> Columns:
+    """Time an allreduce and an alltoallv; a program, run by all ranks in lockstep."""
+    exchange, counters = shard.exchange, np.zeros(6, np.int64)
+    each = bulk // (shard.size - 1)
+    parts = [shard.device.full(0 if r == shard.rank else each, shard.rank, np.uint8) for r in range(shard.size)]
+    medians = np.array(
+        [
+            _median(shard, SMALL_CALLS, lambda: exchange.allreduce(counters)),
+            _median(shard, BULK_CALLS, lambda: exchange.alltoallv(parts)),
+        ]
+    )
+    small, large = exchange.allreduce(medians, "max").tolist()
+    return {}, {"times": {"allreduce_s": small, "bulk_s": large, "bulk_bytes": each * (shard.size - 1)}}
+
+
+def _median(shard: Shard, calls: int, call: Callable[[], Any]) -> float:
+    """Median seconds of `call`, after one that is not counted."""
+    taken = []
+    for _ in range(calls + 1):
+        shard.device.synchronize()
+        began = time.perf_counter()
+        call()
+        shard.device.synchronize()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken[1:])

@@ -1,0 +1,224 @@
+"""A graph's calls as coroutines, for a Dask client that runs on the user's own event loop.
+
+mgraph's calls block, and so they run in a thread of their own, one for each graph, in the order in which they were
+awaited. The user's event loop stays free meanwhile; it carries the messages to the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+from mgraph.client.bridge import STOPPED
+from mgraph.client.live import Live
+from mgraph.client.pending import PendingAnswers, PendingReport
+from mgraph.client.pipeline import Pipeline
+from mgraph.client.results import VertexValues
+from mgraph.errors import GraphClosed
+
+__all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop", "run_in_thread"]
+
+T = TypeVar("T")
+
+CALLS = {"durable_epoch", "offsets", "store"}  #: properties of a graph that ask the workers
+
+
+class _Stopped(Exception):
+    """A call ended as by Ctrl-C, since its coroutine was cancelled."""
+
+
+class _Thread:
+    """The thread in which the calls of one graph run, one after another."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "mgraph-calls")
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """What `function` returns, run in the thread.
+
+        Cancellation ends the call as Ctrl-C does: a batch is applied whole or not at all. It waits until the call has
+        ended. A call that has not begun yet never begins.
+        """
+        stopped = threading.Event()
+        job = self._pool.submit(copy_context().run, _stoppable, function, stopped)
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                stopped.set()
+                await asyncio.wait([done])
+                done.exception()  # looked at, so that asyncio does not warn of it
+            raise
+        finally:
+            del job, done  # an error's traceback refers to this frame
+
+
+def _stoppable(function: Callable[[], T], stopped: threading.Event) -> T:
+    STOPPED.set(stopped)
+    try:
+        return function()
+    except KeyboardInterrupt:
+        raise _Stopped("the call was cancelled") from None
+
+
+class AsyncHandle:
+    """A result, a maintained result or a pipeline of an `AsyncDynamicGraph`: its methods are coroutines.
+
+    Attributes and arguments are those of the object, which the class's documentation describes: `VertexValues`, `Live`
+    or `Pipeline`. A pipeline and a maintained result are used with ``async with``. For operators, ``len()``,
+    subscripts and NumPy's functions, which cannot be coroutines, see `AsyncDynamicGraph.in_thread`.
+    """
+
+    def __init__(self, target: Any, thread: _Thread) -> None:
+        self._target, self._thread = target, thread
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        return self._shown(getattr(self._target, name))
+
+    def _shown(self, value: Any) -> Any:
+        return _method(value, self._thread) if inspect.ismethod(value) else _handle(value, self._thread)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name for name in dir(self._target) if not name.startswith("_"))]
+
+    async def __aenter__(self) -> Any:
+        await self._thread.run(self._target.__enter__)
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._thread.run(partial(self._target.__exit__, *exc))
+
+    def __repr__(self) -> str:
+        return f"<async {self._target!r}>"
+
+
+class AsyncDynamicGraph(AsyncHandle):
+    """A `DynamicGraph` whose calls are coroutines: what ``DynamicGraph(client, ...)`` is with an asynchronous client.
+
+    Enter it with ``async with``, or await it and call `close` later; nothing is made before. Each method of
+    `DynamicGraph` is a coroutine with the same arguments, and so are `durable_epoch`, `offsets` and `store`. Other
+    properties say what the last call found, and ask no worker. Results, maintained results and pipelines are
+    `AsyncHandle` objects, whose methods are coroutines too.
+
+    Notes
+    -----
+    The calls of one graph run one after another, in a thread of their own. Several tasks may await them. A coroutine
+    that is cancelled, as by ``asyncio.timeout``, ends as a call does after Ctrl-C: it waits for a few seconds at most
+    until the workers are released, and a batch is applied whole or not at all. Do not block the event loop for longer
+    than the graph's `patience`: it carries the messages to the workers.
+
+    Examples
+    --------
+    >>> async with Client(asynchronous=True) as client:  # doctest: +SKIP
+    ...     async with DynamicGraph(client, n_vertices=4) as g:
+    ...         report = await g.insert([0, 1, 2], [1, 2, 3])
+    ...         ranks = await g.pagerank()
+    ...         best = await ranks.top(1)
+    ...         print(await g.in_thread(lambda graph: float((graph.pagerank() * 2).sum())))
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__(None, _Thread())
+        self._make: Callable[[], Any] | None = make
+
+    def __await__(self) -> Generator[Any, None, AsyncDynamicGraph]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> AsyncDynamicGraph:
+        if self._make is not None:
+            make, self._make = self._make, None
+            self._target = await self._thread.run(make)
+        self._made()
+        return self
+
+    async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What ``function(graph, *args, **kwargs)`` returns, called in the graph's thread with the `DynamicGraph`.
+
+        For several calls in a row with no other task's call between them, and for operators of results. `AsyncHandle`
+        arguments become the objects that they stand for. Do not keep the graph for use outside.
+        """
+        return await _method(partial(function, self._made()), self._thread)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        graph = self._made()
+        if name in CALLS:
+            return self._thread.run(lambda: getattr(graph, name))
+        if name == "num_vertices":
+            return graph._directory.n_vertices  # the property asks the workers after a Ctrl-C
+        return self._shown(getattr(graph, name))
+
+    def _made(self) -> Any:
+        if self._target is None:
+            raise GraphClosed('the graph is not made yet: "async with DynamicGraph(client, ...) as g", or await it')
+        return self._target
+
+    def __repr__(self) -> str:
+        return "<async DynamicGraph, not made yet>" if self._target is None else super().__repr__()
+
+
+def _handle(value: Any, thread: _Thread) -> Any:
+    """What a user gets of a value: a handle of what makes calls, the value itself of anything else."""
+    if isinstance(value, PendingReport | PendingAnswers):
+        return asyncio.wrap_future(value)
+    if isinstance(value, VertexValues | Live | Pipeline):
+        return AsyncHandle(value, thread)
+    if type(value) in (tuple, list):
+        return type(value)(_handle(one, thread) for one in value)
+    if hasattr(type(value), "_opened"):  # a graph that a graph made, as `at` does
+        other = AsyncDynamicGraph(lambda: value)
+        other._target, other._make = value, None
+        return other
+    return value
+
+
+def _method(function: Callable[..., Any], thread: _Thread) -> Callable[..., Any]:
+    """A function as a coroutine function that runs in the thread."""
+
+    @wraps(function, assigned=("__name__", "__doc__"))
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        plain = {name: _plain(value) for name, value in kwargs.items()}
+        return _handle(await thread.run(partial(function, *map(_plain, args), **plain)), thread)
+
+    return call
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, AsyncDynamicGraph):
+        return value._made()
+    return value._target if isinstance(value, AsyncHandle) else value
+
+
+# ---- what a client decides -------------------------------------------------------------------------------------------
+
+
+def on_its_loop(client: Any) -> bool:
+    """Whether this is an asynchronous Dask client, and this its event loop: a call that blocks would never end."""
+    return getattr(client, "asynchronous", False) is True
+
+
+def either(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes a graph, as a class method; with an asynchronous client it gives an `AsyncDynamicGraph`."""
+
+    @wraps(function)
+    def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if any(map(on_its_loop, (*args, *kwargs.values()))):
+            return AsyncDynamicGraph(partial(function, cls, *args, **kwargs))
+        return function(cls, *args, **kwargs)
+
+    return make
+
+
+def run_in_thread(function: Callable[[], T]) -> Coroutine[Any, Any, T]:
+    """What a function returns that blocks, as a coroutine."""
+    return _Thread().run(function)

@@ -1,0 +1,110 @@
+"""What a graph did last: a bounded record of its changes and algorithms, kept in this process."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mgraph.batch import COUNTS
+from mgraph.client.caller import Caller
+from mgraph.client.report import UpdateReport
+
+__all__ = ["KEPT", "Event", "History", "history", "told_of_stop"]
+
+KEPT = 1 << 14  #: events that a graph remembers; about 4 MiB
+
+
+class Event(NamedTuple):
+    """A change of a graph, or an algorithm that ran on it.
+
+    Attributes
+    ----------
+    time : float
+        When it ended, in seconds since 1970 by this process's clock. For a step of an ingest, reckoned back from the
+        end of the ingest.
+    kind : str
+        "update" for a batch, "delete_vertices", "add_vertices", "ingest" for one step of it, "execute"; or the name of
+        an algorithm.
+    epoch : int
+        The epoch that it made, or on which the algorithm ran.
+    operations : int
+        Different edges that the batch named, or vertices that were added; 0 for algorithms.
+    edges : int
+        Edges of the graph as of then; with batches in flight it may already count later ones.
+    seconds : float
+        As `UpdateReport.seconds`, or the seconds of the call; NaN where they are not known.
+    """
+
+    time: float
+    kind: str
+    epoch: int
+    operations: int
+    edges: int
+    seconds: float
+
+
+class History:
+    """The last events of one graph, at most `KEPT`. Safe with several threads. O(1) for each event."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=KEPT)
+
+    def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
+        """An event that has ended now."""
+        edges = sum(state.edges for state in caller.states)
+        self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
+
+    def batch(self, kind: str, caller: Caller, done: Any) -> None:
+        """A batch that was committed now: its report, or its `Answers`."""
+        report = _report(done)
+        self.add(kind, caller, report.epoch, _operations(report), report.seconds)
+
+    def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
+        """Steps of one call that has ended now, in order: reports or `Answers`."""
+        at, edges, events = time.time(), sum(state.edges for state in caller.states), []
+        for report in reversed([_report(one) for one in done]):
+            events.append(Event(at, kind, report.epoch, _operations(report), edges, report.seconds))
+            at -= report.seconds if report.seconds == report.seconds else 0.0
+            edges -= report.inserted - report.deleted
+        self._events.extend(reversed(events))
+
+    def all(self) -> list[Event]:
+        """The events, the oldest first."""
+        return list(self._events)
+
+
+def _report(done: Any) -> UpdateReport:
+    report: UpdateReport = getattr(done, "report", done)
+    return report
+
+
+def _operations(report: UpdateReport) -> int:
+    return sum(getattr(report, name) for name in COUNTS)
+
+
+@contextmanager
+def told_of_stop(caller: Caller, what: str, done: str) -> Iterator[None]:
+    """In this block Ctrl-C gets a note that says what was stopped, at which epoch, and what is `done` all the same."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        later = " or a later one, which the next call asks the workers for" if caller.unsettled else ""
+        error.add_note(f"graph {caller.graph}: {what} was stopped at epoch {caller.epoch}{later}; {done}")
+        raise
+
+
+def history(self: Any) -> list[Event]:
+    """The last changes of the graph and the algorithms that ran on it, at most 16,384, the oldest first.
+
+    This process records what it asked for itself; no call is made. Reads are not recorded.
+
+    Returns
+    -------
+    list of Event
+        Named tuples ``(time, kind, epoch, operations, edges, seconds)``; see `mgraph.client.history.Event`.
+        ``pandas.DataFrame(g.history())`` is a frame of them.
+    """
+    return self._updates.history.all()

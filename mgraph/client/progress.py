@@ -1,0 +1,125 @@
+"""A line about a call that takes long: a bar by Rich in a terminal, HTML in a notebook, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Done", "shown"]
+
+QUIET_SECONDS = 0.5  #: for which nothing is shown: most calls have ended by then
+REDRAW_SECONDS = 0.25
+
+
+class Done(NamedTuple):
+    """How far a call is: a number, of how many if that is known, and a few words."""
+
+    done: int
+    total: int | None
+    words: str
+
+
+class Display(Protocol):
+    """Where progress is shown. All calls come from one thread, the last one from the thread that made it."""
+
+    def draw(self, what: str, now: Done) -> None:
+        """Show this."""
+
+    def end(self) -> None:
+        """The call has ended."""
+
+
+@contextmanager
+def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[None]:
+    """Show how far the block is, from a thread that calls `read` four times a second; the block itself pays nothing.
+
+    Parameters
+    ----------
+    what : str
+        What runs.
+    read : callable
+        Safe to call from another thread.
+    wanted : bool
+        Whether to show anything. Without a terminal or a notebook nothing is shown in any case.
+    """
+    display = _display() if wanted else None
+    if display is None:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_redraw, args=(display, what, read, over), name="mgraph-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        display.end()
+
+
+def _redraw(display: Display, what: str, read: Callable[[], Done], over: threading.Event) -> None:
+    wait = QUIET_SECONDS
+    while not over.wait(wait):
+        display.draw(what, read())
+        wait = REDRAW_SECONDS
+
+
+def _display() -> Display | None:
+    """A notebook's display, or the terminal's, or None."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if getattr(shell, "kernel", None) is not None:
+        return Notebook()
+    if sys.stderr is not None and sys.stderr.isatty():
+        try:
+            return Terminal()
+        except ImportError:  # Rich is not installed
+            return None
+    return None
+
+
+class Terminal:
+    """A bar on stderr, which goes away at the end."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn()
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task: Any = None
+
+    def draw(self, what: str, now: Done) -> None:
+        """Show this."""
+        if self._task is None:
+            self._task = self._progress.add_task(what, words="")
+            self._progress.start()
+        self._progress.update(self._task, total=now.total, completed=now.done, words=now.words)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+
+class Notebook:
+    """A line of HTML below the cell, which stays as it was last."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def draw(self, what: str, now: Done) -> None:
+        """Show this."""
+        from IPython.display import HTML, display
+
+        bar = "" if now.total is None else f'<progress value="{now.done}" max="{now.total}"></progress> '
+        line = HTML(f"<div>{escape(what)}: {bar}{escape(now.words)}</div>")
+        if self._handle is None:
+            self._handle = display(line, display_id=True)
+        else:
+            self._handle.update(line)
+
+    def end(self) -> None:
+        """Leave the line."""

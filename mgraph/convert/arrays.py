@@ -1,0 +1,71 @@
+"""Graphs from arrays of any library, by DLPack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgraph.client.options import keys_of
+from mgraph.columns import as_array
+from mgraph.convert.build import Edges, build
+from mgraph.convert.columns import Column
+from mgraph.errors import InvalidBatch
+
+__all__ = ["from_dlpack"]
+
+
+def from_dlpack(
+    cls: Any,
+    source: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
+
+    Arrays on a GPU are checked there, and a graph in this process on that GPU takes them without a copy through the
+    host. ``DynamicGraph.from_dlpack(*data.edge_index)`` takes a graph of PyTorch Geometric.
+
+    Parameters
+    ----------
+    source, target : array with ``__dlpack__``, whole numbers, shape (m,)
+        The ends of each edge.
+    weight : array with ``__dlpack__``, numbers, shape (m,), optional
+        The weights. With them the graph is weighted.
+    client, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    InvalidBatch
+        An argument is no such array, or has another shape; or as `from_pandas`. No graph was made.
+    UnknownVertex
+        An id is `n_vertices` or more. No graph was made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph.from_dlpack(np.array([0, 1, 2]), np.array([1, 2, 0]))
+    >>> g.num_vertices, g.num_edges
+    (3, 3)
+    """
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    given = [("source", source), ("target", target), *([] if weight is None else [("weight", weight)])]
+    edges = Edges.read([(name, _array(name, values)) for name, values in given], keys, Column)
+    return build(cls, edges, client, n_vertices, options)
+
+
+def _array(name: str, values: Any) -> Any:
+    if not hasattr(values, "__dlpack__"):
+        raise InvalidBatch(f"{name} is a {type(values).__name__}, which has no DLPack interface")
+    array = as_array(values)
+    if array.ndim != 1:
+        raise InvalidBatch(f"{name} has shape {array.shape}; it must have 1 dimension, an entry for each edge")
+    return array

@@ -1,0 +1,210 @@
+"""Changes of a graph by arrays, and by tables whose columns are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mgraph.batch import EdgeBatch
+from mgraph.client.keyed import batch_of
+from mgraph.client.report import UpdateReport
+from mgraph.convert.build import Edges
+from mgraph.convert.columns import operations
+from mgraph.convert.frames import columns_in
+from mgraph.errors import InvalidOption
+
+__all__ = ["delete", "ingest", "insert", "update"]
+
+
+def update(
+    self: Any,
+    batch: Any,
+    offset: tuple[str, int] | None = None,
+    *,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    op: str | None = None,
+) -> UpdateReport:
+    """Apply a batch of insertions and deletions on all workers, completely or not at all.
+
+    If the batch names an edge more than once, the last operation counts. Inserting an edge that exists updates its
+    weight. Deleting an edge that does not exist changes nothing and is counted as missing.
+
+    Parameters
+    ----------
+    batch : EdgeBatch or table
+        A table is a frame of pandas, Polars or cuDF, anything with Arrow's PyCapsule interface, or a mapping of arrays;
+        a row is an operation.
+    offset : (str, int), optional
+        The name of a source and the batch's place in it, which is logged with the batch. Places of a source must
+        ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
+    source, target, weight, op : str
+        The columns of a table that hold each edge's ends, its weight, and +1 to insert or -1 to delete; without `op`
+        all rows are inserted. Other columns are not read. For an `EdgeBatch` they have no use.
+
+    Returns
+    -------
+    UpdateReport
+        How many edges were inserted, updated, deleted and missing, the new epoch, and the seconds it took.
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more.
+    InvalidBatch
+        The batch has weights and the graph is unweighted. Or a column of a table is not there, or has a missing or
+        wrong value; the message names column, row and value.
+    InvalidOption
+        `offset` is not after the last one of its source, or the graph has no store.
+    CapacityError
+        A worker has too little memory for the batch. Nothing was changed.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n log n) in total for n operations, divided over the workers.
+    """
+    if not isinstance(batch, EdgeBatch):
+        batch = _batch_in(self, batch, source, target, weight, op)
+    done: UpdateReport = self._updates.apply(batch, offset)
+    return done
+
+
+def insert(
+    self: Any, src: Any, dst: Any = None, weight: Any = None, *, source: str = "source", target: str = "target"
+) -> UpdateReport:
+    """Insert edges: arrays, or the rows of a table. `update` lists returns and errors, and what is a table.
+
+    Parameters
+    ----------
+    src, dst : array-like, shape (n,)
+        The ends, as `EdgeBatch` takes them. A table takes the place of both: ``g.insert(frame, source="from")``.
+    weight : array-like of numbers, shape (n,), or str, optional
+        The weights; for a table, the name of their column.
+    source, target : str
+        The columns of a table with the ends.
+
+    Examples
+    --------
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph(weighted=True)
+    >>> g.insert({"from": [0, 1], "to": [1, 2], "km": [1.5, 2.5]}, source="from", target="to", weight="km").inserted
+    2
+    """
+    if dst is None:
+        batch = _batch_in(self, src, source, target, weight)
+    else:
+        batch = batch_of(self._directory.keys, src, dst, weight)
+    done: UpdateReport = self._updates.apply(batch)
+    return done
+
+
+def delete(self: Any, src: Any, dst: Any = None, *, source: str = "source", target: str = "target") -> UpdateReport:
+    """Delete edges: arrays, or the rows of a table, as `insert` takes them. `update` lists returns and errors."""
+    if dst is None:
+        batch = _batch_in(self, src, source, target, all_are=-1)
+    else:
+        batch = batch_of(self._directory.keys, src, dst, op=-1)
+    done: UpdateReport = self._updates.apply(batch)
+    return done
+
+
+def _batch_in(
+    graph: Any, table: Any, source: Any, target: Any, weight: Any = None, op: Any = None, all_are: int | None = None
+) -> EdgeBatch:
+    """The batch in a table, as the graph takes it."""
+    if weight is not None and not isinstance(weight, str):
+        raise InvalidOption(f"weight is a {type(weight).__name__}; of a table it is the name of a column")
+    found, column = columns_in(table, (source, target, weight, op))
+    ops: Any = all_are
+    if op is not None:
+        ops = operations(column(*found.pop()))
+    keys = "auto" if graph.keys == "undecided" else graph.keys
+    edges = Edges.read(found, keys, column)
+    return EdgeBatch(edges.src, edges.dst, edges.weight, ops, edges.keys)
+
+
+def ingest(
+    self: Any,
+    data: Any,
+    /,
+    *,
+    steps: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    op: str | None = None,
+) -> list[Any]:
+    """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
+
+    A source is a sequence of parts. Part i goes to rank ``i % size`` in step ``i // size``. If a step names an edge
+    more than once, the operation in the later part counts. While one step is exchanged, merged and committed, each
+    worker already reads and sorts its next part.
+
+    Parameters
+    ----------
+    data
+        The source. A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[,
+        weight, op]; a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
+
+        - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
+          Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
+          Keep partitions under a tenth of the memory that a worker has left for each thread: what Dask needs to
+          compute them cannot be refused, and past its limit the nanny kills the worker;
+        - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
+        - a list of .npz and Parquet files. Each file is a part, which a worker reads when its step comes;
+        - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
+          one. If it has an argument `device`, it gets the shard's `mgraph.device.Device`. It runs in a thread of
+          its own. Dask pickles it, and the modules that it imports must be installed on the workers.
+          `mgraph.sources.rmat.Rmat` is an example.
+    steps : int, optional
+        For functions: the number of steps after which to stop.
+    source, target, weight, op : str, optional
+        The columns with the ends, the weights and the operations, as in `update`, "source" and "target" by default. If
+        none of the four and no `columns` is given, they have the names src, dst, weight and op.
+    columns : mapping of str to str, optional
+        The names of the columns that hold ``src``, ``dst``, ``weight`` and ``op``, as in
+        ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument the columns
+        must have these four names: any other column of a frame or mapping is an error, and other columns of files
+        are skipped with a warning.
+
+    Returns
+    -------
+    list of UpdateReport or Answers
+        One for each step: `Answers` where its parts are operations. These take an epoch if there are updates, and
+        the answers of all steps must fit into this process.
+
+    Raises
+    ------
+    InvalidOption
+        `data` is none of these, or `steps` or `columns` does not fit it.
+    InvalidBatch, UnknownVertex, ReadError, CapacityError
+        A part cannot be read or applied. The message names the step and the epoch; earlier epochs stay committed.
+        If a part of a Dask collection cannot be made a batch, nothing was ingested.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    In a graph with keys this process reads the source, since it numbers the keys: a part is a step, a function is
+    called as ``f(0, 1, step)``, and Dask's data is computed on the cluster and fetched part by part.
+
+    The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
+    the other parts get weight 1.
+    """
+    done: list[Any] = self._updates.ingest(data, steps, _named(columns, source, target, weight, op))
+    return done
+
+
+def _named(columns: Any, source: Any, target: Any, weight: Any, op: Any) -> Any:
+    """The columns by the names that a batch's columns have."""
+    given = {"src": source, "dst": target, "weight": weight, "op": op}
+    if all(name is None for name in given.values()):
+        return columns
+    if columns is not None:
+        raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight or op, too")
+    given |= {"src": "source" if source is None else source, "dst": "target" if target is None else target}
+    return {column: name for column, name in given.items() if name is not None}

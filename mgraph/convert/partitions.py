@@ -1,0 +1,171 @@
+"""Graphs from Dask DataFrames. What runs on workers are tasks of Dask; this module itself imports no Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.client.options import keys_of
+from mgraph.columns import as_keys, chosen_kind
+from mgraph.convert.build import Edges, build, check_largest, check_weighted
+from mgraph.convert.columns import choose
+from mgraph.convert.frames import columns_in
+from mgraph.device import Device
+from mgraph.errors import InvalidBatch
+
+__all__ = ["from_dask"]
+
+
+def from_dask(
+    cls: Any,
+    frame: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    *,
+    client: Any = None,
+    n_vertices: int | None = None,
+    **options: Any,
+) -> Any:
+    """A new graph of the rows of a Dask DataFrame, an edge a row; other columns are not read.
+
+    With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
+    has keys, which this process numbers. Then it takes one partition after another. Without a client the graph is in
+    this process, and so are the rows, once Dask has computed them.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        Of pandas or cuDF. It is computed once, and all partitions of the named columns are held until the graph is
+        made; `DynamicGraph.ingest` says how large they may be.
+    client : distributed.Client, optional
+        The cluster that computes the frame and holds the graph.
+    source, target, weight, n_vertices, **options
+        As in `from_pandas`.
+
+    Returns
+    -------
+    DynamicGraph
+        Of rows with the same ends the last one counts. With a client and without keys and `n_vertices`, its first epoch
+        adds the vertices, and each step of the ingest is an epoch.
+
+    Raises
+    ------
+    InvalidBatch, UnknownVertex
+        As in `from_pandas`; the message names the partition, too. No graph was made.
+    """
+    if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
+        raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
+    names = choose(frame.columns, (source, target, weight), "the frame")
+    keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[names]
+    if client is None:
+        found, column = columns_in(chosen.compute(), names)
+        return build(cls, Edges.read(found, keys, column), None, n_vertices, options)
+    check_weighted(options, weight is not None)
+    parts = client.compute(chosen.to_delayed())
+    kind = _chosen(client, parts, names) if keys == "auto" else keys
+    options["keys"] = kind
+    if kind is not None:
+        return _inserted(cls, client, parts, names, options)
+    batches = client.map(_batch, parts, range(len(parts)), names=names)
+    total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
+    del parts
+    graph = cls(client, n_vertices, **options)
+    try:
+        if n_vertices is None:
+            graph.add_vertices(largest + 1)
+        if total:
+            graph.ingest(batches)
+    except BaseException:
+        graph.close()
+        raise
+    return graph
+
+
+def _inserted(cls: Any, client: Any, parts: Sequence[Any], names: list[str], options: dict[str, Any]) -> Any:
+    """A graph with keys, of one partition after another. All are checked first."""
+    kind = options["keys"]
+    client.gather(client.map(_rows, parts, range(len(parts)), names=names, keys=kind))
+    graph = cls(client, None, **options)
+    try:
+        for i, part in enumerate(parts):
+            edges = _edges(part.result(), i, names, kind)
+            if len(edges.src):
+                graph.insert(edges.src, edges.dst, edges.weight)
+    except BaseException:
+        graph.close()
+        raise
+    return graph
+
+
+def _largest(facts: Sequence[tuple[int, int, str, int]], n_vertices: int | None) -> tuple[int, int]:
+    """The number of rows, and the largest id, which is checked."""
+    total = sum(rows for rows, *_ in facts)
+    i = max(range(len(facts)), key=lambda i: facts[i][1], default=-1)
+    _, largest, name, row = facts[i] if i >= 0 else (0, -1, "", 0)
+    check_largest(largest, f"partition {i}, column {name!r}, row {row}", n_vertices, total)
+    return total, largest
+
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _edges(part: Any, i: int, names: Sequence[str], keys: str | None) -> Edges:
+    """The edges of partition `i`."""
+    try:
+        found, column = columns_in(part, names)
+        return Edges.read(found, keys, column)
+    except InvalidBatch as error:
+        raise InvalidBatch(f"partition {i}: {error}") from None
+
+
+def _rows(part: Any, i: int, names: Sequence[str], keys: str) -> int:
+    """The number of edges of partition `i`, whose values are checked."""
+    return len(_edges(part, i, names, keys).src)
+
+
+def _batch(part: Any, i: int, names: Sequence[str]) -> EdgeBatch:
+    edges = _edges(part, i, names, None)
+    return EdgeBatch(edges.src, edges.dst, edges.weight)
+
+
+def _facts(batch: EdgeBatch, names: tuple[str, str]) -> tuple[int, int, str, int]:
+    """The number of rows; and the largest id, with its column and row."""
+    return len(batch), *Edges(batch.src, batch.dst, names=names).largest()
+
+
+# ---- which keys ------------------------------------------------------------------------------------------------------
+
+
+def _chosen(client: Any, parts: Sequence[Any], names: Sequence[str]) -> str | None:
+    """As `mgraph.columns.chosen_kind` of all partitions together, which depends on the distinct ends only."""
+    ends = client.map(_ends, parts, range(len(parts)), names=names[:2])
+    while len(ends) > 1:
+        ends = [client.submit(_union, ends[i : i + 2]) for i in range(0, len(ends), 2)]
+    kind: str | None = client.submit(_kind, ends[0]).result() if ends else None
+    return kind
+
+
+def _ends(part: Any, i: int, names: Sequence[str]) -> np.ndarray | None:
+    """The distinct ends of partition `i`: int64[k], or None for strings."""
+    try:
+        (_, src), (_, dst) = columns_in(part, names)[0]
+        called = f"column {names[0]!r}", f"column {names[1]!r}"
+        if chosen_kind(src, dst, called) == "string":
+            return None
+        ends = (Device.to_host(as_keys(end, "int64", name)) for end, name in zip((src, dst), called, strict=True))
+        return np.unique(np.concatenate([*ends]))
+    except InvalidBatch as error:
+        raise InvalidBatch(f"partition {i}: {error}") from None
+
+
+def _union(ends: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    there = [end for end in ends if end is not None]
+    return np.unique(np.concatenate(there)) if len(there) == len(ends) else None
+
+
+def _kind(ends: np.ndarray | None) -> str | None:
+    return "string" if ends is None else chosen_kind(ends, ends[:0])

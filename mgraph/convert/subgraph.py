@@ -1,0 +1,139 @@
+"""A part of a graph as a graph in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.checks import check_whole
+from mgraph.columns import KINDS
+from mgraph.convert.build import Edges, build
+
+__all__ = ["ego", "subgraph"]
+
+
+def subgraph(self: Any, vertices: Any) -> Any:
+    """The graph of some vertices and of all edges between them, as a new graph in this process.
+
+    It is a copy: later changes of one graph do not reach the other. Every ``to_*`` and every algorithm goes on from it.
+
+    Parameters
+    ----------
+    vertices : array-like, shape (k,)
+        Ids, or keys in a graph that has them. A vertex that comes again counts once.
+
+    Returns
+    -------
+    DynamicGraph
+        With `keys`, in which vertices keep their names: strings, or for keys of 64 bits and for ids ``keys="int64"``.
+        ``vertices()`` has them in the order in which they were given, isolated ones too. It is directed and weighted,
+        and stores in-edges, as this graph does; other options are the defaults.
+
+    Raises
+    ------
+    UnknownVertex
+        A vertex is not one of the graph.
+    InvalidBatch
+        `vertices` is no one-dimensional array of ids or keys.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    The rows of the vertices travel to this process in one read, and so are of one epoch: O(r log k), where the rows
+    have r edges.
+
+    Examples
+    --------
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph(n_vertices=9)
+    >>> report = g.insert([0, 1, 5, 5], [1, 5, 0, 8])
+    >>> part = g.subgraph([5, 0, 1])
+    >>> part.vertices().tolist(), sorted(part.to_networkx().edges)
+    ([5, 0, 1], [(0, 1), (1, 5), (5, 0)])
+    """
+    with self._directory.still():  # keys that are deleted meanwhile would change places
+        names = _once(self, vertices)
+        rows = self.neighbors(names)
+    place = _places(names, rows.dst)
+    source = np.repeat(np.arange(len(names)), np.diff(rows.offsets))
+    kept = place >= 0 if self.directed else place >= source  # an undirected edge is in two rows
+    weight = None if rows.weight is None else rows.weight[kept]
+    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(self))
+    options = {name: getattr(self, name) for name in ("directed", "weighted")}
+    options |= {"reverse": self.reverse and self.directed, "device": self.device if self._client is None else "auto"}
+    return build(type(self), edges, None, None, options, names)
+
+
+def ego(self: Any, vertex: Any, k: int = 1, direction: str = "out") -> Any:
+    """The neighbourhood of a vertex: `subgraph` of the vertices within `k` edges of it, itself included and first.
+
+    Parameters
+    ----------
+    vertex : int or str
+        An id, or a key in a graph that has them.
+    k : int
+        The largest number of edges, 0 or more.
+    direction : "out" | "in"
+        Whether edges are followed, or against their direction, which needs ``reverse=True``.
+
+    Returns
+    -------
+    DynamicGraph
+        As of `subgraph`; nearer vertices come first.
+
+    Raises
+    ------
+    InvalidOption
+        `k` is no whole number of 0 or more; or `direction` is "in" and the graph has no in-edges.
+    UnknownVertex, InvalidBatch, WorkerLost, GraphLost, GraphClosed
+        As `subgraph`.
+
+    Notes
+    -----
+    k + 1 reads of rows, O(r log r) for r edges of the vertices that are found, whatever the size of the graph. If
+    another thread changes edges meanwhile, the vertices may be of an earlier epoch than the edges.
+
+    Examples
+    --------
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph()
+    >>> report = g.insert(["ada", "grace", "edsger"], ["grace", "edsger", "tony"])
+    >>> sorted(g.ego("ada", 2).to_networkx().edges)
+    [('ada', 'grace'), ('grace', 'edsger')]
+    """
+    k = check_whole(k, "k")
+    with self._directory.still():
+        found = ring = _once(self, [vertex])
+        for _ in range(k):
+            ends = np.unique(self.neighbors(ring, direction).dst)
+            ring = ends[_places(found, ends) < 0]
+            if not len(ring):
+                break
+            found = np.concatenate([found, ring])
+        return subgraph(self, found)
+
+
+def _kind(graph: Any) -> str:
+    """The keys of a part of a graph."""
+    return graph.keys if graph.keys in KINDS else "int64"
+
+
+def _once(graph: Any, vertices: Any) -> np.ndarray:
+    """The vertices that a user names, each once: int64[k], or str objects."""
+    numbering = graph._directory.numbering
+    ids = numbering.ids(vertices, "vertices")
+    _, first = np.unique(ids, return_index=True)
+    names: np.ndarray = numbering.names(ids[np.sort(first)])
+    return names if names.dtype == object else names.astype(np.int64)
+
+
+def _places(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The place of each wanted name among `names`, which differ, or -1: int64[m]. O((k + m) log k)."""
+    if not len(names):
+        return np.full(len(wanted), -1)
+    order = np.argsort(names)
+    ascending = names[order]
+    at = np.minimum(np.searchsorted(ascending, wanted), len(names) - 1)
+    return np.where(ascending[at] == wanted, order[at], -1)

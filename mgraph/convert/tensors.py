@@ -1,0 +1,96 @@
+"""A graph as cuGraph's or PyTorch Geometric's, from its rows on the device where they are."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.client import owners
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from mgraph.structures import Csr
+
+__all__ = ["to_cugraph", "to_pyg"]
+
+
+def to_cugraph(graph: Any) -> Any:
+    """The graph as a ``cugraph.Graph``, whose CSR is made on the GPU and handed over there; needs cuGraph and cuDF.
+
+    The graph must be in this process, on a GPU, without an `order`; see `move_to` for one on a cluster. Vertex i is
+    ``vertices()[i]``. In an undirected graph each edge is in the CSR both ways, as cuGraph wants it. O(n + m).
+
+    Raises
+    ------
+    InvalidOption
+        The graph is on a cluster or on the CPU, or has an order. ``to_pandas`` and ``cugraph.from_pandas_edgelist`` go
+        through the host.
+
+    Notes
+    -----
+    Tested without a GPU, cuDF and cuGraph: by classes that stand in for theirs.
+    """
+    if graph.device != "cuda" or not _is_here(graph):
+        where = (
+            f"on {len(graph.workers)} workers" if graph._client is not None else f"in this process on {graph.device}"
+        )
+        raise InvalidOption(
+            f"to_cugraph takes a graph in this process, on a GPU and without an order; this one is {where}"
+        )
+    import cudf
+    import cugraph
+
+    rows = _rows(graph)
+    kind = np.int32 if max(len(rows.dst), len(rows.offsets)) < 2**31 else np.int64
+    made = cugraph.Graph(directed=graph.directed)
+    columns = [rows.offsets.astype(kind), rows.dst.astype(kind), *([] if rows.weight is None else [rows.weight])]
+    made.from_cudf_adjlist(*map(cudf.Series, columns), renumber=False)
+    return made
+
+
+def to_pyg(graph: Any) -> Any:
+    """The graph as a ``torch_geometric.data.Data``; needs PyTorch and PyTorch Geometric. O(n + m log n).
+
+    ``edge_index`` is int64[2, m], and in a weighted graph ``edge_weight`` is float32[m]; ``num_nodes`` is the number of
+    vertices, of which number i is ``vertices()[i]``. An undirected edge comes both ways, a loop once. The tensors of a
+    graph in this process and without an `order` are on its device, without a copy through the host; others are in host
+    memory.
+
+    Notes
+    -----
+    Tested without PyTorch and PyTorch Geometric: by classes that stand in for theirs.
+    """
+    from torch import from_dlpack
+    from torch_geometric.data import Data
+
+    rows = _rows(graph) if _is_here(graph) else graph.to_csr()
+    weight = {} if rows.weight is None else {"edge_weight": from_dlpack(rows.weight)}
+    return Data(edge_index=from_dlpack(_ends(rows)), num_nodes=len(rows.offsets) - 1, **weight)
+
+
+def _is_here(graph: Any) -> bool:
+    """Whether the rows are in this process, by users' ids."""
+    return graph._client is None and graph._directory.numbering.order is None
+
+
+def _rows(graph: Any) -> Csr:
+    """The rows on the graph's device."""
+    rows: Csr = graph._directory.read(partial(owners.rows_here, graph._directory.coordinator))
+    return rows
+
+
+def _ends(rows: Csr) -> Array:
+    """Sources and destinations: int64[2, m], on the device of the rows. O(m log n)."""
+    if isinstance(rows.dst, np.ndarray):
+        xp, device = np, nullcontext()
+    else:
+        import cupy
+
+        xp, device = cupy, rows.dst.device
+    with device:
+        found = xp.empty((2, len(rows.dst)), np.int64)
+        found[0] = xp.searchsorted(rows.offsets, xp.arange(len(rows.dst)), "right") - 1
+        found[1] = rows.dst
+        return found

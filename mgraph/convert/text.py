@@ -1,0 +1,98 @@
+"""Text files as bytes and tables: decompressed, without comments, with columns that blanks or a character separate."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from mgraph.convert.columns import choose
+from mgraph.errors import ReadError
+
+__all__ = ["COMPRESSED", "body_of", "head_of", "kind_of", "table_of"]
+
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  #: suffixes of the files that Arrow's codecs decompress
+_COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
+_ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
+_BLANKS = re.compile(rb" {2,}")
+
+
+def kind_of(path: str) -> str:
+    """The suffix of a file's name in lower case, without that of its compression: ".mtx" of "roads.mtx.gz"."""
+    stem, suffix = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix
+
+
+def head_of(path: str) -> bytes:
+    """The first 64 bytes of a file, decompressed."""
+    return _read(path, 64)
+
+
+def body_of(path: str) -> bytes:
+    """A file's bytes, decompressed as its suffix says. O(bytes)."""
+    return _read(path, None)
+
+
+def _read(path: str, nbytes: int | None) -> bytes:
+    import pyarrow as pa
+
+    with pa.input_stream(path) as stream:
+        found: bytes = stream.read(nbytes)
+        return found
+
+
+def table_of(path: str, wanted: tuple[Any, Any, Any], keys: str | None, delimiter: str | None = None) -> Any:
+    """Some columns of a text file as a ``pyarrow.Table``; lines that begin with # or % are comments. O(bytes).
+
+    Parameters
+    ----------
+    wanted : (source, target, weight or None)
+        Names, which the first line has, or numbers of columns from 0. Columns that are numbers are called "0", "1" ...
+    keys : str or None
+        With "string" the ends are read as text, leading zeros and all.
+    delimiter : str, optional
+        By default a comma, if the first line has one, else blanks and tabs, any number of them.
+
+    Raises
+    ------
+    ReadError
+        Some columns are names and others numbers.
+    InvalidBatch
+        A column is not there.
+    ValueError
+        Lines have different numbers of columns.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    named = {isinstance(name, str) for name in wanted if name is not None}
+    if len(named) > 1:
+        raise ReadError(f"columns {wanted}: either all are names, or all are numbers from 0")
+    body, delimiter = _plain(body_of(path), delimiter)
+    width = len(body[: body.find(b"\n") if b"\n" in body else None].split(delimiter.encode())) if body.strip() else 0
+    there = None if named == {True} else [str(column) for column in range(width)]
+    if there is not None and not width:
+        return pa.table({str(name): pa.array([], pa.int64()) for name in wanted if name is not None})
+    parse, how = csv.ParseOptions(delimiter=delimiter), csv.ReadOptions(column_names=there)
+    if there is None:
+        with csv.open_csv(pa.BufferReader(body), parse_options=parse) as opened:
+            there = opened.schema.names
+    names = choose(there, [None if name is None else str(name) for name in wanted], "the file")
+    types = dict.fromkeys(names[:2], "string") if keys == "string" else {}
+    convert = csv.ConvertOptions(include_columns=names, column_types=types)
+    return csv.read_csv(pa.BufferReader(body), how, parse, convert)
+
+
+def _plain(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
+    """A text without comments, and the character between its columns."""
+    if b"#" in body or b"%" in body:
+        body = _COMMENT.sub(b"", body)
+    if delimiter is not None:
+        return body, delimiter
+    body = body.replace(b"\r\n", b"\n").lstrip(b" \t\n")
+    if b"," in body[: body.find(b"\n") if b"\n" in body else None]:
+        return body, ","
+    body = body.replace(b"\t", b" ")
+    if b"  " in body or b" \n" in body or b"\n " in body or body.endswith(b" "):
+        body = _BLANKS.sub(b" ", _ENDS.sub(b"", body))
+    return body, " "

@@ -1,0 +1,134 @@
+"""The picture of a neighbourhood, laid out by NetworkX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
+from mgraph.checks import check_whole
+from mgraph.errors import CapacityError, InvalidOption
+from mgraph.plotting.canvas import needed, shown_once
+
+__all__ = ["draw"]
+
+MOST = 2000  #: vertices that a picture may have
+LABELLED = 60  #: vertices up to which all have their names by default
+
+Labels = Mapping[Any, str] | Callable[[Any], str] | bool | None
+
+
+def draw(
+    self: Any,
+    sample: Any,
+    hops: int = 1,
+    fanout: int = 10,
+    *,
+    direction: str = "out",
+    values: Any = None,
+    labels: Labels = None,
+    seed: int = 0,
+    ax: Any = None,
+) -> Any:
+    """Draw a sampled neighbourhood of some vertices. Needs Matplotlib and NetworkX (the extra ``plot``).
+
+    Parameters
+    ----------
+    sample : a vertex, an array of vertices, or SampledNeighbors
+        The vertices from which it begins; or what `sample_neighbors` returned, which is drawn as it is.
+    hops : int
+        How many edges it goes from the vertices, 1 or more.
+    fanout : int
+        How many neighbours of each vertex are drawn, sampled without replacement; -1 for all.
+    direction : "out" | "in"
+        As in `sample_neighbors`. Give a sample the direction that it was made with.
+    values : VertexValues or array, optional
+        Colours: a number for each vertex of the graph, such as ``g.pagerank()``.
+    labels : mapping, callable or bool, optional
+        The text of a vertex; a vertex that a mapping lacks has none. True writes the vertices' ids or keys, False
+        nothing. By default they are written up to 60 vertices.
+    seed : int
+        Of the sample and of the layout.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Vertices of the start have a dark rim.
+
+    Raises
+    ------
+    UnknownVertex
+        A vertex is not in the graph.
+    InvalidOption
+        `hops`, `fanout`, `direction` or `seed` is bad.
+    CapacityError
+        There are more than 2,000 vertices to draw.
+    MgraphError
+        Matplotlib or NetworkX is not installed.
+
+    Notes
+    -----
+    One call of `sample_neighbors`, and one to gather values. The layout is NetworkX's spring layout, O(n^2) for n
+    vertices.
+    """
+    pyplot, nx = needed("matplotlib.pyplot"), needed("networkx")
+    found = sample if isinstance(sample, SampledNeighbors) else _sampled(self, sample, hops, fanout, seed, direction)
+    if len(found.node) > MOST:
+        raise CapacityError(f"the sample has {len(found.node)} vertices; a picture has at most {MOST}")
+    names = found.node.tolist()
+    picture = nx.DiGraph() if self.directed else nx.Graph()
+    picture.add_nodes_from(names)
+    near, far = (found.node[places].tolist() for places in (found.col, found.row))
+    picture.add_edges_from(zip(near, far, strict=True) if direction == "out" else zip(far, near, strict=True))
+    at = nx.spring_layout(picture, seed=seed, method="force", k=1.5 / max(1, len(names)) ** 0.5)
+    figure = ax.figure if ax is not None else pyplot.figure(figsize=(8, 6), layout="constrained")
+    axes = ax if ax is not None else figure.add_subplot()
+    seeds = found.num_sampled_nodes[0]
+    _paint(nx, picture, at, axes, names, seeds, _colours(values, names, seeds))
+    texts = _texts(labels, names)
+    nx.draw_networkx_labels(picture, at, labels=texts, font_size=8, ax=axes, verticalalignment="bottom")
+    axes.set_title(f"{len(names):,} vertices, {picture.number_of_edges():,} edges, epoch {self.epoch}", fontsize=10)
+    axes.set_axis_off()
+    if ax is None:
+        shown_once(figure)
+    return figure
+
+
+def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direction: str) -> SampledNeighbors:
+    if check_whole(hops, "hops") < 1:
+        raise InvalidOption(f"hops is {hops}; at least 1 is needed")
+    seeds = [vertices] if np.ndim(vertices) == 0 else vertices
+    found: SampledNeighbors = graph.sample_neighbors(seeds, [fanout] * hops, seed, direction)
+    return found
+
+
+def _colours(values: Any, names: list[Any], seeds: int) -> Any:
+    """A number a vertex; where none are given, which vertices it begins from."""
+    if values is None:
+        return ["tab:orange"] * seeds + ["tab:blue"] * (len(names) - seeds)
+    return np.asarray(values[names], float)
+
+
+def _texts(labels: Labels, names: list[Any]) -> dict[Any, str]:
+    if labels is None:
+        labels = len(names) <= LABELLED
+    if isinstance(labels, bool):
+        return {name: str(name) for name in names} if labels else {}
+    if callable(labels):
+        return {name: labels(name) for name in names}
+    return {name: labels[name] for name in names if name in labels}
+
+
+def _paint(nx: Any, picture: Any, at: Any, axes: Any, names: list[Any], seeds: int, colours: Any) -> None:
+    size = float(np.clip(6000 / len(names), 15, 200)) if names else 0.0
+    nx.draw_networkx_edges(picture, at, ax=axes, edge_color="0.7", width=0.8, arrowsize=8, node_size=size)
+    rims = ["black"] * seeds + ["white"] * (len(names) - seeds)
+    nodes = nx.draw_networkx_nodes(
+        picture, at, names, ax=axes, node_size=size, node_color=colours, edgecolors=rims, linewidths=0.8
+    )
+    if isinstance(colours, np.ndarray):
+        axes.figure.colorbar(nodes, ax=axes, shrink=0.7)

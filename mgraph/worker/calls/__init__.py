@@ -1,0 +1,28 @@
+"""The calls that a client can make on one rank, by name. They run in the shard's thread, and do not use Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from mgraph.errors import MgraphError
+from mgraph.worker.calls import changes, making, reads, results, stores
+from mgraph.worker.calls.rank import ExchangeMaker, Host, Rank, Value
+
+__all__ = ["Calls", "ExchangeMaker", "Host"]
+
+#: the calls that a client may make, by name: the public functions of the modules
+_CALLS: dict[str, Callable[..., Value | None]] = {
+    name: getattr(module, name) for module in (making, changes, stores, reads, results) for name in module.__all__
+}
+
+
+class Calls(Rank):
+    """A rank that runs calls by their names, as a `Servant` of its thread."""
+
+    def find(self, method: str, attempt: int) -> Callable[..., Value | None]:
+        """The function of the call `method`, from its arguments to its answer; `MgraphError` if there is none."""
+        function = _CALLS.get(method)
+        if function is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.number}: no call {method!r}")
+        return partial(function, self, **({"attempt": attempt} if method == "open_exchange" else {}))

@@ -1,0 +1,208 @@
+"""Changes: each is decided by a ballot of all ranks, and logged where the graph has a store."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import COUNTS
+from mgraph.errors import MgraphError
+from mgraph.protocol import AFTER
+from mgraph.structures import Run
+from mgraph.structures.mixed import load_kernels
+from mgraph.worker import ingest as steps
+from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange
+from mgraph.worker.mixed import Execution, answered, logged, streams
+from mgraph.worker.rebalance import Move, by_work
+from mgraph.worker.removal import Removal
+from mgraph.worker.reorder import by_degree
+from mgraph.worker.route import incident_runs, route, share_runs
+from mgraph.worker.shard import Shard
+from mgraph.worker.sources import Reader, joined, open_source
+
+__all__ = [
+    "add_vertices",
+    "delete_vertices",
+    "execute",
+    "ingest",
+    "order",
+    "rebalance",
+    "remove_vertices",
+    "reorder",
+    "resolve",
+    "update",
+]
+
+
+def update(
+    rank: Rank,
+    epoch: int,
+    n_vertices: int | None = None,
+    offset: tuple[str, int] | None = None,
+    ahead: bool = False,
+    keys: np.ndarray | None = None,
+    **share: Any,
+) -> Value:
+    """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
+
+    With `n_vertices` the batch brings vertices, and the graph has so many then. `offset` is its place in a source,
+    and `keys` has the new vertices' keys, on rank 0, both for the log. If it is `ahead`, others follow it, and one
+    sync of the log may do for several.
+    """
+    shard = _check_epoch(rank, epoch)
+    more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
+    if offset is not None:
+        more["offset"] = str(offset[0]), int(offset[1])
+        rank.stored().check_offset(more["offset"])
+    with rank.ballot.attempt(_record(rank, "batch", {**share, **more}), ahead), shard.working():
+        growth = None if n_vertices is None else Growth(shard, n_vertices)
+        try:
+            runs = share_runs(shard, **share)
+            share.clear()
+            routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+        except BaseException:
+            if growth is not None:
+                growth.undo()
+            raise
+        done = _commit_batch(rank, routed, growth)
+    return {**done, AFTER: rank.ballot.safe} if ahead else done
+
+
+def execute(
+    rank: Rank,
+    first: int,
+    epoch: int | None = None,
+    generation: int | None = None,
+    n_vertices: int | None = None,
+    room: int | None = None,
+    ahead: bool = False,
+    keys: np.ndarray | None = None,
+    **share: Any,
+) -> Value:
+    """Answer the queries of a stream, and apply its updates as `epoch`; None if no rank's share has updates.
+
+    `first` is the place of this rank's share in the stream; `n_vertices` and `keys` are as in `update`. If rows are
+    asked for, the client translates their ids by the order of this generation, and `room` is as in `Execution`. Also
+    where it is `ahead` of others, in a pipeline, its log is synced before the vote.
+    """
+    shard = rank.shard if epoch is None else _check_epoch(rank, epoch)
+    if generation is not None:
+        rank.same_ids(generation)
+    rank.warm_up("execute", lambda: load_kernels(shard.out_edges))
+    logs = epoch is not None and rank.ballot.log is not None
+    more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
+    record = _record(rank, "batch", {**logged(**share), **more}) if logs else None
+    with rank.ballot.attempt(record), shard.working():
+        growth = None if n_vertices is None else Growth(shard, n_vertices)
+        try:
+            change = Execution(shard, streams(shard, first=first, **share), growth, room)
+        except BaseException:
+            if growth is not None:
+                growth.undo()
+            raise
+        if epoch is None:
+            change.prepare()
+        else:
+            _decide(rank, change)
+        value = {"epoch": shard.epoch, **answered(shard, change.answers)}
+        return {**value, **{name: getattr(change.updates.counts, name) for name in COUNTS}}
+
+
+def ingest(
+    rank: Rank,
+    epoch: int,
+    sources: list[Value],
+    size: int,
+    first: int = 0,
+    generation: int | None = None,
+    room: int = 1 << 62,
+) -> Value:
+    """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`.
+
+    The source is one of `size` ranks, of which this rank reads the shares `sources`, from step `first` on.
+    `generation` and `room` are as in `execute`.
+    """
+    shard = _check_epoch(rank, epoch)
+    if generation is not None:
+        rank.same_ids(generation)
+    opened = [open_source(source, source["rank"], size, shard.device, rank.host.held) for source in sources]
+    reads = [one.read if one.function is None else partial(_read_busy, rank, one.function, one.read) for one in opened]
+    done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
+    return {**done, "left_out": sorted(set[str]().union(*(one.left_out for one in opened)))}
+
+
+def _read_busy(rank: Rank, function: str, read: Reader, step: int) -> Any:
+    """Read a step with the user's function, and name it in `busy`: while it holds the GIL, no beats are sent."""
+    rank.busy = f"{function}() in step {step} of an ingest"
+    try:
+        return read(step)
+    finally:
+        rank.busy = None
+
+
+def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
+    """Delete every edge to or from these users' ids, as `epoch`."""
+    shard = _check_epoch(rank, epoch)
+    with rank.ballot.attempt(_record(rank, "delete_vertices", {"ids": ids})), shard.working():
+        return _commit_batch(rank, incident_runs(shard, ids))
+
+
+def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
+    """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up."""
+    shard = _check_epoch(rank, epoch)
+    with rank.ballot.attempt(_record(rank, "remove_vertices", {"ids": ids})), shard.working():
+        change = Removal(shard, ids)
+        return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
+
+
+def add_vertices(rank: Rank, epoch: int, n_vertices: int, keys: np.ndarray | None = None) -> Value:
+    """Grow the graph to `n_vertices` vertices, as `epoch`; `keys` as of `update`."""
+    shard = _check_epoch(rank, epoch)
+    with rank.ballot.attempt(_record(rank, "add_vertices", {"n_vertices": n_vertices, "keys": keys})):
+        return _decide(rank, VerticesChange(shard, n_vertices))
+
+
+def rebalance(rank: Rank) -> Value:
+    """Move the range boundaries so that the ranks have about equal work."""
+    return _decide(rank, Move(rank.shard, by_work))
+
+
+def reorder(rank: Rank) -> Value:
+    """Give the vertices new internal ids, by descending degree."""
+    return _decide(rank, Move(rank.shard, by_degree))
+
+
+def order(rank: Rank, wanted: bool) -> Value:
+    """The internal id of each user's id, if it is wanted from this rank."""
+    shard = rank.shard
+    return {"order": shard.device.fetch(shard.order)} if wanted and shard.order is not None else {}
+
+
+def resolve(rank: Rank, changes: int) -> None:
+    """Finish a change whose vote was interrupted on this rank; see `Ballot.resolve`."""
+    rank.ballot.resolve(changes)
+
+
+def _check_epoch(rank: Rank, epoch: int) -> Shard:
+    shard = rank.shard
+    if epoch != shard.epoch + 1:
+        raise MgraphError(f"{shard}: a change came as epoch {epoch} instead of {shard.epoch + 1}")
+    return shard
+
+
+def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
+    """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
+    return None if rank.ballot.log is None else Record.of(kind, columns)
+
+
+def _commit_batch(rank: Rank, runs: list[Run], growth: Growth | None = None) -> Value:
+    change = BatchChange(rank.shard, runs, growth)
+    return {**_decide(rank, change), **{name: getattr(change.counts, name) for name in COUNTS}}
+
+
+def _decide(rank: Rank, change: Change) -> Value:
+    rank.ballot.decide(change)
+    return {"epoch": rank.shard.epoch}

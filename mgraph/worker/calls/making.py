@@ -1,0 +1,128 @@
+"""Making a shard, and connecting it to the other ranks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import warm
+from mgraph.device import Device, gpu_count, touch_pages
+from mgraph.errors import CapacityError, DeviceError
+from mgraph.exchange.nccl_api import nccl_installed
+from mgraph.exchange.peer import PeerExchange, why_not
+from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.partition import Partition
+from mgraph.worker.ballot import Ballot
+from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.memory import map_pages
+from mgraph.worker.route import least_bytes
+from mgraph.worker.shard import Shard, ShardSpec, Unconnected
+
+__all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory", "open_exchange", "reserve"]
+
+
+def inspect(rank: Rank) -> Value:
+    """The worker's number of GPUs, whether it has UCX and NCCL, and its process id."""
+    return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
+
+
+def offer_memory(rank: Rank, device: str) -> Value:
+    """Share memory with the other ranks, to try whether they can map it.
+
+    Returns
+    -------
+    dict
+        `address`: where it is; `why`: why it cannot be shared, or empty.
+    """
+    try:
+        rank.trial = PeerExchange(rank.number, rank.size, rank.aborted, _made_device(rank, device))
+    except (CapacityError, DeviceError) as error:
+        return {"address": b"", "why": f"rank {rank.number}: {error}"}
+    return {"address": rank.trial.address, "why": ""}
+
+
+def map_memory(rank: Rank, device: str, addresses: list[bytes]) -> Value:
+    """Try to map what the ranks have offered at `addresses`. The offers end with the next call, `create`.
+
+    Returns
+    -------
+    dict
+        `why`: why it cannot be mapped, or empty.
+    """
+    why = why_not([bytes(address) for address in addresses], rank.number, _made_device(rank, device))
+    return {"why": f"rank {rank.number}: {why}" if why else ""}
+
+
+def _made_device(rank: Rank, name: str) -> Device:
+    """The device of that name in this process, in use by this thread."""
+    made, host = Device.of(name), rank.host
+    touch = map_pages if made.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
+    device = Device(made.kind, made.index, host.threads, host.budget, touch)
+    device.use()
+    return device
+
+
+def reserve(rank: Rank, nbytes: int, operations: int = 0, columns: bool = False) -> Value:
+    """Keep memory for the next call, which is about to be sent; asked where its client is not sure of it.
+
+    Parameters
+    ----------
+    nbytes : int
+        Of its arguments, which a comm takes without asking.
+    operations : int
+        Where it is an update: how many it has, and with `columns` each with an op or a weight. Working on them
+        takes memory too: there is no point in sending what cannot be worked on.
+
+    Returns
+    -------
+    dict
+        `lack`: why there is no room, or None.
+    """
+    rank.arrived()
+    what = "what is to be sent" if operations == 0 else f"{operations} operations that are to be sent"
+    try:
+        work = least_bytes(rank.shard, operations, columns) if operations else 0
+        rank.reservation = rank.host.budget.reserve(nbytes + work, what)
+    except CapacityError as error:
+        return {"lack": f"rank {rank.number}: {error}"}
+    return {"lack": None}
+
+
+def create(
+    rank: Rank,
+    device: str,
+    exchange: str,
+    starts: list[int],
+    order: np.ndarray | None = None,
+    reserve: int = 0,
+    **spec: Any,
+) -> None:
+    """Make an empty shard on `device`, and reserve `reserve` bytes of its memory. The exchange is opened later."""
+    rank.end_trial()
+    rank.exchange_name = exchange
+    rank.device = _made_device(rank, device)
+    rank.device.reserve(reserve)
+    shape = ShardSpec(rank.graph, rank.number, Partition(tuple(starts)), order=order, **spec)
+    rank.take(Ballot(Shard(shape, Unconnected(), rank.device)))
+    warm(rank.shard)
+
+
+def open_exchange(rank: Rank, attempt: int) -> Value:
+    """Open the exchange of an attempt and return its address."""
+    rank.settle()
+    assert rank.device is not None
+    make = rank.host.open_exchange
+    rank.exchange = make(rank.exchange_name, rank.number, rank.size, attempt, rank.device, rank.aborted)
+    rank.attempt = attempt
+    if rank.storage is not None and rank.storage.log is not None:
+        rank.storage.log.attempt = attempt
+    return {"address": rank.exchange.address}
+
+
+def connect_exchange(rank: Rank, addresses: list[bytes]) -> None:
+    """Connect the exchange to the other ranks."""
+    assert rank.exchange is not None
+    rank.exchange.connect([bytes(address) for address in addresses])
+    rank.shard.exchange = rank.exchange

@@ -1,0 +1,222 @@
+"""One rank of one graph in a worker: its shard, its exchange, its store, and how they end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import WARM
+from mgraph.budget import Budget, Reservation
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
+from mgraph.exchange import Exchange
+from mgraph.exchange.peer import PeerExchange
+from mgraph.protocol import ShardState, Stale, retold
+from mgraph.worker.ballot import Ballot
+from mgraph.worker.live import end
+from mgraph.worker.shard import Shard
+from mgraph.worker.storage import Storage
+from mgraph.worker.thread import Counters
+
+__all__ = ["ExchangeMaker", "Host", "Rank", "Value"]
+
+logger = logging.getLogger(__name__)
+
+Value = dict[str, Any]
+
+#: ``make(name, rank, size, attempt, device, aborted)`` opens an exchange
+ExchangeMaker = Callable[[str, int, int, int, Device, Callable[[], bool]], Exchange]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a shard needs from its process.
+
+    Parameters
+    ----------
+    open_exchange : callable
+        Opens an exchange; see `ExchangeMaker`.
+    threads : int
+        Host threads that kernels may use.
+    budget : Budget
+        The memory that the process may take, which its other graphs share.
+    held : callable
+        Returns the Dask data of a key on this worker.
+    name : str
+        What messages call the process.
+    """
+
+    open_exchange: ExchangeMaker
+    threads: int
+    budget: Budget
+    held: Callable[[str], Any]
+    name: str = ""
+
+
+class Rank:
+    """One rank of one graph: holds its shard, and replaces its exchange after an aborted attempt.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+    number, size : int
+        The rank's number, and how many ranks the graph has.
+    aborted : callable
+        The function that the exchange's waits poll.
+    host : Host
+
+    Attributes
+    ----------
+    busy : str or None
+        The name of the user's function that runs now; other threads may read it.
+    device : Device or None
+        Where the shard is.
+    trial : PeerExchange or None
+        The memory that is offered to the other ranks, to try whether they can map it.
+    """
+
+    def __init__(self, graph: str, number: int, size: int, aborted: Callable[[], bool], host: Host) -> None:
+        self.graph, self.number, self.size = graph, number, size
+        self.busy: str | None = None
+        self.aborted, self.host = aborted, host
+        self.exchange: Exchange | None = None
+        self.exchange_name = ""
+        self.trial: PeerExchange | None = None
+        self.device: Device | None = None  #: where the shard is
+        self._ballot: Ballot | None = None
+        self.compiled = set(WARM)  # algorithms that are compiled
+        self.reservation: Reservation | None = None
+        self.storage: Storage | None = None
+        self.attempt = 0  # the number of the exchange
+        self.lent: dict[str, dict[str, np.ndarray]] = {}  # copies of results, by the tokens of Dask's tasks
+
+    def take(self, ballot: Ballot) -> None:
+        """Hold the shard of this ballot from now on."""
+        self._ballot = ballot
+
+    def arrived(self) -> None:
+        """What was reserved for a call's arguments is theirs now. Called on the event loop."""
+        reservation, self.reservation = self.reservation, None
+        if reservation is not None:
+            reservation.release()
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error as its client gets it: one about memory says where, and a `MemoryError` is a `CapacityError`."""
+        rank = f"rank {self.number}"
+        if isinstance(error, CapacityError):
+            return error if rank in str(error) else retold(error, rank)
+        if not isinstance(error, MemoryError) or (self._ballot is not None and self._ballot.broken):
+            return error  # a MemoryError comes from NumPy, CuPy or a user's function
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        where = self._ballot.shard if self._ballot is not None else f"graph {self.graph}, {rank}"
+        return CapacityError(f"{where}: {error or 'no memory is left'}{notes}")
+
+    def free(self, results: Iterable[str]) -> None:
+        """Free these results, and those that follow the graph; unknown ones are ignored."""
+        if self._ballot is not None:
+            for name in results:
+                self._ballot.shard.results.pop(name, None)
+                end(self._ballot.shard, name)
+
+    def settle(self) -> None:
+        """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
+        self.arrived()  # or it never will
+        self.end_trial()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.close()
+        if self._ballot is not None:
+            with suppress(StoreError):  # then the state says that this rank is broken
+                self._ballot.make_safe()  # the acknowledgement of an abort tells the epoch
+
+    def close(self) -> None:
+        """Free everything: exchange first, then the shard."""
+        self.settle()
+        if self._ballot is not None:
+            self._ballot.close()
+        self._ballot = None
+        storage, self.storage = self.storage, None
+        if storage is not None:
+            storage.close()
+        if self.device is not None and self.device.kind == "cuda":
+            self.device.xp.get_default_memory_pool().free_all_blocks()
+
+    @property
+    def state(self) -> ShardState:
+        """The current state of the rank's shard."""
+        if self._ballot is None:
+            return ShardState(memory_left=self.host.budget.left())
+        shard = self._ballot.shard
+        return ShardState(
+            epoch=shard.epoch,
+            changes=shard.changes,
+            generation=shard.generation,
+            lo=shard.lo,
+            hi=shard.hi,
+            edges=shard.num_edges,
+            arcs=sum(structure.num_edges for structure in shard.structures),
+            nbytes=shard.nbytes,
+            seconds=shard.seconds,
+            memory_left=self.host.budget.left(),
+            in_doubt=self._ballot.in_doubt is not None,
+            broken=self._ballot.broken,
+        )
+
+    @property
+    def counters(self) -> Counters:
+        """What the shard has done; numbers that another thread may read at any time."""
+        if self._ballot is None:
+            return Counters()
+        shard = self._ballot.shard
+        return Counters(shard.epoch, shard.num_edges, shard.operations, shard.seconds)
+
+    @property
+    def shard(self) -> Shard:
+        """The shard; `MgraphError` before `create`."""
+        return self.ballot.shard
+
+    @property
+    def ballot(self) -> Ballot:
+        """The ballot that decides on the shard's changes; `MgraphError` before `create`."""
+        if self._ballot is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was made")
+        return self._ballot
+
+    def end_trial(self) -> None:
+        """Take back the memory that was offered to the other ranks."""
+        trial, self.trial = self.trial, None
+        if trial is not None:
+            trial.close()
+
+    def stored(self) -> Storage:
+        """The store of this graph; `InvalidOption` if it has none."""
+        if self.storage is None or self.storage.log is None:
+            raise InvalidOption(f"graph {self.graph} has no store")
+        return self.storage
+
+    def owner(self, starts: list[int], generation: int) -> Shard:
+        """The shard; `Stale` if the ids were sent by ranges or by an order that have changed since."""
+        shard = self.same_ids(generation)
+        if tuple(starts) != shard.partition.starts:
+            raise Stale(f"{shard}: the ranges of the ranks have changed")
+        return shard
+
+    def same_ids(self, generation: int) -> Shard:
+        """The shard; `Stale` if the order of the vertices has changed since this generation."""
+        shard = self.shard
+        if generation != shard.generation:
+            raise Stale(f"{shard}: the order of the vertices has changed")
+        return shard
+
+    def warm_up(self, name: str, compile: Callable[[], object]) -> None:
+        """Compile an algorithm, or what else has a name, before its first run on this shard."""
+        if name not in self.compiled:
+            logger.info("graph %s, rank %d: compiling %s", self.graph, self.number, name)
+            compile()
+            self.compiled.add(name)

@@ -1,0 +1,116 @@
+"""Algorithms and their results, which stay on the rank until they are fetched or freed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.worker import arithmetic
+from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.live import follow
+from mgraph.worker.shard import Result
+
+__all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
+
+
+def run(
+    rank: Rank, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None
+) -> Value:
+    """Run an algorithm and store its columns under the id `result`. `data` has arguments with a number a vertex."""
+    shard = rank.same_ids(generation)
+    rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
+    for argument, values in (data or {}).items():
+        args = {**args, argument: _own_values(rank, generation, **values)}
+    return _keep(rank, result, *ALGORITHMS[name].run(shard, **args))
+
+
+def maintain(
+    rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None
+) -> Value:
+    """As `run` for the maintained result with the id `live`, which is made or brought up to date."""
+    shard = rank.same_ids(generation)
+    rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
+    for argument, values in (data or {}).items():
+        args = {**args, argument: _own_values(rank, generation, **values)}
+    took = follow(shard, live, ALGORITHMS[name], args)
+    made = shard.lives[live].made
+    assert made is not None
+    return {**_keep(rank, result, *made.columns()), "took": took}
+
+
+def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
+    """The values of a result on this rank: of a column by its name, or of the first column for None.
+
+    Of all vertices, or of these internal ids, which were in the range of the rank when the result was computed.
+    """
+    device, held = rank.shard.device, rank.shard.result(result)
+    values = held.column(column)
+    if ids is not None:
+        places = device.asarray(ids) - np.uint32(held.lo)
+        rows = values if values.ndim > 1 else values[None]
+        return {
+            "values": np.stack([device.fetch(device.gather(row, places)) for row in rows]).reshape(
+                *values.shape[:-1], len(ids)
+            )
+        }
+    return {"values": device.fetch(values.reshape(-1)).reshape(values.shape)}
+
+
+def lend(rank: Rank, result: str, token: str) -> Value:
+    """Keep a copy of all columns of a result in host memory, for the Dask task that has this token; their rows."""
+    device = rank.shard.device
+    copies = {}
+    for name, values in rank.shard.result(result).columns.items():
+        copies[name] = device.host.empty(values.size, values.dtype).reshape(values.shape)
+        copies[name][...] = device.to_host(values)
+    rank.lent[token] = copies
+    return {"rows": {name: values.shape[:-1] for name, values in copies.items()}}
+
+
+def combine(rank: Rank, result: str, operation: str, like: str, operands: list[Value]) -> Value:
+    """A column from others, elementwise, stored under the id `result`."""
+    made = arithmetic.combine(rank.shard, operation, like, operands)
+    rank.shard.device.synchronize()
+    rank.shard.results[result] = made
+    return {"dtype": str(made.column(None).dtype)}
+
+
+def reduced(rank: Rank, result: str, column: str, kind: str) -> Value:
+    """The sums, or the like, of parts of a column on this rank."""
+    return {"numbers": arithmetic.reduced(rank.shard.device, rank.shard.result(result).column(column), kind)}
+
+
+def top(rank: Rank, result: str, k: int) -> Value:
+    """The `k` largest of this rank's values of a result, and their internal ids."""
+    ids, values = rank.shard.top(result, k)
+    return {"ids": ids, "values": values}
+
+
+def _keep(rank: Rank, result: str, columns: dict[str, Any], info: Value) -> Value:
+    """Store what a program returned; the client's answer."""
+    shard = rank.shard
+    shard.device.synchronize()
+    shard.results[result] = Result(columns, shard.lo)
+    dtypes = {column: str(values.dtype) for column, values in columns.items()}
+    return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
+
+
+def _own_values(
+    rank: Rank,
+    generation: int,
+    starts: list[int],
+    result: str | None = None,
+    column: str | None = None,
+    moved: bool = False,
+    values: Any = None,
+) -> Any:
+    """The values of the own vertices: `values`, or those of an earlier result; `moved` if that has other ranges."""
+    shard = rank.owner(starts, generation)
+    if result is None:
+        return shard.device.host.asarray(values) if isinstance(values, np.ndarray) else values
+    held = shard.result(result).column(column)
+    if not moved:
+        return held
+    return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]

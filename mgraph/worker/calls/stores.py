@@ -1,0 +1,87 @@
+"""The store of a graph: its log, its snapshots, and what is made again from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.log.log import ReadOnly
+from mgraph.worker import restore as again
+from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.storage import How, Storage
+from mgraph.worker.together import together
+
+__all__ = ["begin_at", "create_store", "keys", "restore", "save", "snapshot", "store", "survey", "writing"]
+
+
+def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
+    """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0."""
+    rank.storage = Storage(path, rank.number, rank.host.name)
+    return rank.storage.survey(epoch, repair, own)
+
+
+def create_store(rank: Rank, path: str, kind: Value, **how: Any) -> None:
+    """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
+    rank.storage = Storage(path, rank.number, rank.host.name)
+    with together(rank.shard):
+        rank.storage.create(kind)
+    _start_log(rank, **how)
+
+
+def restore(
+    rank: Rank, epoch: int, repair: bool, how: Value | None, read_only: bool, after: int | None = None
+) -> Value:
+    """Make the surveyed epoch again in this empty shard; then log what changes, where `how` says how.
+
+    The answer has the counts of each epoch behind `after`: int64[4 * k], in the order of `COUNTS`.
+    """
+    assert rank.storage is not None, "the client asked for no survey"
+    found = rank.storage.found(epoch, repair)
+    counts = again.restore(rank.shard, rank.ballot, rank.storage.store, found, after)
+    rank.storage.read_keys(found)
+    if how is not None:
+        _start_log(rank, **how)
+    elif read_only:
+        rank.ballot.log = ReadOnly(epoch)
+    return {"epoch": rank.shard.epoch, "counts": counts}
+
+
+def begin_at(rank: Rank, epoch: int) -> None:
+    """Count on from `epoch`, in a graph without a store that holds what another one held then."""
+    assert rank.ballot.log is None, "epochs of a store are its own"
+    rank.shard.epoch = epoch
+
+
+def keys(rank: Rank) -> Value:
+    """The keys of the vertices that were restored, from rank 0, as `mgraph.keys.Names.packed` has them."""
+    assert rank.storage is not None
+    names = rank.storage.keys.names
+    return {} if names is None else {"keys": names.packed()}
+
+
+def _start_log(rank: Rank, **how: Any) -> None:
+    assert rank.storage is not None
+    rank.ballot.log = rank.storage.start(rank.shard, How(**how), rank.attempt, rank.aborted)
+
+
+def snapshot(rank: Rank) -> None:
+    """Begin a snapshot of this rank's edges."""
+    rank.stored().snapshot(rank.shard)
+
+
+def save(rank: Rank, path: str, kind: Value, keys: np.ndarray | None = None) -> None:
+    """Begin to write this rank's edges to a folder of their own, and on rank 0 the vertices' keys."""
+    if rank.storage is None:
+        rank.storage = Storage(path, rank.number, rank.host.name)
+    rank.storage.save(rank.shard, path, kind, keys)
+
+
+def writing(rank: Rank) -> Value:
+    """Whether a snapshot is being written, and why the last one was not."""
+    return {"busy": False, "problem": None} if rank.storage is None else rank.storage.writing
+
+
+def store(rank: Rank) -> Value:
+    """How far this rank's log is; see `Storage.report`."""
+    return {} if rank.storage is None else rank.storage.report()

@@ -1,0 +1,119 @@
+"""What the probe says of the exchanges between two workers, and that a graph gets what it says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+
+import pytest
+from dask.distributed import Client, LocalCluster
+from graph_clusters import assert_clean
+
+from cluster.__main__ import main
+from cluster.exchanges import compare
+from cluster.probe import as_text, probe
+from mgraph import DynamicGraph
+from mgraph.errors import DeviceError
+from mgraph.exchange import segment
+
+BULK = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_every_exchange_is_timed_or_has_a_reason(client) -> None:
+    found = compare(client, "cpu", BULK)
+    assert (found["ranks"], found["device"], found["auto"]) == (2, "cpu", "peer")
+    assert found["why"] == "the workers map each other's memory"
+    by_name = {one["exchange"]: one for one in found["exchanges"]}
+    assert list(by_name) == ["peer", "tcp", "ucx", "nccl"]
+    for name in ("peer", "tcp"):
+        assert by_name[name]["bulk_bytes"] == BULK
+        assert 0 < by_name[name]["allreduce_s"] < by_name[name]["bulk_s"]
+    assert "GPU memory only" in by_name["nccl"]["why"]
+    assert ("no UCXX" in by_name["ucx"].get("why", "")) != ("bulk_s" in by_name["ucx"])
+    assert_clean(client)
+
+
+def full(*_: int) -> None:
+    raise OSError(28, os.strerror(28))
+
+
+def other_users(path: str, *_: int, **__: int) -> int:
+    if str(path).startswith(f"{segment.FOLDER}/mgraph-") and os.path.exists(path):
+        raise OSError(13, os.strerror(13))
+    return OPEN(path, *_, **__)
+
+
+def other_containers(path: str, flags: int, *_: int, **__: int) -> int:
+    if str(path).startswith(f"{segment.FOLDER}/mgraph-") and not flags & os.O_CREAT:
+        raise OSError(2, os.strerror(2))
+    return OPEN(path, flags, *_, **__)
+
+
+OPEN = os.open
+CAUSES = {
+    "a /dev/shm that is full": ("posix_fallocate", full, "cannot be had in /dev/shm: No space left on device"),
+    "another user": ("open", other_users, "Permission denied; its rank is another user's"),
+    "a container": ("open", other_containers, "No such file or directory; its rank is on another host, or in a"),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_without_mapped_memory_the_probe_the_log_and_the_graph_agree(client, cause, monkeypatch, caplog) -> None:
+    name, instead, says = CAUSES[cause]
+    with monkeypatch.context() as patched, caplog.at_level(logging.INFO, "mgraph"):
+        patched.setattr(os, name, instead)
+        found = compare(client, "cpu", BULK)
+        with DynamicGraph(client, 4, device="cpu") as graph:
+            graph.insert([0, 3, 1], [3, 1, 2])
+            assert graph.exchange == found["auto"] == "tcp"
+            assert graph.bfs(0).to_numpy().tolist() == [0, 2, 3, 1]
+    assert says in found["why"]
+    peer, tcp, *_ = found["exchanges"]
+    assert says in peer["why"]
+    assert tcp["bulk_s"] > 0
+    (line,) = [record for record in caplog.records if record.name == "mgraph.client.placement"]
+    assert line.levelno == logging.WARNING  # the workers have one host
+    assert "exchange tcp, because the workers cannot map each other's memory (rank 0: " in line.getMessage()
+    assert says in line.getMessage()
+
+
+def test_a_rank_that_fails_is_told_and_the_others_are_timed(client, monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise DeviceError("the space is gone now")
+
+    monkeypatch.setattr("mgraph.worker.plugin.PeerExchange", fails)
+    found = compare(client, "cpu", BULK)
+    assert found["exchanges"][0] == {"exchange": "peer", "why": "the space is gone now"}
+    assert found["exchanges"][1]["bulk_s"] > 0
+    assert_clean(client)
+
+
+def test_the_command_starts_two_workers_and_prints_the_table(capsys) -> None:
+    assert main(["probe", "--workers", "2", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["exchange"]["auto"] == found["choice"]["exchange"] == "peer"
+    peer, tcp = found["exchange"]["exchanges"][:2]
+    assert peer["bulk_bytes"] == tcp["bulk_bytes"] == 64 << 20
+    lines = as_text(found).splitlines()
+    at = lines.index("exchange")
+    assert lines[at + 1] == "  auto, between 2 workers: peer, because the workers map each other's memory"
+    assert lines[at + 2].split() == ["allreduce", "64.00", "MiB", "each", "rank", "sends"]
+    assert lines[at + 3].split()[::2] == ["peer", "us", "ms", "GB/s"]
+    assert lines[at + 5].startswith("  ucx       ")
+
+
+def test_one_worker_has_nothing_to_time(capsys) -> None:
+    found = {**probe(1, "cpu"), "exchange": {"ranks": 1, "auto": "loopback", "why": "reasons", "exchanges": []}}
+    assert as_text(found).endswith("exchange\n  auto, between 1 workers: loopback, because reasons")
+    assert main(["probe", "--workers", "1", "--device", "cpu", "--no-exchange"]) == 0
+    assert "allreduce" not in capsys.readouterr().out

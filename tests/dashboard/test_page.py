@@ -1,0 +1,80 @@
+"""The page on a real cluster's dashboard, read as a browser reads it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from urllib.request import urlopen
+
+import pytest
+from dask.distributed import Client, LocalCluster
+
+from mgraph import DynamicGraph, MgraphError
+from mgraph.dashboard import add_page
+
+
+@pytest.fixture
+def cluster():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def table(address: str) -> dict[str, list]:
+    """The columns of the page's table, as the server sends them to a browser."""
+    from bokeh.client import pull_session
+    from bokeh.models import DataTable
+
+    session = pull_session(url=address)
+    try:
+        (found,) = session.document.select({"type": DataTable})
+        return dict(found.source.data)
+    finally:
+        session.close()
+
+
+def test_the_page_shows_each_rank_and_what_it_does(cluster):
+    pytest.importorskip("bokeh")
+    address = add_page(cluster)
+    assert add_page(cluster) == address
+    with urlopen(address, timeout=20) as answer:
+        text = answer.read().decode()
+    assert answer.status == 200
+    assert '<a href="mgraph">Mgraph</a>' in text
+    with urlopen(address.replace("/mgraph", "/status"), timeout=20) as answer:  # Dask's own pages are still there
+        assert answer.status == 200
+
+    def slow(rank, size, step):
+        time.sleep(5.0 if step else 0.0)
+        return [rank, 5], [1, 2]
+
+    doing = f"{slow.__qualname__}() in step 1 of an ingest"
+    with DynamicGraph(cluster, n_vertices=10) as graph:
+        thread = threading.Thread(target=lambda: graph.ingest(slow, steps=2))
+        thread.start()
+        end, shown = time.monotonic() + 4, {}
+        while time.monotonic() < end and doing not in shown.get("doing", ()):
+            time.sleep(0.3)  # until a heartbeat and a sample during the ingest
+            shown = table(address)
+        thread.join(30)
+        assert list(shown["graph"]) == [graph.id] * 2
+        assert list(shown["rank"]) == [0, 1]
+        assert set(shown["doing"]) == {doing}
+        assert sorted(shown["worker"]) == sorted(graph.workers)
+        while time.monotonic() < end + 10 and sum(shown["operations"]) < 6:
+            time.sleep(0.3)
+            shown = table(address)
+        assert (sum(shown["edges"]), sum(shown["operations"]), set(shown["epoch"])) == (3, 6, {2})
+        assert set(shown["doing"]) == {"waits for a call"}
+
+
+def test_without_bokeh_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "distributed.dashboard.core", None)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        pytest.raises(MgraphError, match=r"the page cannot be added.*dask-mgraph\[cluster,dashboard\]"),
+    ):
+        add_page(client)

@@ -1,0 +1,157 @@
+"""The calls of a graph as coroutines, with an asynchronous client on the event loop of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from dask.distributed import Client, LocalCluster
+from plain_graph import fresh_rng
+
+from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
+from mgraph.client.coordinator import Coordinator
+
+N = 100
+
+
+def run(client: Client, body: Callable[[Client], Awaitable[None]]) -> None:
+    """Run `body` with an asynchronous client of the same cluster."""
+
+    async def whole() -> None:
+        async with Client(client.scheduler.address, asynchronous=True) as other:
+            await body(other)
+
+    asyncio.run(whole())
+
+
+@asynccontextmanager
+async def ticking():
+    """The event loop is never held up for long."""
+    longest, loop = 0.0, asyncio.get_running_loop()
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.01)
+            longest = max(longest, loop.time() - before)
+
+    task = asyncio.create_task(tick())
+    yield
+    task.cancel()
+    assert longest < 1, f"the event loop stood still for {longest:.2f} s"
+
+
+def test_a_program_on_a_cluster_of_its_own():
+    async def body() -> None:
+        async with (
+            LocalCluster(n_workers=2, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+            Client(cluster, asynchronous=True) as client,
+            DynamicGraph(client, n_vertices=5) as g,
+            ticking(),
+        ):
+            assert isinstance(g, AsyncDynamicGraph)
+            report = await g.insert([0, 1, 2], [1, 2, 3])
+            assert (report.inserted, g.epoch, g.num_edges, g.num_vertices) == (3, 1, 3, 5)
+            found = await g.bfs(0, predecessors=True)
+            assert (await found.to_numpy()).tolist() == [0, 1, 2, 3, -1]
+            assert (await found.predecessors.to_numpy()).tolist() == [-1, 0, 1, 2, -1]
+            assert await g.in_thread(lambda graph, ranks: int((ranks + 1).max()), found) == 4
+            async with await g.maintain("connected_components") as live, await g.pipeline() as pipeline:
+                pending = [await pipeline.update(EdgeBatch([3], [v])) for v in (0, 4)]
+                assert [report.inserted for report in await asyncio.gather(*pending)] == [1, 1]
+                assert (await (await live.result()).to_numpy()).tolist() == [0] * 5
+            assert await g.durable_epoch == 0
+            with pytest.raises(UnknownVertex):
+                await g.insert([9], [0])
+            with pytest.raises(RuntimeError, match="must not be made from the client's event loop"):
+                found._target.to_numpy()
+        with pytest.raises(GraphClosed):
+            await g.degrees()
+
+    asyncio.run(body())
+
+
+def test_calls_of_many_tasks(client):
+    rng = fresh_rng()
+    edges = rng.integers(0, N, (20, 2, 30))
+
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            await asyncio.gather(*(g.insert(*batch) for batch in edges), g.pagerank(), g.to_csr())
+            assert g.epoch == len(edges)
+            csr = await g.to_csr()
+            src = np.repeat(np.arange(N), np.diff(csr.offsets))
+            there = set(zip(src.tolist(), csr.dst.tolist(), strict=True))
+            assert there == set(zip(*edges.transpose(1, 0, 2).reshape(2, -1).tolist(), strict=True))
+
+    run(client, body)
+
+
+def test_graphs_that_others_make(client, tmp_path):
+    async def body(client: Client) -> None:
+        g = await DynamicGraph(client, 3, store=tmp_path / "store")
+        await g.insert([0], [1])
+        await g.insert([1], [2])
+        assert await g.durable_epoch == 2
+        async with await g.at(1) as before:
+            assert (before.num_edges, g.num_edges) == (1, 2)
+        await g.close()
+        async with DynamicGraph.open(client, tmp_path / "store") as again:
+            assert again.epoch == 2
+        made = DynamicGraph(client, 3)
+        with pytest.raises(GraphClosed, match="not made yet"):
+            _ = made.num_edges
+
+    run(client, body)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.4])
+def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
+    rng = fresh_rng()
+    batch = EdgeBatch(rng.integers(0, N, 300_000), rng.integers(0, N, 300_000))
+
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            await g.insert([0], [1])
+            for _ in range(3):
+                epoch, edges = g.epoch, await g.fingerprint()
+                task = asyncio.create_task(g.update(batch))
+                await asyncio.sleep(seconds)
+                task.cancel()
+                done = await asyncio.gather(task, return_exceptions=True)
+                assert isinstance(done[0], asyncio.CancelledError) or done[0].epoch == epoch + 1
+                now = await g.fingerprint()
+                assert now == edges if g.epoch == epoch else g.epoch == epoch + 1
+                assert len({state.epoch for state in g._target._directory.coordinator.states}) == 1
+            assert (await g.delete(*np.divmod(np.arange(N * N), N))).deleted > 0
+
+    run(client, body)
+
+
+def test_cancellation_ends_a_call_that_waits(client, monkeypatch):
+    """As by a timeout; a call behind it that has not begun is cancelled too, and never begins."""
+    entered = threading.Event()
+    launch = Coordinator._call_in_turn
+
+    async def late(self, method, *args):
+        if method == "update":
+            entered.set()
+            await asyncio.sleep(60)
+        return await launch(self, method, *args)
+
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            with monkeypatch.context() as patch:
+                patch.setattr(Coordinator, "_call_in_turn", late)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await asyncio.gather(g.insert([0], [1]), g.insert([1], [2]))
+                assert entered.is_set()
+            assert (g.epoch, (await g.insert([2], [3])).inserted) == (0, 1)
+
+    run(client, body)

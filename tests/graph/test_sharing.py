@@ -1,0 +1,204 @@
+"""Published graphs: several clients find one graph by its name, and take turns; it outlives each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+from dask.distributed import Client
+from graph_clusters import assert_clean, check_graph
+from graph_model import GraphModel
+from plain_graph import fresh_rng
+
+import mgraph
+from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, Operations
+
+N = 60
+
+
+@pytest.fixture
+def other(client):
+    """Another client of the same cluster."""
+    with Client(client.scheduler.address) as other:
+        yield other
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(client):
+    yield
+    assert mgraph.list_graphs(client) == []
+    assert_clean(client)
+
+
+def test_a_graph_outlives_its_publisher(client, other):
+    rng = fresh_rng()
+    model = GraphModel(N)
+    with DynamicGraph(client, N, order=rng.permutation(N)) as g:
+        src, dst = rng.integers(0, N, (2, 200))
+        g.insert(src, dst)
+        g.rebalance()
+        model.update(EdgeBatch(src, dst))
+        g.publish("roads")
+    (listed,) = mgraph.list_graphs(other)
+    assert (listed.name, listed.id, listed.clients, listed.lost) == ("roads", g.id, 0, False)
+    assert (listed.epoch, listed.num_vertices, listed.num_edges) == (1, N, len(model.edges))
+    assert listed.workers == g.workers
+    with pytest.raises(GraphClosed):
+        g.insert([0], [1])
+    with DynamicGraph.attach(other, "roads") as h:
+        assert (h.id, h.epoch, h.structure, h.num_edges) == (g.id, 1, g.structure, len(model.edges))
+        check_graph(h, model, rng)
+        h.unpublish()
+        check_graph(h, model, rng)
+
+
+def test_two_clients_see_each_others_changes(client, other):
+    rng = fresh_rng()
+    model = GraphModel(N, weighted=True)
+    with DynamicGraph(client, N, weighted=True) as g:
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h:
+            for step in range(12):
+                writer, reader = (g, h) if rng.integers(2) else (h, g)
+                src, dst = rng.integers(0, model.n_vertices, (2, 40))
+                weight = rng.integers(1, 9, 40).astype(np.float32)
+                what = step % 6
+                if what == 0:
+                    writer.rebalance()
+                elif what == 1:
+                    writer.reorder()
+                elif what == 2:
+                    assert writer.add_vertices(3) == range(model.n_vertices, model.n_vertices + 3)
+                    model.n_vertices += 3
+                elif what == 3:
+                    writer.delete(src, dst)
+                    model.update(EdgeBatch(src, dst, op=np.full(40, -1)))
+                elif what == 4:
+                    with writer.pipeline() as pipeline:
+                        pipeline.update(EdgeBatch(src, dst, weight))
+                    model.update(EdgeBatch(src, dst, weight))
+                else:
+                    writer.insert(src, dst, weight)
+                    model.update(EdgeBatch(src, dst, weight))
+                check_graph_of(reader, model, rng)
+                assert reader.epoch == writer.epoch
+            result = g.pagerank()
+            h.rebalance()
+            assert len(result.to_numpy()) == model.n_vertices
+        g.unpublish()
+
+
+def check_graph_of(graph, model, rng):
+    graph.fingerprint()  # num_edges and num_vertices say what the last call found
+    check_graph(graph, model, rng)
+
+
+def test_growing_and_streams_by_two_clients(client, other):
+    with DynamicGraph(client, keys=None) as g:
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h:
+            g.insert([0], [5])
+            h.insert([9], [2])
+            assert g.insert([7], [8]).inserted == 1
+            assert h.execute(Operations(["insert", "has_edge"], [12, 7], [0, 8])).has_edge.tolist() == [True]
+            assert (g.degrees().tolist(), g.num_vertices) == ([1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1], 13)
+        g.unpublish()
+
+
+def test_maintained_results_follow_the_changes_of_others(client, other):
+    with DynamicGraph(client, 6) as g:
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h, h.maintain("connected_components") as live:
+            g.insert([0, 1], [1, 2])
+            assert live.result().to_numpy().tolist() == [0, 0, 0, 3, 4, 5]
+        g.unpublish()
+
+
+def test_calls_of_many_threads_and_clients(client, other):
+    """Each epoch is one client's whole batch, whatever runs beside it."""
+    rng = fresh_rng()
+    with DynamicGraph(client, N) as g:
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h, DynamicGraph.attach(client, "roads") as i:
+            batches = rng.integers(0, N, (3, 8, 2, 30))
+            epochs, errors = [], []
+
+            def write(graph, mine):
+                try:
+                    for batch in mine:
+                        epochs.append(graph.insert(*batch).epoch)
+                        graph.bfs(0)
+                except BaseException as error:
+                    errors.append(error)
+
+            threads = [threading.Thread(target=write, args=one) for one in zip((g, h, i), batches, strict=True)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert errors == []
+            assert sorted(epochs) == list(range(1, 25))
+            model = GraphModel(N)
+            model.update(EdgeBatch(*batches.transpose(2, 0, 1, 3).reshape(2, -1)))
+            check_graph_of(g, model, rng)
+        g.unpublish()
+
+
+def test_what_cannot_be_published(client, other, tmp_path):
+    with DynamicGraph(n_vertices=3) as g, pytest.raises(InvalidOption, match="is in this process"):
+        g.publish("roads")
+    with DynamicGraph(client) as g, pytest.raises(InvalidOption, match="may get keys"):
+        g.publish("roads")
+    with DynamicGraph(client, keys="string") as g, pytest.raises(InvalidOption, match="string keys, whose table"):
+        g.publish("roads")
+    with DynamicGraph(client, 3, order="degree") as g:
+        with pytest.raises(InvalidOption, match="insert them first"):
+            g.publish("roads")
+        with pytest.raises(InvalidOption, match="not empty"):
+            g.publish("")
+        g.insert([0], [1])
+        g.publish("roads")
+        with pytest.raises(InvalidOption, match="published as 'roads'; unpublish it first"):
+            g.publish("streets")
+        with pytest.raises(InvalidOption, match="unpublish it"):
+            g.move_to(None)
+        with DynamicGraph(other, 3, workers=g.workers[1:]) as h:
+            with pytest.raises(InvalidOption, match="published as 'roads' already"):
+                h.publish("roads")
+            assert h.insert([0], [1]).inserted == 1
+        with pytest.raises(InvalidOption, match="no graph is published as 'raods'; there are: 'roads'"):
+            DynamicGraph.attach(other, "raods")
+        with pytest.raises(InvalidOption, match="no graph is published as 'raods'; there are: 'roads'"):
+            mgraph.unpublish(other, "raods")
+        mgraph.unpublish(other, "roads")
+        assert g.insert([0], [2]).inserted == 1
+        with pytest.raises(InvalidOption, match="there are: none"):
+            DynamicGraph.attach(other, "roads")
+
+
+def test_a_graph_with_a_store(client, other, tmp_path):
+    with DynamicGraph(client, N, store=tmp_path / "store") as g:
+        g.insert([0], [1])
+        g.publish("roads")
+    with DynamicGraph.attach(other, "roads") as h:
+        h.insert([1], [2])
+        assert h.durable_epoch == 2
+        with h.at(1) as before:
+            assert before.num_edges == 1
+        h.unpublish()
+
+
+def test_coroutines(client):
+    async def body():
+        async with Client(client.scheduler.address, asynchronous=True) as other:
+            async with DynamicGraph(other, N) as g:
+                await g.insert([0], [1])
+                await g.publish("roads")
+            assert [one.name for one in await mgraph.list_graphs(other)] == ["roads"]
+            async with DynamicGraph.attach(other, "roads") as h:
+                assert (await h.insert([1], [2])).epoch == 2
+            await mgraph.unpublish(other, "roads")
+
+    asyncio.run(body())

@@ -1,0 +1,186 @@
+"""`stream`: every kind of source gives the graph of its batches, and the summary counts what was done."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from graph_model import GraphModel, random_batch
+from interrupts import ctrl_c, when
+from plain_graph import fresh_rng
+
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph.client.pipeline import Pipeline
+from mgraph.sources import Folder, Numbered
+
+N = 30
+COLUMNS = ("src", "dst", "weight", "op")
+
+
+def columns(batch: EdgeBatch) -> dict[str, np.ndarray]:
+    return {name: getattr(batch, name) for name in COLUMNS}
+
+
+def some(n: int) -> tuple[list[EdgeBatch], GraphModel, np.ndarray]:
+    """Batches, the graph after all of them, and the sum of their counts."""
+    rng, model = fresh_rng(), GraphModel(N, weighted=True)
+    batches = [random_batch(rng, N, 40, True) for _ in range(n)]
+    return batches, model, np.sum([model.update(batch) for batch in batches], axis=0)
+
+
+def assert_same(graph: DynamicGraph, model: GraphModel) -> None:
+    offsets, dst, weight = model.csr()
+    csr = graph.to_csr()
+    for found, wanted in zip((csr.offsets, csr.dst, csr.weight), (offsets, dst, weight), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("n_vertices", [N, None])  # several in flight, and one at a time
+def test_an_iterable_of_parts(n_vertices):
+    batches, model, counts = some(25)
+    kinds = [lambda b: b, columns, lambda b: tuple(columns(b).values())]
+    reports = []
+    with DynamicGraph(n_vertices=n_vertices, weighted=True, keys=None) as graph:
+        graph.insert([N - 1], [N - 1], [1.0])
+        graph.delete([N - 1], [N - 1])
+        done = graph.stream((kinds[i % 3](batch) for i, batch in enumerate(batches)), on_batch=reports.append)
+        assert_same(graph, model)
+    assert [report.epoch for report in reports] == list(range(3, 28))
+    assert (done.inserted, done.updated, done.deleted, done.missing) == tuple(counts)
+    assert (done.batches, done.edges, done.epoch) == (25, sum(counts), 27)
+    seconds = [report.seconds for report in reports]
+    assert done.latency == (*np.percentile(seconds, [50, 99]), max(seconds))
+    assert sum(seconds) <= done.seconds
+    assert done.edges_per_second == done.edges / done.seconds
+    assert f"25 batches, {done.edges} edges" in str(done)
+
+
+def test_large_parts_are_cut_in_stream_order():
+    batches, model, _ = some(3)
+    sizes = [len(batch) for batch in batches]
+    with DynamicGraph(n_vertices=N, weighted=True) as graph:
+        done = graph.stream(iter(batches), batch=7)
+        assert_same(graph, model)
+    assert done.batches == done.epoch == sum(-(-size // 7) for size in sizes)
+
+
+def test_files_are_read_a_piece_at_a_time(tmp_path):
+    arrow, csv, parquet = (pytest.importorskip(f"pyarrow{name}") for name in ("", ".csv", ".parquet"))
+    batches, model, _ = some(3)
+    tables = [arrow.table({"from": b.src, "to": b.dst, "how": b.op, "much": b.weight, "x": b.src}) for b in batches]
+    names = {"src": "from", "dst": "to", "op": "how", "weight": "much"}
+    np.savez(tmp_path / "a.npz", **{names[key]: column for key, column in columns(batches[0]).items()})
+    parquet.write_table(tables[1], tmp_path / "b.parquet")
+    csv.write_csv(tables[2], tmp_path / "c.csv")
+    with DynamicGraph(n_vertices=N, weighted=True) as graph:
+        done = graph.stream([tmp_path / "a.npz", str(tmp_path / "b.parquet")], 10, columns=names)
+        done = graph.stream(tmp_path / "c.csv", 10, columns=names)
+        assert done.batches == -(-len(batches[2]) // 10)
+        assert_same(graph, model)
+        np.savez(tmp_path / "bad.npz", src=[1])
+        with pytest.raises(ReadError, match=r"bad.npz.*'dst' is missing") as raised:
+            graph.stream([tmp_path / "bad.npz"])
+        assert "0 batches" in raised.value.__notes__[-1]
+        with pytest.raises(InvalidOption, match=r"d.txt: a stream reads files that end in"):
+            graph.stream([tmp_path / "a.npz", tmp_path / "d.txt"])
+
+
+def test_frames_keys_and_dask():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"src": ["a", "b", "c", "a"], "dst": ["b", "c", "a", "c"]})
+    with DynamicGraph() as graph:
+        assert graph.stream(frame, 3).batches == 2
+        assert graph.keys == "string"
+        assert sorted(zip(*graph.to_pandas().values.T, strict=True)) == sorted(zip(*frame.values.T, strict=True))
+    numbers = pd.DataFrame({"src": range(20), "dst": range(1, 21)})
+    with DynamicGraph(n_vertices=21) as graph:
+        assert graph.stream(dd.from_pandas(numbers, npartitions=4)).batches == 4
+        assert graph.stream(dd.from_pandas(numbers, npartitions=2).to_delayed()).updated == 20
+        assert graph.num_edges == 20
+
+
+def test_places_are_kept_where_there_is_a_store(tmp_path):
+    batches, model, _ = some(8)
+    pairs = [(i, columns(batch)) for i, batch in enumerate(batches)]
+    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store") as graph:
+        assert graph.stream(Numbered("i", pairs[:5]), batch=3).batches == 5  # a place is one batch
+        assert graph.stream(Numbered("i", pairs)).batches == 3
+        assert graph.offsets == {"i": 7}
+        assert_same(graph, model)
+    (tmp_path / "files").mkdir()
+    for i, batch in enumerate(batches):
+        np.savez(tmp_path / "files" / f"{i}.npz", **columns(batch))
+    with DynamicGraph(n_vertices=N, weighted=True) as graph:
+        assert graph.stream(Folder(tmp_path / "files", idle=0)).batches == 8
+        assert_same(graph, model)
+
+
+@pytest.mark.parametrize("n_vertices", [N, None])
+def test_an_error_says_what_was_applied(n_vertices):
+    def source():
+        yield [0], [1]
+        yield [1], [2]
+        yield [1], [-1]
+
+    with DynamicGraph(n_vertices=n_vertices, keys=None) as graph:
+        with pytest.raises(InvalidBatch, match=r"dst\[0\] is -1") as raised:
+            graph.stream(source())
+        assert "applied until then: 2 batches, 2 edges" in raised.value.__notes__[-1]
+        assert (graph.epoch, graph.num_edges) == (2, 2)
+
+        def enough(report):
+            raise RuntimeError("enough")
+
+        with pytest.raises(RuntimeError, match="enough"):
+            graph.stream([([3], [4]), ([4], [5])], on_batch=enough)
+        assert graph.epoch == 3
+
+
+def test_bad_arguments_change_nothing():
+    with DynamicGraph(n_vertices=N) as graph:
+        for bad, words in (
+            ({"batch": 0}, "batch is 0"),
+            ({"max_bytes": 0}, "max_bytes is 0"),
+            ({"columns": {"src": "a"}}, "columns is"),
+            ({"source": 3}, "got int"),
+        ):
+            with pytest.raises(InvalidOption, match=words):
+                graph.stream(**{"source": [([0], [1])], **bad})
+        with pytest.raises(UnknownVertex, match=r"dst\[0\] is 30"):
+            graph.stream([([0], [30])])
+        assert graph.stream([]).batches == graph.epoch == 0
+        assert str(graph.stream([])).startswith("0 batches, 0 edges in ")
+
+
+def test_ctrl_c_leaves_a_whole_epoch_and_says_what_was_done():
+    reports, waiting = [], threading.Event()
+
+    def endless():
+        for i in range(N - 1):
+            yield [i], [i + 1]
+            if i == 20:
+                waiting.set()
+                time.sleep(20)
+
+    with DynamicGraph(n_vertices=N) as graph:
+        with when(waiting.is_set, ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
+            graph.stream(endless(), on_batch=reports.append)
+        assert "applied until then: 21 batches, 21 edges" in raised.value.__notes__[-1]
+        assert len(reports) == graph.epoch == graph.num_edges == 21
+
+
+def test_the_source_is_read_no_further_than_the_pipeline_has_room(monkeypatch):
+    """The pipeline's wait is the back-pressure: no part is read while it has not taken the one before."""
+    read, taken, real = [], [], Pipeline.update
+
+    def update(self, batch, offset=None):
+        assert len(read) == len(taken) + 1
+        taken.append(batch)
+        return real(self, batch, offset)
+
+    monkeypatch.setattr(Pipeline, "update", update)
+    with DynamicGraph(n_vertices=N) as graph:
+        done = graph.stream(read.append(i) or ([i], [i + 1]) for i in range(10))
+    assert done.batches == len(taken) == 10
