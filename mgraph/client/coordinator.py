@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from mgraph.client.attempt import Attempt
 from mgraph.client.bridge import Bridge
 from mgraph.client.caller import Value
+from mgraph.client.group import MOST, WAITING, Group, Small, layout, made_before
 from mgraph.client.room import Load, doubtful, lack, load_of
 from mgraph.client.session import Session
 from mgraph.client.sessions import CLOSE_SECONDS, Asked, Sessions
 from mgraph.client.turns import Turns
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Publish, ShardState
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish, ShardState
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
@@ -81,6 +84,9 @@ class Coordinator:
         self._interrupted = False
         self._turns: Turns | None = None
         self._flying: dict[Flight, list[Load]] = {}
+        self._ahead = 0  # epochs in flight
+        self._posted: deque[Small] = deque()
+        self._posting = False  # whether a task sends what is posted
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
 
@@ -185,12 +191,29 @@ class Coordinator:
         """
         self.bridge.run(self._launch_in_turn(method, list(shares), room, sent), GRACE_SECONDS)
 
+    def post(self, small: Small) -> None:
+        """Send a small batch soon, with others in a message. Calls and batches after it come after it on the ranks too.
+
+        Waits while `WAITING` batches wait.
+        """
+        self._posted.append(small)
+        if not self._posting:
+            self._posting = True
+            if not self.bridge.post(self._begin_posting):
+                raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
+        if len(self._posted) >= WAITING:
+            self.bridge.run(self._send_posted_in_turn(), GRACE_SECONDS)
+
     def land(self) -> None:
         """Wait until no batch is in flight."""
+        self.bridge.run(self._send_posted_in_turn(), GRACE_SECONDS)
         self.bridge.run(self._landed(), GRACE_SECONDS)
 
     def recall(self) -> None:
-        """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight."""
+        """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
+
+        What is posted must be refused by its sender from now on.
+        """
         self.bridge.run(self._recall(), GRACE_SECONDS)
 
     def close(self) -> None:
@@ -253,6 +276,7 @@ class Coordinator:
 
     async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:
         async with self._turn:
+            await self._send_posted()
             await self._ready(connect, alone=True)
             epoch = self.epoch + 1 if commits else None
             if commits:
@@ -318,23 +342,83 @@ class Coordinator:
         sent: Callable[[Flight, int], None],
     ) -> None:
         async with self._turn:
-            await room()
-            await self._ready(connect=True, alone=False)
-            await room()  # raises where the batch before failed meanwhile
-            loads = [load_of(method, args) for args in given]
-            if self._doubtful(loads):
-                await self._landed()
-                await room()
-                await self._reserve(loads)
-            epoch = self.epoch + 1 + len(self._flying)
-            given = [{**args, "epoch": epoch, "ahead": True} for args in given]
-            asked = self.sessions.send(self.sessions.calls(method, given, self.attempt.number))
-            before = next(reversed(self._flying), None)
-            flight = asyncio.create_task(self._land(before, asked, epoch))
-            self._flying[flight] = loads
-            sent(flight, epoch)
+            await self._send_posted()
+            await self._launch(method, given, room, sent)
 
-    async def _land(self, before: Flight | None, asked: Asked, epoch: int) -> list[Value]:
+    async def _launch(
+        self,
+        method: str,
+        given: list[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+        group: Group | None = None,
+    ) -> None:
+        await room()
+        await self._ready(connect=True, alone=False)
+        await room()  # raises where the batch before failed meanwhile
+        loads = [load_of(method, args) for args in given]
+        if self._doubtful(loads):
+            await self._landed()
+            await room()
+            await self._reserve(loads)
+        epoch = self.epoch + 1 + self._ahead
+        given = [{**args, "epoch": epoch, "ahead": True} for args in given]
+        asked = self.sessions.send(self.sessions.calls(method, given, self.attempt.number))
+        before = next(reversed(self._flying), None)
+        flight = asyncio.create_task(self._land(before, asked, epoch, group))
+        self._flying[flight] = loads
+        self._ahead += len(group.items) if group else 1
+        sent(flight, epoch)
+
+    # small batches
+
+    def _begin_posting(self) -> None:
+        self._poster = asyncio.create_task(self._send_while_posted())
+
+    async def _send_while_posted(self) -> None:
+        """Send what is posted, in groups: what comes while two are in flight waits, and shares the next message."""
+        while self._posted:
+            async with self._turn:
+                await self._send_group()
+            while len(self._flying) > 1 and len(self._posted) < MOST:
+                await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+            if not self._posted:
+                self._posting = False
+                if not self._posted:  # a batch that was posted before the line above has begun no other task
+                    return
+                self._posting = True
+        self._posting = False
+
+    async def _send_posted_in_turn(self) -> None:
+        if self._posting or self._posted:  # in the middle of which the turn is taken
+            async with self._turn:
+                await self._send_posted()
+
+    async def _send_posted(self) -> None:
+        while self._posted:
+            await self._send_group()
+
+    async def _send_group(self) -> None:
+        """Send the first batches that are posted, as many as can share a message."""
+        if not self._posted:
+            return
+        first, items = self._posted[0], list[Small]()
+        alike = layout(first.shares)
+        while self._posted and len(items) < MOST:
+            if self._posted[0].sender is not first.sender or layout(self._posted[0].shares) != alike:
+                break
+            items.append(self._posted.popleft())
+        group, sender = Group(items), first.sender
+        try:
+            await self._launch(
+                "updates", group.shares(), sender.room(group.nbytes), partial(sender.group_sent, group), group
+            )
+        except BaseException as error:
+            sender.group_refused(group, error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _land(self, before: Flight | None, asked: Asked, epoch: int, group: Group | None = None) -> list[Value]:
         """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""
         try:
             if before is not None:
@@ -344,7 +428,12 @@ class Coordinator:
                     self.check()
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
             return await self.attempt.finish(asked, together=True)
+        except BaseException:
+            if group is not None:
+                group.done = made_before([_outcome(task) for task in asked])
+            raise
         finally:
+            self._ahead -= len(group.items) if group else 1
             del self._flying[asyncio.current_task()]  # type: ignore[arg-type]
             del asked, before  # see `Attempt.finish`
 
@@ -356,6 +445,13 @@ class Coordinator:
         if self._flying:
             next(iter(self._flying)).cancel()  # aborts, which fails those after it
         await self._landed()
+
+
+def _outcome(asked: asyncio.Task[Answer]) -> Value | BaseException | None:
+    """What a rank has answered."""
+    if not asked.done() or asked.cancelled():
+        return None
+    return asked.exception() or asked.result().value
 
 
 def _drop(bridge: Bridge, sessions: list[Session]) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from mgraph.batch import COUNTS
 from mgraph.checks import check_offset
 from mgraph.client.caller import Caller, Flight, Value
+from mgraph.client.group import MOST, SMALL, Group, Small, layout, made_before
 from mgraph.client.history import History
 from mgraph.client.mixed import Answers
 from mgraph.client.pending import Pending, PendingAnswers, PendingReport
@@ -115,6 +117,7 @@ class Pipeline:
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
         self._done, self._history = landed, history
+        self._post: Callable[[Small], None] | None = getattr(coordinator, "post", None)
         self._open = False
         self._error: BaseException | None = None
         self._bytes = 0
@@ -203,6 +206,9 @@ class Pipeline:
             method, shares, one.made = dealt
             one.method = method
             n = nbytes(shares)
+            if self._post and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
+                self._post(Small(self, shares, n, one.pending, one.made))
+                return
             self._coordinator.launch(method, shares, self.room(n), self._landing(one, n))
 
     @contextmanager
@@ -261,6 +267,7 @@ class Pipeline:
             error.add_note(f"a batch in flight failed, too: {type(self._error).__name__}: {self._error}")
 
     def _recall(self) -> None:
+        self._error = self._error or self._dropped()  # which refuses what waits to be sent
         self._coordinator.recall()
         self._drop(self._dropped(), [])
 
@@ -383,6 +390,44 @@ class Pipeline:
             self._told.notify_all()
         if not lost:
             self._end(one, began, flight)
+
+    def group_sent(self, group: Group, flight: Flight, epoch: int) -> None:
+        """See `Sender`."""
+        self._bytes += group.nbytes
+        flight.add_done_callback(partial(self._land_group, group, epoch, time.perf_counter()))
+
+    def group_refused(self, group: Group, error: BaseException) -> None:
+        """See `Sender`. The pipeline ends with the error."""
+        error = error if isinstance(error, Exception) else self._dropped()
+        self._error = self._error or error
+        for item in group.items:
+            item.pending.set_exception(error)
+
+    def _land_group(self, group: Group, epoch: int, began: float, flight: Flight) -> None:
+        """Give each batch of a group its report or its error."""
+        self._bytes -= group.nbytes
+        self._landed.set()
+        error = self._dropped() if flight.cancelled() else flight.exception()
+        counts = group.done if error is not None else made_before(flight.result())
+        seconds = time.perf_counter() - began
+        for i, item in enumerate(group.items):
+            if i < len(counts):
+                answer = {"epoch": epoch + i, **dict(zip(COUNTS, counts[i].tolist(), strict=True))}
+                item.pending.set_result(self._told_of("update", item.made([answer], seconds)))
+                continue
+            assert error is not None
+            item.pending.set_exception(self._failed(error, epoch + i, first=i == len(counts)))
+
+    def _failed(self, error: BaseException, epoch: int, first: bool) -> BaseException:
+        """The error of a batch in a group, of which the `first` that was not committed ends the pipeline."""
+        if not first:
+            return MgraphError(
+                f"graph {self._coordinator.graph}: epoch {epoch} was not applied: a batch before it failed"
+            )
+        told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+        told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
+        self._error = self._error or told
+        return told
 
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""

@@ -50,7 +50,7 @@ class Load:
 
 def load_of(method: str, args: Mapping[str, Any]) -> Load:
     """The load of a call's arguments."""
-    operations = len(args["src"]) if method in ("update", "execute") and "src" in args else 0
+    operations = len(args["src"]) if method in ("update", "updates", "execute") and "src" in args else 0
     columns = method == "execute" or any(isinstance(args.get(name), np.ndarray) for name in ("op", "weight"))
     return Load(_nbytes(args), operations, columns)
 

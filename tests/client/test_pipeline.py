@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
-from fakes import fake_cluster, sending
+from fakes import FakeWorker, fake_cluster, sending
 from interrupts import after, ctrl_c
 
+from mgraph.client.group import MOST
 from mgraph.client.pipeline import Pipeline
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
@@ -160,3 +162,113 @@ def test_the_client_ends_while_a_report_is_awaited():
         with pytest.raises((GraphClosed, WorkerLost)):
             pending.result(5)
         assert not pending.cancel()
+
+
+# ---- small batches share messages ------------------------------------------------------------------------------------
+
+
+def small(fails: int = 0, milliseconds: int = 0, n: int = 1) -> dict[str, Any]:
+    """A batch of `n` edges that fails on the rank `fails`, unless that is 0, and takes so long."""
+    return {"src": np.full(n, fails, np.uint32), "dst": np.full(n, milliseconds, np.uint32), "weight": None, "op": None}
+
+
+def groups(worker: FakeWorker) -> list[int]:
+    """How many batches each message had."""
+    return [int(line.split()[-1]) for line in worker.log if line.startswith("group")]
+
+
+def test_small_batches_share_messages_and_keep_their_epochs_and_reports():
+    with fake_cluster(2) as (coordinator, workers):
+        with pipeline(coordinator) as pipe:
+            slow = pipe.update(small(milliseconds=300))
+            pending = [pipe.update(small(n=k)) for k in range(1, 501)]
+            alone = pipe.update({"seconds": 0.0})  # of another kind
+            last = pipe.update(small(n=7))
+        assert slow.result(0).seconds > 0.29
+        assert [p.result(0).epoch for p in pending] == list(range(2, 502))
+        assert [p.result(0).inserted for p in pending] == [2 * k for k in range(1, 501)]
+        assert (alone.result(0).epoch, last.result(0).epoch) == (502, 503)
+        assert coordinator.epoch == 503
+        for worker in workers:
+            assert [line for line in worker.log if line.startswith("begin")] == [f"begin {k}" for k in range(1, 504)]
+            assert sum(groups(worker)) == 502
+            assert len(groups(worker)) < 60
+            assert max(groups(worker)) == MOST
+
+
+def test_other_calls_come_after_small_batches_that_wait():
+    with fake_cluster(2) as (coordinator, _), pipeline(coordinator) as pipe:
+        for k in range(5):
+            pending = [pipe.update(small(milliseconds=5)) for _ in range(20)]
+            assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 21 * (k + 1)
+            assert all(p.done() for p in pending)
+
+
+@pytest.mark.parametrize("at", [0, 1, 30, 63])
+def test_a_small_batch_fails_and_those_before_it_are_reported(at):
+    with fake_cluster(2) as (coordinator, _):
+        pending = []
+        error = rf"has no room .the batch of epoch {at + 2} in a pipeline"
+        with pytest.raises(CapacityError, match=error), pipeline(coordinator) as pipe:
+            pending.append(pipe.update(small(milliseconds=200)))
+            for k in range(150):
+                pending.append(pipe.update(small(fails=int(k == at), n=k + 1)))
+        assert [p.result(0).epoch for p in pending[: at + 1]] == list(range(1, at + 2))
+        assert [p.result(0).inserted for p in pending[1 : at + 1]] == [2 * (k + 1) for k in range(at)]
+        assert isinstance(pending[at + 1].exception(0), CapacityError)
+        assert all(isinstance(p.exception(0), MgraphError) for p in pending[at + 1 :])
+        assert "before it failed" in str(pending[-1].exception(0))
+        assert coordinator.epoch == at + 1
+        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == at + 2
+
+
+def test_keyboard_interrupt_drops_small_batches_that_wait():
+    with fake_cluster(2) as (coordinator, _):
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+            pending = [pipe.update(small(milliseconds=20)) for _ in range(200)]
+            pending[-1].result()
+        assert all(p.done() for p in pending)
+        made = [p for p in pending if p.exception(0) is None]
+        assert [p.result(0).epoch for p in made] == list(range(1, len(made) + 1))
+        assert len(made) <= coordinator.epoch < 200
+        assert isinstance(pending[-1].exception(0), GraphClosed)
+        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == coordinator.epoch
+
+
+def test_a_worker_is_lost_with_small_batches_that_wait():
+    with fake_cluster(2) as (coordinator, workers):
+        with pytest.raises(WorkerLost), pipeline(coordinator) as pipe:
+            pending = [pipe.update(small(milliseconds=20)) for _ in range(100)]
+            for session in list(workers[1].table.sessions.values()):
+                workers[1].thread.loop.call_soon_threadsafe(session.comm.abort)
+            pending[-1].exception(10)
+        assert all(p.done() for p in pending)
+        assert isinstance(pending[-1].exception(0), MgraphError)
+
+
+def test_two_pipelines_of_small_batches_share_the_ranks():
+    with fake_cluster(2) as (coordinator, _):
+        found: dict[int, list[int]] = {}
+
+        def send(n: int) -> None:
+            with pipeline(coordinator) as pipe:
+                pending = [pipe.update(small(n=n)) for _ in range(200)]
+            assert {p.result(0).inserted for p in pending} == {2 * n}
+            found[n] = [p.result(0).epoch for p in pending]
+
+        threads = [threading.Thread(target=send, args=(n,)) for n in (1, 2, 3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert all(epochs == sorted(epochs) for epochs in found.values())
+        assert sorted(epoch for epochs in found.values() for epoch in epochs) == list(range(1, 601))
+
+
+def test_a_closed_graph_ends_small_batches_that_wait():
+    with fake_cluster(1) as (coordinator, _):
+        pipe = pipeline(coordinator)
+        pipe.__enter__()
+        pending = [pipe.update(small(fails=9)) for _ in range(10)]  # all wait for a rank that there is not
+        coordinator.close()
+        assert all(isinstance(p.exception(5), MgraphError) for p in pending)

@@ -251,6 +251,75 @@ def test_a_pipeline_against_the_model(place, max_bytes):
         check_graph(graph, model, rng)
 
 
+def test_many_small_batches_in_a_pipeline_and_reads_between_them_against_the_model(place):
+    rng = fresh_rng()
+    model = GraphModel(N, directed=True, weighted=True)
+    with DynamicGraph(place, N, weighted=True) as graph:
+        sent = []
+        with graph.pipeline() as pipe:
+            for at in range(300):
+                n = 30_000 if at == 150 else int(rng.integers(0, 30))
+                batch = random_batch(rng, N, n, weighted=bool(rng.random() < 0.8), deletes=rng.choice([0, 0.4]))
+                sent.append((pipe.update(batch), model.update(batch)))
+                if at % 97 == 0:
+                    assert graph.degrees().sum() == len(model.edges)
+        for epoch, (pending, counts) in enumerate(sent, 1):
+            report = pending.result()
+            assert (report.inserted, report.updated, report.deleted, report.missing) == counts
+            assert report.epoch == epoch
+        check_graph(graph, model, rng)
+
+
+def refuse(epoch: int) -> None:
+    """The worker refuses this epoch before it has exchanged anything."""
+    from mgraph.worker.calls import changes
+
+    def update(rank, at, **share):
+        if at == epoch and rank.number == 1:
+            raise MgraphError("this one is refused")
+        return changes.applied(rank, at, **share)
+
+    changes.applied, changes.update = getattr(changes, "applied", changes.update), update
+
+
+def accept() -> None:
+    from mgraph.worker.calls import changes
+
+    changes.update = changes.applied
+
+
+def test_a_small_batch_that_one_rank_refuses_is_the_first_that_is_not_applied(client):
+    rng = fresh_rng()
+    batches = [random_batch(rng, N, int(rng.integers(1, 30)), False) for _ in range(120)]
+    refused = int(rng.integers(1, 100))
+    model = GraphModel(N)
+    client.run(refuse, refused)
+    try:
+        with DynamicGraph(client, N) as graph:
+            pending = []
+            with (
+                pytest.raises(MgraphError, match=f"refused .the batch of epoch {refused} in"),
+                graph.pipeline() as pipe,
+            ):
+                pending.extend(pipe.update(batch) for batch in batches)
+            for epoch, (batch, p) in enumerate(zip(batches[: refused - 1], pending, strict=False), 1):
+                report = p.result()
+                assert (report.inserted, report.updated, report.deleted, report.missing) == model.update(batch)
+                assert report.epoch == epoch
+            assert all(isinstance(p.exception(), MgraphError) for p in pending[refused - 1 :])
+            client.run(accept)
+            assert graph.epoch == refused - 1
+            check_graph(graph, model, rng)
+            with graph.pipeline() as pipe:
+                pending = [pipe.update(batch) for batch in batches[refused - 1 :]]
+            for batch, p in zip(batches[refused - 1 :], pending, strict=True):
+                assert p.result().inserted == model.update(batch)[0]
+            check_graph(graph, model, rng)
+    finally:
+        client.run(accept)
+    assert_clean(client)
+
+
 def test_a_pipeline_checks_each_batch_before_it_is_sent(place):
     with DynamicGraph(place, N) as graph:
         with pytest.raises(UnknownVertex), graph.pipeline() as pipe:

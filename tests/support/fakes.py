@@ -96,6 +96,21 @@ class FakeServant:
         self.epoch = epoch
         return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
 
+    def updates(
+        self, attempt: int, epoch: int, sizes: np.ndarray, src: np.ndarray, dst: np.ndarray, **rest: Any
+    ) -> dict:
+        """Small batches: the first entry of `src` says on which rank one fails, that of `dst` how many ms one takes."""
+        self.log.append(f"group of {len(sizes)}")
+        done: list[int] = []
+        for i, at in enumerate((np.cumsum(sizes) - sizes).tolist()):
+            try:
+                self.update(attempt, epoch + i, dst[at] / 1000, [int(src[at])] if src[at] else ())
+            except MgraphError as error:
+                error.done = np.array(done)  # type: ignore[attr-defined]
+                raise
+            done += [int(sizes[i]), 0, 0, 0]
+        return {"counts": np.array(done, np.int64), "epoch": self.epoch}
+
     def have(self, attempt: int, left: int) -> dict[str, Any]:
         """From now on `left` bytes are left."""
         self.left = left

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mgraph.batch import COUNTS
-from mgraph.errors import MgraphError
+from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures import Run
 from mgraph.structures.mixed import load_kernels
@@ -34,6 +35,7 @@ __all__ = [
     "reorder",
     "resolve",
     "update",
+    "updates",
 ]
 
 
@@ -68,6 +70,29 @@ def update(
                 growth.undo()
             raise
         done = _commit_batch(rank, routed, growth)
+    return {**done, AFTER: rank.ballot.safe} if ahead else done
+
+
+def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **columns: Any) -> Value:
+    """Apply this rank's shares of several batches one after another, from `epoch` on; `sizes` are their lengths.
+
+    Each batch is decided by a ballot of its own. If one fails, those after it are not applied, and the error has the
+    counts of those before it as `done`. The answer is sent when all are as safe as their acknowledgement needs.
+    """
+    counts, at = np.zeros((len(sizes), len(COUNTS)), np.int64), 0
+    for i, n in enumerate(sizes.tolist()):
+        share: Value = {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+        try:
+            made = update(rank, epoch + i, ahead=ahead, **share)
+        except BaseException as error:
+            told = rank.told(error)
+            if i:
+                with suppress(StoreError):  # then it is not known what is on the disk
+                    rank.ballot.make_safe()
+                    told.done = counts[:i].ravel()  # type: ignore[attr-defined]
+            raise told  # noqa: B904
+        counts[i], at = [made[name] for name in COUNTS], at + n
+    done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
 
