@@ -59,6 +59,8 @@ def as_ids(values: Any, name: str) -> Any:
     O(n). Arrays of a signed or wider dtype are scanned once; for an array on a GPU, reading the largest number
     synchronises. Unsigned arrays of at most 32 bits are not scanned.
     """
+    if type(values) is np.ndarray and values.dtype == np.uint32 and values.ndim == 1:
+        return values
     array = as_array(values)
     if array.ndim != 1:
         raise InvalidBatch(
@@ -85,7 +87,7 @@ def as_ids(values: Any, name: str) -> Any:
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
-    if ids.size and int(ids.max()) >= n_vertices:
+    if ids.size and int(ids[0] if ids.size == 1 else ids.max()) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
         raise UnknownVertex(
             f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"

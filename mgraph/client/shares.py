@@ -45,6 +45,8 @@ def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...]
     for name in names:
         column = getattr(batch, name)
         columns[name] = column if not hasattr(column, "get") else _sent(column, shared_gpu)
+    if size == 1:
+        return [columns]
     cuts = [n * rank // size for rank in range(size + 1)]
     return [
         {k: c if c is None or isinstance(c, int) else c[a:b] for k, c in columns.items()} for a, b in pairwise(cuts)

@@ -76,7 +76,7 @@ class Updates:
 
     def followed(self) -> None:
         """Bring the results up to date that follow each change. An error is logged, since the change was made."""
-        for live in [live for live in self.followers if not live.closed]:
+        for live in [live for live in self.followers if not live.closed] if self.followers else []:
             try:
                 live.result()
             except MgraphError as error:

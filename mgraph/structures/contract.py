@@ -336,12 +336,18 @@ class Structure(ABC):
         check_ids(ids, bound, name)
         return self.device.asarray(ids)
 
-    def has_edges(self, src: Any, dst: Any) -> Array:
-        """Whether each edge exists: bool[n] on the device. O(log degree) each, or O(1) expected by hashing."""
+    def has_edges(self, src: Any, dst: Any, *, checked: bool = False) -> Array:
+        """Whether each edge exists: bool[n] on the device. O(log degree) each, or O(1) expected by hashing.
+
+        Ids that are `checked` are uint32[n] on the device, and known to be rows and vertices.
+        """
+        return self._find(*((src, dst) if checked else self._pairs(src, dst)))
+
+    def _pairs(self, src: Any, dst: Any) -> tuple[Array, Array]:
         src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
         if src.shape != dst.shape:
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
-        return self._find(src, dst)
+        return src, dst
 
     def _find(self, src: Array, dst: Array) -> Array:
         """`has_edges` for checked ids: by default one lane per query, through the View."""
@@ -350,14 +356,13 @@ class Structure(ABC):
         kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)
         return found.view(bool)
 
-    def find_weights(self, src: Any, dst: Any) -> Array:
+    def find_weights(self, src: Any, dst: Any, *, checked: bool = False) -> Array:
         """The weight of each edge: float32[n] on the device, NaN where there is no edge; 1 without weights.
 
-        O(log degree) each, or O(1) expected by hashing.
+        O(log degree) each, or O(1) expected by hashing. `checked` as in `has_edges`.
         """
-        src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
-        if src.shape != dst.shape:
-            raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
+        if not checked:
+            src, dst = self._pairs(src, dst)
         kernels, view = self._reads()
         weights = self.device.empty(len(src), np.float32)
         kernels.Weights(len(src), graph=view, src=src, dst=dst, n=len(src), weights=weights)

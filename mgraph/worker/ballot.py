@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,9 @@ from mgraph.worker.change import Change, Record
 from mgraph.worker.shard import Shard
 
 __all__ = ["Ballot", "ChangeLog"]
+
+
+_NOTHING = nullcontext()
 
 
 class ChangeLog(Protocol):
@@ -73,23 +76,23 @@ class Ballot:
         self.broken: str | None = None
         self._snapshot_due = False
 
-    @contextmanager
-    def attempt(self, record: Record | None, ahead: bool = False) -> Iterator[None]:
+    def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Log a change of content, which is made ready and decided in this block; nothing without a log.
 
         If it is `ahead`, it is acknowledged only when `safe` has ended.
 
         If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
         """
-        if self.log is None or record is None:
-            yield
-            return
-        self.log.begin(record.kind, record.columns, self.shard.epoch + 1, ahead)
+        return _NOTHING if self.log is None or record is None else self._logged(self.log, record, ahead)
+
+    @contextmanager
+    def _logged(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
+        log.begin(record.kind, record.columns, self.shard.epoch + 1, ahead)
         try:
             yield
         except BaseException:
             if self.in_doubt is None and self.broken is None:
-                self.log.refuse()
+                log.refuse()
             raise
 
     def decide(self, change: Change, settle: bool = True) -> None:
@@ -148,18 +151,24 @@ class Ballot:
         return least > 0
 
     def _commit(self, change: Change) -> None:
-        with self._breaking():
+        try:
             if self.log is not None and change.content:
                 self.log.keep()
             change.commit()
             self.shard.changes += 1
             self.shard.epoch += change.content
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def settle(self) -> None:
         """Wait until the device has made the commits, so that a failure is raised here and not in a later call."""
         if self.broken is None:
-            with self._breaking():
+            try:
                 self.shard.device.synchronize()
+            except BaseException as error:
+                self._break(error)
+                raise
 
     @property
     def safe(self) -> Future[None] | None:
@@ -201,11 +210,6 @@ class Ballot:
         if change is not None:
             change.discard()
 
-    @contextmanager
-    def _breaking(self) -> Iterator[None]:
-        """Record a failure in this block in `broken`, because it leaves the ranks with different states."""
-        try:
-            yield
-        except BaseException as error:
-            self.broken = f"rank {self.shard.rank}: the commit failed: {type(error).__name__}: {error}"
-            raise
+    def _break(self, error: BaseException) -> None:
+        """Record a failure of a commit in `broken`, because it leaves the ranks with different states."""
+        self.broken = f"rank {self.shard.rank}: the commit failed: {type(error).__name__}: {error}"

@@ -140,6 +140,7 @@ class Pma(Structure):
         """Have a frame's arrays from now on."""
         vars(self).update(frame.arrays)
         self._frame, self._kept = frame, None
+        self._nbytes = sum(int(a.nbytes) for a in (*self._columns(), frame.start, frame.degrees) if a is not None)
         self.start, self._degrees = frame.start, frame.degrees
 
     def _view_of(self, **fields: Any) -> View:
@@ -330,7 +331,7 @@ class Pma(Structure):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
-        return sum(int(a.nbytes) for a in (*self._columns(), self.start, self._degrees) if a is not None)
+        return self._nbytes
 
     def _columns(self) -> list[Array]:
         """The arrays of leaves and of what is known of them."""
