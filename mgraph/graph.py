@@ -60,6 +60,7 @@ class DynamicGraph:
         `vertices`. Deletions bring no vertices: an edge whose end is none counts as missing.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
+        "auto" takes "lpma" on the CPU for a graph without `n_vertices`, which grows, and else "gpma+".
     weighted : bool
         Whether edges have a weight. Edges that are inserted without one get weight 1.
     combine : "last" | "sum" | "min" | "max"

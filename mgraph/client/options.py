@@ -15,7 +15,7 @@ from mgraph.errors import DeviceError, InvalidOption
 from mgraph.structures import parse
 from mgraph.structures.combine import COMBINES
 
-__all__ = ["DEVICES", "Options", "choose_device", "fixed_order", "keys_of", "shape"]
+__all__ = ["DEVICES", "Options", "choose_device", "choose_structure", "fixed_order", "keys_of", "shape"]
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -44,7 +44,8 @@ class Options:
     keys: str | None = None
 
     def __post_init__(self) -> None:
-        parse(self.structure)
+        if self.structure != "auto":
+            parse(self.structure)
         check_kind(self.keys)
         if self.device not in DEVICES:
             raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
@@ -60,6 +61,16 @@ class Options:
         """The properties on which the check of an algorithm's arguments may depend."""
         ids = None if numbering.keys is None else numbering.ids
         return GraphFacts(numbering.n_vertices, self.directed, self.weighted, self.reverse or not self.directed, ids)
+
+
+def choose_structure(structure: str, device: str, grows: bool) -> str:
+    """The structure to use: `structure` itself, or for "auto" lpma on the CPU for a graph that grows, else gpma+.
+
+    The page "Which structure?" has the figures behind the rule. lpma was measured on the CPU only.
+    """
+    if structure != "auto":
+        return structure
+    return "lpma" if device == "cpu" and grows else "gpma+"
 
 
 def keys_of(keys: Any, n_vertices: Any) -> str | None:

@@ -102,6 +102,9 @@ class Pipeline:
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on.
 
+    Small batches wait in a queue, up to 256 of them beside those in flight, and share messages: see
+    `mgraph.client.group`. Each has an epoch and a report of its own all the same.
+
     If the graph comes back after a loss, with ``recover="auto"``, so do the batches in flight: those that the store has
     are reported, and the others are sent again. Until then the pipeline refers to their arrays.
     """

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
-from mgraph.client.options import Options, choose_device, shape
+from mgraph.client.options import Options, choose_device, choose_structure, shape
 from mgraph.client.parts import AsParts
 from mgraph.columns import KINDS
 from mgraph.device import Device
@@ -89,9 +89,11 @@ def directory(caller: Caller, options: Options, numbering: Numbering) -> Directo
 
 
 def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:
-    """Make the shards, empty; `options` with the chosen device and exchange."""
+    """Make the shards, empty; `options` with the chosen device, exchange and structure."""
     found = caller.call("inspect")
     device = choose_device(options.device, caller.addresses, found)
-    options = replace(options, device=device, exchange=place.exchange(caller, options.exchange, device, found))
+    exchange = place.exchange(caller, options.exchange, device, found)
+    structure = choose_structure(options.structure, device, options.grows)
+    options = replace(options, device=device, exchange=exchange, structure=structure)
     caller.call("create", shape(options, numbering))
     return options

@@ -10,6 +10,7 @@ from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph.client.options import choose_structure
 
 N = 50
 
@@ -106,3 +107,17 @@ def test_what_it_says_of_itself():
         assert "on cpu, exchange loopback" in graph._repr_html_()
         assert graph.balance().ratio == 1
         assert graph.nbytes > 0
+
+
+def test_auto_takes_the_structure_that_the_guide_says(tmp_path):
+    for device, grows, structure in [("cpu", True, "lpma"), ("cpu", False, "gpma+"), ("cuda", True, "gpma+")]:
+        assert choose_structure("auto", device, grows) == structure
+        assert choose_structure("hornet", device, grows) == "hornet"
+    with DynamicGraph(n_vertices=N, structure="auto", device="cpu") as graph:
+        assert graph.structure == "gpma+"
+    with DynamicGraph(store=tmp_path / "store", structure="auto", device="cpu", keys=None) as graph:
+        graph.insert([0, 1], [1, 2])
+        assert (graph.structure, graph.num_edges) == ("lpma", 2)
+        assert "lpma on cpu" in repr(graph)
+    with DynamicGraph.open(None, tmp_path / "store", device="cpu") as graph:
+        assert (graph.structure, graph.num_edges) == ("lpma", 2)
