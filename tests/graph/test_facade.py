@@ -7,20 +7,21 @@ from pathlib import Path
 
 import mgraph.graph
 
-MOST_LINES, MOST_STATEMENTS = 200, 8
+MOST_LINES, MOST_STATEMENTS = 145, 8
 
 TEXT = Path(mgraph.graph.__file__).read_text()
 (FACADE,) = (node for node in ast.parse(TEXT).body if isinstance(node, ast.ClassDef))
 
 
 def code_lines(node: ast.ClassDef) -> int:
-    """Lines of the class that are neither blank, nor comments, nor in docstrings."""
+    """Lines of the class that are neither blank, nor comments, nor in docstrings, and that bind no method."""
     inside = [node, *(n for n in ast.walk(node) if isinstance(n, ast.FunctionDef))]
     strings = [n.body[0] for n in inside if ast.get_docstring(n) is not None]
     prose = {line for s in strings for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
+    bound = {n.lineno for n in node.body if isinstance(n, ast.Assign)}  # a method that stands in its own room
     lines = TEXT.splitlines()
     numbers = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    return sum(n not in prose and lines[n - 1].strip()[:1] not in ("", "#") for n in numbers)
+    return sum(n not in prose | bound and lines[n - 1].strip()[:1] not in ("", "#") for n in numbers)
 
 
 def statements(function: ast.FunctionDef) -> int:
