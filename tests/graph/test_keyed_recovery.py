@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -116,6 +117,32 @@ def test_a_session_is_cut_in_each_kind_of_call(client, tmp_path, kind, calls):
         both.update()
         both.read()
     assert_clean(client)
+
+
+def test_vertices_are_removed_and_only_a_snapshot_says_so(client, tmp_path):
+    """The worker is lost after the removal is in a snapshot, before the client has the answer."""
+    with DynamicGraph(client, store=tmp_path / "store", recover="auto", snapshot_bytes=0) as graph:
+        graph.insert(["a", "b", "c"], ["b", "c", "a"])
+        caller = graph._directory.coordinator._lives[-1].caller
+        as_it_was = caller.call
+
+        def lost(method, *args, **options):
+            answers = as_it_was(method, *args, **options)
+            if method != "remove_vertices":
+                return answers
+            as_it_was("snapshot")
+            while as_it_was("writing")[0]["busy"]:
+                time.sleep(0.05)
+            client.run(cut_now, workers=[graph.workers[1]])
+            error = WorkerLost("the answer is lost")
+            error.during, caller.sessions.epoch = answers[0]["epoch"], answers[0]["epoch"] - 1
+            raise error
+
+        caller.call = lost
+        graph.delete_vertices(["b"])
+        assert (len(graph.recoveries), graph.vertices().tolist(), graph.epoch) == (1, ["a", "c"], 2)
+        graph.insert(["b"], ["c"])
+        assert graph.neighbors(["c", "b"]).dst.tolist() == ["a", "c"]
 
 
 @pytest.mark.slow
