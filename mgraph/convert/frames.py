@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.client.options import keys_of
 from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build, columns_of
-from mgraph.convert.columns import Column, choose
+from mgraph.convert.columns import Column, check_alike, choose
 from mgraph.errors import InvalidBatch
 
 __all__ = [
@@ -274,7 +274,9 @@ def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any],
         return _frame_columns(table, wanted), _pandas_column
     if isinstance(table, Mapping):
         names = choose(table, wanted, "the mapping")
-        return [(name, as_array(table[name])) for name in names], Column
+        columns = [(name, as_array(table[name])) for name in names]
+        check_alike(columns)
+        return columns, Column
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         return _arrow_columns(table, wanted), _arrow_column
     raise InvalidBatch(
