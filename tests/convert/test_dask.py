@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mgraph import DynamicGraph, GraphClosed, InvalidBatch, InvalidOption, UnknownVertex
 
-some = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+some = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 IDS, WEIGHTS = st.integers(0, 12), st.floats(width=32, allow_nan=False)
 
