@@ -88,6 +88,8 @@ def from_pandas(
 
 
 def _frame_columns(frame: Any, wanted: Names) -> Columns:
+    if hasattr(frame, "__dask_graph__"):
+        raise InvalidBatch(f"a {type(frame).__name__} is Dask's; DynamicGraph.from_dask and ingest take it")
     return [(name, frame[name]) for name in choose(frame.columns, wanted, "the frame")]
 
 

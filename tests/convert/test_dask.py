@@ -100,6 +100,19 @@ def test_bad_frames(client, table, options, message):
         DynamicGraph.from_dask(table, client=client, **options)
 
 
+def test_calls_that_take_no_frames_of_dask():
+    with pytest.raises(InvalidBatch, match="a DataFrame is Dask's; DynamicGraph.from_dask and ingest take it"):
+        DynamicGraph.from_pandas(frame())
+    with DynamicGraph(n_vertices=4) as graph, pytest.raises(InvalidBatch, match="is Dask's"):
+        graph.insert(frame())
+
+
+def test_ingest_takes_the_names_of_columns(client):
+    with DynamicGraph(client, 4, weighted=True) as graph:
+        graph.ingest(frame().rename(columns={"source": "from"}), source="from", weight="w")
+        assert graph.weights([0, 3], [1, 0]).tolist() == [0.5, 2.0]
+
+
 def test_options_that_do_not_fit(client):
     with pytest.raises(UnknownVertex, match="partition 1, column 'source', row 1 is 3; the graph has 3 vertices"):
         DynamicGraph.from_dask(frame(), client=client, n_vertices=3)

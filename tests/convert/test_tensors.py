@@ -30,14 +30,14 @@ def arcs(data) -> list:
 
 @pytest.mark.parametrize("structure", ["gpma+", "slabgraph", "csr"])
 def test_pyg(torch, structure):
-    with DynamicGraph(n_vertices=5, structure=structure, weighted=True) as graph:
+    with DynamicGraph(n_vertices=5, structure=structure, weighted=True, device="cpu") as graph:
         graph.insert([3, 0, 3, 2], [1, 3, 0, 2], [0.5, 1.5, 2.5, 3.5])
         data = graph.to_pyg()
         assert (data.num_nodes, data.edge_weight.dtype) == (5, np.float32)
         assert arcs(data) == [(0, 3, 1.5), (2, 2, 3.5), (3, 0, 2.5), (3, 1, 0.5)]
         with DynamicGraph.from_dlpack(*data.edge_index, data.edge_weight, n_vertices=5) as again:
             assert again.fingerprint() == graph.fingerprint()
-    with DynamicGraph(n_vertices=4, directed=False, order=[2, 0, 3, 1], structure=structure) as graph:
+    with DynamicGraph(n_vertices=4, directed=False, order=[2, 0, 3, 1], structure=structure, device="cpu") as graph:
         graph.insert([0, 1], [1, 1])
         data = graph.to_pyg()
         assert not hasattr(data, "edge_weight")
@@ -48,11 +48,11 @@ def test_pyg_of_a_cluster_and_of_keys(torch):
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
-        DynamicGraph(client, 4) as graph,
+        DynamicGraph(client, 4, device="cpu") as graph,
     ):
         graph.insert([0, 3], [3, 1])
         assert arcs(graph.to_pyg()) == [(0, 3, 1), (3, 1, 1)]
-    with DynamicGraph() as graph:
+    with DynamicGraph(device="cpu") as graph:
         graph.insert(["b", "a"], ["a", "c"])
         places = {name: i for i, name in enumerate(graph.vertices())}
         assert arcs(graph.to_pyg()) == sorted([(places["b"], places["a"], 1), (places["a"], places["c"], 1)])
@@ -74,7 +74,7 @@ def test_cugraph(monkeypatch):
     cudf.Series, cugraph.Graph = lambda array: array, Graph
     monkeypatch.setitem(sys.modules, "cudf", cudf)
     monkeypatch.setitem(sys.modules, "cugraph", cugraph)
-    with DynamicGraph(n_vertices=4, weighted=True) as graph:
+    with DynamicGraph(n_vertices=4, weighted=True, device="cpu") as graph:
         graph.insert([0, 2], [2, 3], [0.5, 1.5])
         with pytest.raises(InvalidOption, match="to_cugraph takes a graph in this process, on a GPU"):
             graph.to_cugraph()
