@@ -281,7 +281,7 @@ def as_columns(part: Any, columns: Mapping[str, str] | None = None) -> dict[str,
     if isinstance(part, EdgeBatch):
         return {name: getattr(part, name) for name in COLUMNS}
     if isinstance(part, Mapping) or hasattr(part, "columns"):
-        there = part if isinstance(part, Mapping) else part.columns
+        there = part if isinstance(part, Mapping) else getattr(part, "column_names", part.columns)  # of Arrow
         named = name_columns(there, columns, f"a part, a {type(part).__name__},")
         return {name: part[column] for name, column in named.items()}
     if isinstance(part, tuple | list) and 2 <= len(part) <= 4:

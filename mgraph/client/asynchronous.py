@@ -98,7 +98,7 @@ class AsyncHandle:
         await self._thread.run(partial(self._target.__exit__, *exc))
 
     def __repr__(self) -> str:
-        return f"<async {self._target!r}>"
+        return f"<async {self._target!s}>"  # the repr of a result would ask the workers for values
 
 
 class AsyncDynamicGraph(AsyncHandle):

@@ -130,6 +130,7 @@ class OnCluster:
         """Open a session with every worker of a published graph; as `begin`."""
         bridge = Bridge(self._client.loop.asyncio_loop)
         coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        coordinator.client = self._client
         coordinator.open(attach=True)
         return coordinator, partial(_parts, self._client, coordinator)
 

@@ -359,7 +359,7 @@ class VertexValues(NDArrayOperatorsMixin):
         cut = n > 2 * SHOWN
         if cut:
             places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
-        with suppress(MgraphError):  # closed or lost
+        with suppress(MgraphError, RuntimeError):  # closed or lost; or on the event loop, which would wait for itself
             columns = self._cells(self._of(places)) if n else {}
             names = map(str, self._held.numbering.names(places).tolist())
             rows = [list(row) for row in zip(names, *columns.values(), strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 from mgraph.client.options import keys_of
 from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build
-from mgraph.convert.columns import Column
+from mgraph.convert.columns import Column, check_alike
 from mgraph.errors import InvalidBatch
 
 __all__ = ["from_dlpack"]
@@ -58,14 +58,13 @@ def from_dlpack(
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     given = [("source", source), ("target", target), *([] if weight is None else [("weight", weight)])]
-    edges = Edges.read([(name, _array(name, values)) for name, values in given], keys, Column)
+    columns = [(name, _array(name, values)) for name, values in given]
+    check_alike(columns)
+    edges = Edges.read(columns, keys, Column)
     return build(cls, edges, client, n_vertices, options)
 
 
 def _array(name: str, values: Any) -> Any:
     if not hasattr(values, "__dlpack__"):
         raise InvalidBatch(f"{name} is a {type(values).__name__}, which has no DLPack interface")
-    array = as_array(values)
-    if array.ndim != 1:
-        raise InvalidBatch(f"{name} has shape {array.shape}; it must have 1 dimension, an entry for each edge")
-    return array
+    return as_array(values)

@@ -48,9 +48,6 @@ class Edges:
         """
         (source, src), (target, dst), *rest = columns
         names = f"column {source!r}", f"column {target!r}"
-        for name, values in columns[1:]:
-            if len(values) != len(src):
-                raise InvalidBatch(f"column {name!r} has {len(values)} rows and column {source!r} has {len(src)}")
         kind = chosen_kind(src, dst, names) if keys == "auto" else keys
         if kind is None:
             return cls.of(*(column(*each) for each in columns))

@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES
 from mgraph.errors import InvalidBatch
 
-__all__ = ["Column", "choose", "operations", "vertex_ids", "weights"]
+__all__ = ["Column", "check_alike", "choose", "operations", "vertex_ids", "weights"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,17 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
                 f"column {name!r} is wanted twice; source, target, weight and op are columns of their own"
             )
     return names
+
+
+def check_alike(columns: Sequence[tuple[str, Any]]) -> None:
+    """Raise `InvalidBatch` unless all arrays, given with their names, have one dimension and are equally long."""
+    for name, values in columns:
+        if values.ndim != 1:
+            raise InvalidBatch(f"column {name!r} has shape {values.shape}; it must have 1 dimension, an entry an edge")
+        if len(values) != len(columns[0][1]):
+            raise InvalidBatch(
+                f"column {name!r} has {len(values)} rows and column {columns[0][0]!r} has {len(columns[0][1])}"
+            )
 
 
 def vertex_ids(column: Column) -> np.ndarray:

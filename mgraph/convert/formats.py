@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph.client.options import keys_of
 from mgraph.columns import as_keys
-from mgraph.convert.build import Edges, build
+from mgraph.convert.build import Edges, build, check_largest
 from mgraph.convert.columns import Column, vertex_ids
 from mgraph.convert.frames import arrow_edges
 from mgraph.convert.graphs import from_networkx
@@ -176,7 +176,11 @@ def evlp(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options
         return build(cls, edges, client, None, options, names)
     ids = vertex_ids(Column("0", listed.to_numpy()))
     _check_listed(edges, ids)
-    return build(cls, edges, client, int(ids.max(initial=-1)) + 1 if n_vertices is None else n_vertices, options)
+    if n_vertices is None:
+        largest = int(ids.max()) if len(ids) else -1
+        check_largest(largest, "the largest vertex", None, len(edges.src))
+        n_vertices = largest + 1
+    return build(cls, edges, client, n_vertices, options)
 
 
 def _check_listed(edges: Edges, vertices: np.ndarray) -> None:

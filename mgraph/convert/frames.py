@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.client.options import keys_of
 from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build, columns_of
-from mgraph.convert.columns import Column, choose
+from mgraph.convert.columns import Column, check_alike, choose
 from mgraph.errors import InvalidBatch
 
 __all__ = [
@@ -88,6 +88,8 @@ def from_pandas(
 
 
 def _frame_columns(frame: Any, wanted: Names) -> Columns:
+    if hasattr(frame, "__dask_graph__"):
+        raise InvalidBatch(f"a {type(frame).__name__} is Dask's; DynamicGraph.from_dask and ingest take it")
     return [(name, frame[name]) for name in choose(frame.columns, wanted, "the frame")]
 
 
@@ -274,7 +276,9 @@ def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any],
         return _frame_columns(table, wanted), _pandas_column
     if isinstance(table, Mapping):
         names = choose(table, wanted, "the mapping")
-        return [(name, as_array(table[name])) for name in names], Column
+        columns = [(name, as_array(table[name])) for name in names]
+        check_alike(columns)
+        return columns, Column
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         return _arrow_columns(table, wanted), _arrow_column
     raise InvalidBatch(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.client.options import keys_of
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column
 from mgraph.errors import InvalidBatch
@@ -48,6 +49,7 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
         csr = csr.copy()
         csr.sum_duplicates()
     n = csr.shape[0]
+    keys_of(options.get("keys", "auto"), n)
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
     data = Column("data", csr.data) if weighted else None
     edges = Edges.of(Column("row", src), Column("column", csr.indices), data)

@@ -70,7 +70,7 @@ def from_dask(
     options["keys"] = kind
     if kind is not None:
         return _inserted(cls, client, parts, names, options)
-    batches = client.map(_batch, parts, range(len(parts)), names=names)
+    batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
     del parts
     graph = cls(client, n_vertices, **options)
@@ -88,7 +88,7 @@ def from_dask(
 def _inserted(cls: Any, client: Any, parts: Sequence[Any], names: list[str], options: dict[str, Any]) -> Any:
     """A graph with keys, of one partition after another. All are checked first."""
     kind = options["keys"]
-    client.gather(client.map(_rows, parts, range(len(parts)), names=names, keys=kind))
+    _finished(client.map(_rows, parts, range(len(parts)), names=names, keys=kind))
     graph = cls(client, None, **options)
     try:
         for i, part in enumerate(parts):
@@ -108,6 +108,14 @@ def _largest(facts: Sequence[tuple[int, int, str, int]], n_vertices: int | None)
     _, largest, name, row = facts[i] if i >= 0 else (0, -1, "", 0)
     check_largest(largest, f"partition {i}, column {name!r}, row {row}", n_vertices, total)
     return total, largest
+
+
+def _finished(futures: list[Any]) -> list[Any]:
+    """The futures when they are finished; raises the error of the first partition that has one."""
+    for future in futures:
+        if (error := future.exception()) is not None:
+            raise error
+    return futures
 
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------
@@ -142,7 +150,7 @@ def _facts(batch: EdgeBatch, names: tuple[str, str]) -> tuple[int, int, str, int
 
 def _chosen(client: Any, parts: Sequence[Any], names: Sequence[str]) -> str | None:
     """As `mgraph.columns.chosen_kind` of all partitions together, which depends on the distinct ends only."""
-    ends = client.map(_ends, parts, range(len(parts)), names=names[:2])
+    ends = _finished(client.map(_ends, parts, range(len(parts)), names=names[:2]))
     while len(ends) > 1:
         ends = [client.submit(_union, ends[i : i + 2]) for i in range(0, len(ends), 2)]
     kind: str | None = client.submit(_kind, ends[0]).result() if ends else None

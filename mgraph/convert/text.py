@@ -14,6 +14,7 @@ __all__ = ["COMPRESSED", "body_of", "head_of", "kind_of", "table_of"]
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  #: suffixes of the files that Arrow's codecs decompress
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
 _ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
+_AROUND = re.compile(rb" *, *")
 _BLANKS = re.compile(rb" {2,}")
 
 
@@ -91,7 +92,8 @@ def _plain(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
         return body, delimiter
     body = body.replace(b"\r\n", b"\n").lstrip(b" \t\n")
     if b"," in body[: body.find(b"\n") if b"\n" in body else None]:
-        return body, ","
+        blank = (b", " in body or b" ," in body) and b'"' not in body  # a quoted name keeps its blanks
+        return _AROUND.sub(b",", body) if blank else body, ","
     body = body.replace(b"\t", b" ")
     if b"  " in body or b" \n" in body or b"\n " in body or body.endswith(b" "):
         body = _BLANKS.sub(b" ", _ENDS.sub(b"", body))

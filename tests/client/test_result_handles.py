@@ -201,8 +201,10 @@ def test_columns_are_freed_once_by_close_or_with_the_last_reference():
 
 def test_how_a_result_shows_itself():
     result = run(plain(Numbering(Partition((0, 5, 40)))))
-    assert repr(result) == "<marks: 40 float32 values at epoch 0, rounds 3, root -1>"
-    assert repr(result.before) == "<marks before: 40 int64 values at epoch 0, rounds 3, root -1>"
+    assert str(result) == "<marks: 40 float32 values at epoch 0, rounds 3, root -1>"
+    assert str(result.before) == "<marks before: 40 int64 values at epoch 0, rounds 3, root -1>"
+    assert repr(result).splitlines()[0] == str(result)
+    assert result._repr_html_().count("<tr>") == 1 + 5 + 1 + 5
     assert (result.rounds, result.info) == (3, {"rounds": 3, "root": -1})
     assert {"rounds", "root", "before", "to_numpy"} <= set(dir(result))
     result.close()

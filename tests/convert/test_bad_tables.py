@@ -8,6 +8,7 @@ from unittest.mock import patch
 import networkx as nx
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -126,7 +127,53 @@ def test_how_many_vertices_there_are():
         DynamicGraph.from_pandas(frame, weight="w", weighted=False)
 
 
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ({"source": [0, None, 2], "target": GOOD}, "column 'source', row 1 is missing"),
+        ({"source": GOOD, "target": [0, 1, -2]}, "column 'target', row 2 is -2"),
+        ({"source": GOOD, "target": [0.0, 0.5, 1.0]}, "column 'target', row 1 is 0.5"),
+        ({"source": GOOD, "target": ["a", "b", "c"]}, "column 'target', row 0 is 'a'"),
+        ({"source": GOOD, "to": GOOD}, "the frame has no column 'target'; its columns are 'source', 'to'"),
+        ({"source": [], "target": []}, "there are 0 edges"),
+        ({"source": [{}, 1, 2], "target": GOOD}, "column 'source' has the type Object"),
+    ],
+    ids=str,
+)
+def test_frames_of_polars(frame, message):
+    made = pl.DataFrame(
+        {name: pl.Series(values, dtype=pl.Object if {} in values else None) for name, values in frame.items()}
+    )
+    for each in (made, made.lazy()):
+        with pytest.raises(InvalidBatch) as raised:
+            DynamicGraph.from_polars(each, keys=None)
+        assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (([0, 1], [0, -1]), "column 'target', row 1 is -1"),
+        (([0.0, np.nan], [0, 1]), "column 'source', row 1 is missing"),
+        (([0, 1], [0, 1], [1.0, np.nan]), "column 'weight', row 1 is missing"),
+        (([0, 1], [0, 1], [1.0, 1e300]), r"column 'weight', row 1 is 1e\+300; weights are stored as float32"),
+        (([0, 1], [True, False]), "column 'target', row 0 is True; vertex ids are whole numbers"),
+        (([0, 1], [0]), "column 'target' has 1 rows and column 'source' has 2"),
+        (([[0, 1]], [[1, 2]]), r"column 'source' has shape \(1, 2\)"),
+        (([0, 1], [0, 1], [1.0]), "column 'weight' has 1 rows"),
+    ],
+    ids=str,
+)
+def test_arrays(arrays, message):
+    with pytest.raises(InvalidBatch, match=message):
+        DynamicGraph.from_dlpack(*map(np.array, arrays), keys=None)
+
+
 def test_what_is_no_table():
+    with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got DataFrame"):
+        DynamicGraph.from_polars(pd.DataFrame({"source": GOOD, "target": GOOD}))
+    with pytest.raises(InvalidBatch, match="target is a list, which has no DLPack interface"):
+        DynamicGraph.from_dlpack(np.array(GOOD), GOOD)
     for convert in (DynamicGraph.from_pandas, DynamicGraph.from_arrow, DynamicGraph.from_networkx):
         with pytest.raises(InvalidBatch, match="got list"):
             convert([(0, 1)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dask.dataframe as dd
 import networkx as nx
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -14,7 +16,21 @@ from hypothesis import strategies as st
 
 from mgraph import DynamicGraph
 
-some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+class Tensor:
+    """An array of which nothing but DLPack is known."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 IDS = st.integers(0, 12)
 WEIGHTS = st.floats(width=32, allow_nan=False)
@@ -50,6 +66,7 @@ def check(graph: DynamicGraph, want: dict[tuple[int, int], float], n: int) -> No
         assert graph.num_vertices == n
         assert found(graph.to_pandas()) == want
         assert found(graph.to_arrow().to_pandas()) == want
+        assert found(graph.to_polars().to_pandas()) == want
         made = graph.to_networkx()
         assert (sorted(made.nodes), made.is_directed()) == (list(range(n)), graph.directed)
         assert {
@@ -78,6 +95,21 @@ def test_frames_and_tables(case):
     table = pa.Table.from_pandas(frame)
     for made in (table, table.set_column(0, "source", table["source"].dictionary_encode()), table.to_batches()[0]):
         check(DynamicGraph.from_arrow(made, **options), want, n)
+    for made in (pl.DataFrame(table), pl.LazyFrame(table)):
+        check(DynamicGraph.from_polars(made, **options), want, n)
+    dask_frame = dd.from_pandas(frame, npartitions=3, sort=False)
+    check(DynamicGraph.from_dask(dask_frame, **options), want, n)
+
+
+@some
+@given(tables())
+def test_arrays(case):
+    frame, directed, weighted = case
+    want, n = model(*case), int(frame[["source", "target"]].max().max()) + 1
+    for dtype in (np.int64, np.uint32, np.int8):
+        ends = frame[["source", "target"]].to_numpy(dtype).T
+        weight = frame["weight"].to_numpy(np.float32) if weighted else None
+        check(DynamicGraph.from_dlpack(*map(Tensor, ends), weight, directed=directed), want, n)
 
 
 @some
@@ -167,6 +199,8 @@ def test_onto_the_workers_of_a_cluster():
         assert len(graph.workers) == 2
         assert found(graph.to_pandas()) == model(frame.assign(weight=1.0), True, False)
         assert graph.bfs(5).to_series().tolist() == [1, 2, 3, -1, -1, 0]
+        with graph.subgraph([5, 0]) as part:
+            assert (part.workers, found(part.to_pandas())) == (("this process",), {(5, 0): 1.0})
 
 
 NAMES = ["", "ada", "Grace", "é", "日本", "x" * 40]
@@ -194,6 +228,7 @@ def test_keys(tmp_path, case, names):
         DynamicGraph.from_pandas(frame, keys=kind, **options),
         DynamicGraph.from_pandas(category, keys=kind, **options),
         DynamicGraph.from_arrow(table, keys=kind, **options),
+        DynamicGraph.from_polars(pl.DataFrame(table), keys=kind, **options),
         DynamicGraph.from_parquet(tmp_path / "edges.parquet", keys=kind, **options),
         DynamicGraph.from_csv(tmp_path / "edges.csv", keys=kind, **options),
         DynamicGraph.from_networkx(made, options["weight"], keys=kind),

@@ -74,7 +74,11 @@ def test_values_come_by_users_ids(graph, order):
     np.testing.assert_array_equal(result.to_numpy(), want)
     np.testing.assert_array_equal(np.asarray(result), want)
     assert np.asarray(result, np.float64).dtype == np.float64
-    assert repr(result) == "<squares: 20 float32 values at epoch 1, iterations 3>"
+    assert str(result) == "<squares: 20 float32 values at epoch 1, iterations 3>"
+    title, head, *rows = repr(result).splitlines()
+    assert (title, head.split(), len(rows)) == (str(result), ["vertex", "square"], 11)
+    shown = [(i, want[i]) for i in (*range(5), *range(N - 5, N))]
+    assert [row.split() for row in rows if "..." not in row] == [[str(i), f"{value:g}"] for i, value in shown]
     assert pytest.importorskip("pandas").Series(result).tolist() == want.tolist()
     for k in (0, 1, 5, N, N + 5):
         best = np.lexsort((np.arange(N), -want))[:k]

@@ -157,8 +157,9 @@ class PlainGraph:
         lo, hi = self.numbering.partition.range(rank)
         return np.concatenate(held)[lo:hi] if moved else held[rank]
 
-    def _fetch(self, rank: int, result: str, column: str | None) -> Value:
-        return {"values": self._result(rank, result, column).copy()}
+    def _fetch(self, rank: int, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
+        values = self._result(rank, result, column)
+        return {"values": values.copy() if ids is None else values[ids - self.numbering.partition.starts[rank]]}
 
     def _top(self, rank: int, result: str, k: int) -> Value:
         """The largest of a rank that still has the range of the result."""
