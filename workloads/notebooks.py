@@ -21,7 +21,7 @@ __all__ = ["HELP", "LIMIT", "add_arguments", "execute", "run"]
 HELP = "run the notebooks and store their outputs"
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
-LIMIT = 300_000  #: bytes that all notebooks may have together
+LIMIT = 500_000  #: bytes that all notebooks may have together
 CELL_SECONDS = 60
 
 

@@ -94,8 +94,9 @@ def test_ctrl_c_ends_a_long_algorithm(graph):
 
     add_algorithm("endless", endless, ["value"], [])
     try:
-        with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
             graph.run("endless")
+        assert "endless was stopped at epoch 1; it has no result" in raised.value.__notes__[-1]
     finally:
         del ALGORITHMS["endless"]
     check_whole(graph, 1, 20)
@@ -110,8 +111,9 @@ def test_ctrl_c_during_an_ingest_keeps_whole_epochs(graph):
             time.sleep(0.5)
         return [step], [40]
 
-    with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt):
+    with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
         graph.ingest(source)
+    assert f"the ingest was stopped at epoch {graph.epoch}; its steps up to that" in raised.value.__notes__[-1]
     assert 1 <= graph.epoch <= 4
     check_whole(graph, graph.epoch, 20 + graph.epoch - 1)
 

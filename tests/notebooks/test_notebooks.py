@@ -30,6 +30,13 @@ SAYS = {
     "2-sliding-window.ipynb": ["epoch  32: PageRank", "libc6"],
     "3-placement.ipynb": ["start() would choose", "WorkerLost: graph", "deleted=10", "[("],
     "4-scaling.ipynb": ["points of"],
+    "5-networkx.ipynb": [
+        "below 1e-6",
+        "'libc6']",
+        "within two steps of my-package: base-files, bash,",
+        "DiGraph with 69865 nodes",
+    ],
+    "6-tour.ipynb": ["sid        11 batches: 122,573 new,  77,685 gone; 419,156", "gcc-16-base", "among 90 packages"],
 }
 
 
