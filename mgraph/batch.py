@@ -11,6 +11,7 @@ import numpy as np
 
 from mgraph.columns import KINDS, as_array, as_keys
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.times import as_times
 
 __all__ = [
     "COLUMNS",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
-COLUMNS = ("src", "dst", "weight", "op")  #: the columns of a batch, in order
+COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
 FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
 
@@ -146,6 +147,9 @@ class EdgeBatch:
         What `src` and `dst` are in a graph with keys: integers of 64 bits, also negative ones, or strings. Then they
         may also be columns of pandas, Polars or Arrow, categorical and dictionary columns among them. They are stored
         as int64, or as UTF-8.
+    time : array-like of integers or datetime64, shape (n,), or one of them, optional
+        When each edge was made, in a graph with `times`; one time is that of all edges. Ignored for deletions. If an
+        edge occurs more than once, its last time counts. Stored as int64[n], or as datetime64[n] in the unit given.
 
     Raises
     ------
@@ -166,9 +170,12 @@ class EdgeBatch:
     dst: Any
     weight: Any
     op: Any
+    time: Any
     keys: str | None
 
-    def __init__(self, src: Any, dst: Any, weight: Any = None, op: Any = None, keys: str | None = None) -> None:
+    def __init__(
+        self, src: Any, dst: Any, weight: Any = None, op: Any = None, keys: str | None = None, time: Any = None
+    ) -> None:
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         columns: dict[str, Any] = dict.fromkeys(COLUMNS)
@@ -180,6 +187,8 @@ class EdgeBatch:
         if op is not None:
             columns["op"] = _as_ops(op)
         n = len(columns["src"])
+        if time is not None:
+            columns["time"] = as_times(time, n)
         for name, column in columns.items():
             if not (column is None or isinstance(column, int)) and column.shape != (n,):
                 raise InvalidBatch(
@@ -191,7 +200,7 @@ class EdgeBatch:
         return len(self.src)
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}" for name in ("weight", "op") if getattr(self, name) is not None)
+        extra = "".join(f", {name}" for name in COLUMNS[2:] if getattr(self, name) is not None)
         return f"EdgeBatch({len(self)} edges{extra})"
 
     def __getitem__(self, part: slice) -> EdgeBatch:
@@ -203,10 +212,10 @@ class EdgeBatch:
         return EdgeBatch.checked(**cut, keys=self.keys)
 
     @classmethod
-    def checked(cls, src: Any, dst: Any, weight: Any, op: Any, keys: str | None = None) -> EdgeBatch:
+    def checked(cls, src: Any, dst: Any, weight: Any, op: Any, time: Any, keys: str | None = None) -> EdgeBatch:
         """A batch of columns that are as they are stored."""
         batch = object.__new__(cls)
-        for name, column in {"src": src, "dst": dst, "weight": weight, "op": op, "keys": keys}.items():
+        for name, column in zip((*COLUMNS, "keys"), (src, dst, weight, op, time, keys), strict=True):
             object.__setattr__(batch, name, column)
         return batch
 
@@ -217,27 +226,27 @@ def check_columns(columns: Any) -> dict[str, str] | None:
         return None
     if not isinstance(columns, Mapping) or not {"src", "dst"} <= set(columns) <= set(COLUMNS):
         raise InvalidOption(
-            f"columns is {columns!r}; it maps src and dst, and optionally weight and op, to the names of columns"
+            f"columns is {columns!r}; it maps src and dst, and optionally weight, op and time, to names of columns"
         )
     return {name: columns[name] for name in COLUMNS if name in columns}
 
 
 def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: str) -> dict[str, Any]:
-    """The names of the columns that hold src, dst, weight and op, by these keys.
+    """The names of the columns that hold src, dst, weight, op and time, by these keys.
 
     Parameters
     ----------
     there : iterable of str
         The columns that exist.
     columns : mapping of str to str, optional
-        The names as the user gave them; without it columns have the names src, dst, weight and op.
+        The names as the user gave them; without it columns have the names src, dst, weight, op and time.
     what : str
         What has the columns, for the message.
 
     Raises
     ------
     InvalidBatch
-        A column is missing; or `columns` is None and there are others than these four.
+        A column is missing; or `columns` is None and there are others than these five.
     """
     there = list(there)
     named = {name: name for name in COLUMNS if name in there} if columns is None else dict(columns)
@@ -249,7 +258,7 @@ def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: 
         wrong += [f"{', '.join(map(repr, unknown))} is unknown"] if unknown else []
         raise InvalidBatch(
             f"{what} has the columns {', '.join(map(repr, there))}: {' and '.join(wrong)}; a batch has src, dst and "
-            'optionally weight and op; name other columns with columns={"src": ..., "dst": ...}'
+            'optionally weight, op and time; name other columns with columns={"src": ..., "dst": ...}'
         )
     return named
 
@@ -259,10 +268,10 @@ def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
 
     Parameters
     ----------
-    part : EdgeBatch, mapping or data frame with columns, or list or tuple of 2 to 4 arrays in the order of `COLUMNS`
+    part : EdgeBatch, mapping or data frame with columns, or list or tuple of 2 to 5 arrays in the order of `COLUMNS`
     columns : mapping of str to str, optional
-        The names of the columns that hold src, dst, weight and op in a mapping or data frame; without it they have
-        these names.
+        The names of the columns that hold src, dst, weight, op and time in a mapping or data frame; without it these
+        names.
 
     Raises
     ------
@@ -284,11 +293,11 @@ def as_columns(part: Any, columns: Mapping[str, str] | None = None) -> dict[str,
         there = part if isinstance(part, Mapping) else getattr(part, "column_names", part.columns)  # of Arrow
         named = name_columns(there, columns, f"a part, a {type(part).__name__},")
         return {name: part[column] for name, column in named.items()}
-    if isinstance(part, tuple | list) and 2 <= len(part) <= 4:
+    if isinstance(part, tuple | list) and 2 <= len(part) <= len(COLUMNS):
         return dict(zip(COLUMNS, part, strict=False))
     raise InvalidBatch(
         f"a part has type {type(part).__name__}; it must be an EdgeBatch, a data frame or mapping with columns src and "
-        "dst, or a tuple of 2 to 4 arrays: src, dst, weight, op"
+        "dst, or a tuple of 2 to 5 arrays: src, dst, weight, op, time"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count
-from mgraph.client import live, mixed, queries, report, sharing, stored
+from mgraph.client import live, mixed, queries, report, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
 from mgraph.client.following import follow
@@ -25,6 +25,7 @@ from mgraph.client.restoring import make_graph, open_stored
 from mgraph.client.storing import StoreReport, Storing, asked, report_of
 from mgraph.client.streaming import stream
 from mgraph.client.updates import Updates
+from mgraph.client.windows import window_of
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
 
@@ -95,6 +96,20 @@ class DynamicGraph:
         Seconds without a message from a worker after which it counts as lost. A closed connection counts as a loss at
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
         Without a client, `patience`, `workers` and `exchange` have no use.
+    times : bool | "int64" | "datetime64[unit]", optional
+        Whether each edge has a time, and of which dtype; True is int64. The last time of an edge that is inserted again
+        counts. `insert` and `update` then need times, and `neighbors` and `to_csr` give them back.
+    window : timedelta or int, optional
+        Keep only edges of the last time: those later than the largest time seen minus `window`, a timedelta of
+        datetime64 times (by default datetime64[ns]), or a span in the unit of integer times. What falls out leaves with
+        the batch that moves the window, in the same epoch. An edge that is older than the window is not inserted, and
+        is counted as `late`. With `combine`, what is combined is what is inside the window.
+    window_edges : int, optional
+        Keep only so many edges: after each batch the oldest leave, in the same epoch; of one time those with the least
+        source and destination. A new edge that would leave at once is `late`.
+    drop_isolated : bool
+        Remove vertices that have no edge after a batch, in the same epoch; after the last batch of a `pipeline`. The
+        vertices need `keys`. Where vertices go, each worker rebuilds its part of the graph.
     store : path, optional
         A folder, on a file system that all workers share, in which every change is logged. It must not hold a store
         yet: `DynamicGraph.open` opens one.
@@ -166,12 +181,22 @@ class DynamicGraph:
         device: str = "auto",
         reserve: int = 0,
         patience: float = PATIENCE_SECONDS,
+        times: Any = None,
+        window: Any = None,
+        window_edges: int | None = None,
+        drop_isolated: bool = False,
         store: Any = None,
         sync: str = "always",
         **logging: Any,
     ) -> None:
         how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
-        options = Options(*how, grows=n_vertices is None, combine=combine, keys=keys_of(keys, n_vertices))
+        options = Options(
+            *how,
+            n_vertices is None,
+            combine,
+            keys_of(keys, n_vertices),
+            **window_of(times, window, window_edges, drop_isolated, store),
+        )
         numbering = partial(_numbering, n_vertices, order, balance)
         self._client, self._storing = client, asked(store, sync, logging)
         place, due = _place(client, workers, exchange), isinstance(order, str)
@@ -293,6 +318,9 @@ class DynamicGraph:
     ingest = convert.ingest
     insert = convert.insert
     update = convert.update
+
+    expire = windows.expire
+    drop_isolated = windows.drop_isolated
 
     def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
         """A pipeline that sends batches while the workers apply earlier ones: ``with g.pipeline() as p: p.update(b)``.

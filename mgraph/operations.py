@@ -153,8 +153,10 @@ def as_part(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch | 
     return part
 
 
-def check_kinds(operations: Operations, weighted: bool, reverse: bool, combine: str = "last") -> None:
-    """Raise unless a graph with or without weights and in-edges can answer: `InvalidBatch`, `InvalidOption`.
+def check_kinds(
+    operations: Operations, weighted: bool, reverse: bool, combine: str = "last", times: str | None = None
+) -> None:
+    """Raise unless a graph with or without weights, in-edges and times can answer: `InvalidBatch`, `InvalidOption`.
 
     `CapacityError` for too many operations. The message names the first place and the value.
     """
@@ -165,6 +167,9 @@ def check_kinds(operations: Operations, weighted: bool, reverse: bool, combine: 
         at = operations.first("insert") if counts["insert"] else 0
         what = f"weight[{at}] is {float(operations.weight[at])}" if len(operations) else "there are weights"
         raise InvalidBatch(f"{what} and the graph is unweighted; create it with weighted=True")
+    if counts["insert"] and times is not None:
+        at = operations.first("insert")
+        raise InvalidOption(f'kind[{at}] is "insert", operations have no times, and the graph has times; use update()')
     if counts["weight"] and not weighted:
         at = operations.first("weight")
         raise InvalidBatch(f'kind[{at}] is "weight" and the graph is unweighted; create it with weighted=True')

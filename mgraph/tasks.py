@@ -15,7 +15,8 @@ from mgraph.operations import Operations, as_part
 
 __all__ = ["batch_of", "frame_of", "part_of"]
 
-TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8}  #: of a batch's columns
+#: of a batch's columns
+TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8, "time": np.int64}
 
 
 def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operations:

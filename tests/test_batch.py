@@ -22,7 +22,7 @@ def test_parts_of_every_kind():
         assert (made.weight.tolist(), made.op.tolist()) == ([0.5, 2.0], [1, -1])
 
 
-@pytest.mark.parametrize("name", ["w", "Weight", "ops", "time"])
+@pytest.mark.parametrize("name", ["w", "Weight", "ops", "when"])
 def test_an_unknown_column_is_an_error_that_lists_them(name):
     pandas = pytest.importorskip("pandas")
     part = {**PART, name: [1, 1]}
@@ -46,7 +46,7 @@ def test_columns_say_which_is_which_and_no_others_are_read():
     assert (batch.src[0], batch.dst[0], batch.weight[0], batch.op) == (0, 1, np.float32(2.5), None)
 
 
-@pytest.mark.parametrize("columns", [{"src": "a"}, {"src": "a", "dst": "b", "time": "c"}, ["a", "b"], "src"])
+@pytest.mark.parametrize("columns", [{"src": "a"}, {"src": "a", "dst": "b", "when": "c"}, ["a", "b"], "src"])
 def test_columns_that_name_no_batch(columns):
     with pytest.raises(InvalidOption, match="columns is .*src and dst"):
         check_columns(columns)

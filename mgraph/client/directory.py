@@ -204,11 +204,11 @@ class Directory:
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
 
     @contextmanager
-    def removing(self, vertices: Any) -> Iterator[np.ndarray]:
-        """Lock the numbering while vertices are removed by their keys: their ids, each once, ascending."""
+    def removing(self, choose: Callable[[Numbering], np.ndarray]) -> Iterator[np.ndarray]:
+        """Lock the numbering while vertices with keys are removed: the ids that `choose` gives, ascending."""
         with self._alone():
             self.check()
-            ids, table = np.unique(self.numbering.ids(vertices, "ids")), self.numbering.keys
+            ids, table = np.unique(choose(self.numbering)), self.numbering.keys
             assert table is not None
             self._left = table.without(self.n_vertices, ids)
             try:

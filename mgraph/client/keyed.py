@@ -42,7 +42,7 @@ class Keyed(Generic[Batch]):
     brought: np.ndarray | None
 
 
-def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any = None) -> EdgeBatch:
+def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None) -> EdgeBatch:
     """The batch of a graph with such keys; the columns choose where `keys` is "undecided".
 
     Raises
@@ -51,7 +51,7 @@ def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any =
         As `EdgeBatch`.
     """
     kind = chosen_kind(src, dst) if keys == "undecided" else keys
-    return EdgeBatch(src, dst, weight, op, kind)
+    return EdgeBatch(src, dst, weight, op, kind, time)
 
 
 def kind_of(batch: EdgeBatch | Operations) -> str | None:
@@ -97,9 +97,9 @@ def _batch(table: KeyTable, batch: EdgeBatch, directed: bool) -> tuple[EdgeBatch
     src, dst = _numbered(table, ends, batch.op)
     absent = (src == NONE) | (dst == NONE) if batch.op is not None else None
     if absent is None or not absent.any():
-        return EdgeBatch.checked(src, dst, batch.weight, batch.op), 0
+        return EdgeBatch.checked(src, dst, batch.weight, batch.op, batch.time), 0
     missing = _distinct(table, [_where(absent, end) for end in ends], directed)
-    columns = (src, dst, batch.weight, batch.op)
+    columns = (src, dst, batch.weight, batch.op, batch.time)
     return EdgeBatch.checked(*(_where(~absent, column) for column in columns)), missing
 
 

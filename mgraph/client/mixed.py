@@ -220,7 +220,7 @@ def _check_kinds(operations: Any, options: Options) -> None:
     """Raise `TypeError`, `InvalidBatch`, `InvalidOption` or `CapacityError` as `execute` says."""
     if not isinstance(operations, Operations):
         raise TypeError(f"execute takes Operations, got {type(operations).__name__}")
-    check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine)
+    check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine, options.times)
 
 
 def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:

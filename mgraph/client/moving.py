@@ -34,7 +34,7 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     Raises
     ------
     InvalidOption
-        An option is unknown, the client has no workers, or the graph is published.
+        An option is unknown, the client has no workers, the graph is published, or has times and no store.
     StoreError
         A worker there does not see the store.
     CapacityError, DeviceError, WorkerLost
@@ -53,6 +53,8 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
         raise InvalidOption(
             f"the graph is published as {self._published!r}, and other clients may have it: unpublish it"
         )
+    if self._options.times is not None and self._storing is None:
+        raise InvalidOption("move_to moves a graph whose edges have times by its store only; create it with store=")
     options = {"structure": self.structure, **options}
     moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
     left = self._directory.coordinator

@@ -42,6 +42,10 @@ class Options:
     grows: bool = False
     combine: str = "last"
     keys: str | None = None
+    times: str | None = None
+    window: int | None = None
+    window_edges: int | None = None
+    drop_isolated: bool = False
 
     def __post_init__(self) -> None:
         if self.structure != "auto":
@@ -53,6 +57,10 @@ class Options:
             raise InvalidOption(f"combine {self.combine!r} is none of {', '.join(map(repr, COMBINES))}")
         if self.combine != "last" and not self.weighted:
             raise InvalidOption(f"combine {self.combine!r} is about weights; create the graph with weighted=True")
+        if self.drop_isolated and self.keys is None:
+            raise InvalidOption(
+                "drop_isolated removes vertices, which only a graph with keys can; create it with keys="
+            )
         check_whole(self.reserve, "reserve")
         if not 0 < check_number(self.patience, "patience") < math.inf:
             raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
@@ -91,7 +99,7 @@ def keys_of(keys: Any, n_vertices: Any) -> str | None:
 
 def shape(options: Options, numbering: Numbering) -> dict[str, Any]:
     """The arguments of the call `create`."""
-    names = ("device", "exchange", "structure", "directed", "weighted", "combine")
+    names = ("device", "exchange", "structure", "directed", "weighted", "combine", "times", "window", "window_edges")
     given = {name: getattr(options, name) for name in names}
     reverse = options.reverse and options.directed
     return {

@@ -6,6 +6,7 @@ A read names the vertex ranges by which it was split. If they have changed meanw
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,15 +63,18 @@ def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction:
     return routed.restore([answer["degrees"] for answer in answers])
 
 
-def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> Csr:
+def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str, time: bool = False) -> Csr:
     """The out-neighbours or in-neighbours of vertices, all as users name them, as rows in the order of `vertices`."""
-    rows = rows_of(coordinator, numbering, numbering.ids(vertices, "ids"), direction)
-    return Csr(rows.offsets, numbering.names(rows.dst), rows.weight)
+    rows = rows_of(coordinator, numbering, numbering.ids(vertices, "ids"), direction, time)
+    return replace(rows, dst=numbering.names(rows.dst))
 
 
-def rows_of(coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str = "out") -> Csr:
+def rows_of(
+    coordinator: Caller, numbering: Numbering, ids: np.ndarray, direction: str = "out", time: bool = False
+) -> Csr:
     """As `neighbors`, of users' ids, and in them: in a graph with keys these are places in `vertices`."""
-    routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
+    routed = numbering.route(ids)
+    common = {**_by(numbering), "direction": direction, **({"time": True} if time else {})}
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, numbering), routed)
 
@@ -82,14 +86,15 @@ def fingerprint(directory: Directory) -> int:
         return sum(answer["hash"] for answer in directory.coordinator.call("fingerprint", given)) % 2**64
 
 
-def all_rows(coordinator: Caller, numbering: Numbering) -> Csr:
-    """The rows of all vertices, in the order of users' ids.
+def all_rows(coordinator: Caller, numbering: Numbering, time: bool = False) -> Csr:
+    """The rows of all vertices, in the order of users' ids; with `time` their times too.
 
     In a graph with an `order`, destinations ascend within each row and it takes O(m log m). Otherwise they come in the
     order in which the structure stores them, and it takes O(n + m).
     """
     routed = numbering.route(np.arange(numbering.n_vertices, dtype=np.uint32))
-    csr = _joined(coordinator.call("neighbors", {**_by(numbering), "ids": None}), numbering)
+    common = {**_by(numbering), "ids": None, **({"time": True} if time else {})}
+    csr = _joined(coordinator.call("neighbors", common), numbering)
     if numbering.order is None:
         return csr  # rows are sorted only if the structure stores them sorted, as with neighbors()
     by_internal = Routed(routed.internal, numbering.outside(np.arange(numbering.n_vertices)), routed.bounds)
@@ -110,9 +115,13 @@ def _joined(answers: list[dict], numbering: Numbering) -> Csr:
     """The rows of all ranks, in rank order, with users' ids."""
     lengths = np.concatenate([np.diff(answer["offsets"]) for answer in answers])
     dst = numbering.outside(np.concatenate([answer["dst"] for answer in answers]))
-    weighted = answers[0]["weight"] is not None if "weight" in answers[0] else False
-    weight = np.concatenate([answer["weight"] for answer in answers]) if weighted else None
-    return Csr(offsets_of(lengths), dst, weight)
+    weight, time = (_column(answers, name) for name in ("weight", "time"))
+    return Csr(offsets_of(lengths), dst, weight, time=time)
+
+
+def _column(answers: list[dict], name: str) -> np.ndarray | None:
+    """A column of all ranks' rows, if there is one."""
+    return None if answers[0].get(name) is None else np.concatenate([answer[name] for answer in answers])
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -132,10 +141,16 @@ def rows_at(csr: Csr, places: np.ndarray) -> Csr:
     lengths = np.diff(csr.offsets)[places]
     offsets = offsets_of(lengths)
     slots = np.arange(offsets[-1]) + np.repeat(csr.offsets[:-1][places] - offsets[:-1], lengths)
-    return Csr(offsets, csr.dst[slots], None if csr.weight is None else csr.weight[slots])
+    return _taken(csr, offsets, slots)
+
+
+def _taken(csr: Csr, offsets: np.ndarray, slots: np.ndarray) -> Csr:
+    """Rows with the columns of `csr` at these slots."""
+    dst, weight, time = (None if column is None else column[slots] for column in (csr.dst, csr.weight, csr.time))
+    return Csr(offsets, dst, weight, time=time)
 
 
 def _sorted_rows(csr: Csr) -> Csr:
     rows = np.repeat(np.arange(len(csr.offsets) - 1), np.diff(csr.offsets))
     slots = np.lexsort((csr.dst, rows))
-    return Csr(csr.offsets, csr.dst[slots], None if csr.weight is None else csr.weight[slots])
+    return _taken(csr, csr.offsets, slots)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import time as clock
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from mgraph.client.history import told_of_stop
 from mgraph.client.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
+from mgraph.times import as_shown
 
 __all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
 
@@ -38,7 +40,7 @@ def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
     return self._directory.read(lambda now: owners.degrees(self._directory.coordinator, now, ids, direction))
 
 
-def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
+def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -> Csr:
     """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
 
     Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
@@ -46,9 +48,16 @@ def neighbors(self: Any, ids: Any, direction: str = "out") -> Csr:
     keys, `dst` has keys: int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph,
     else it raises `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises
     `UnknownVertex`.
+
+    With `time`, the rows' `time` has the time of each edge: int64[m], or datetime64[m]. That needs a graph with
+    `times`, else it raises `InvalidOption`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: owners.neighbors(self._directory.coordinator, now, ids, direction))
+    times, coordinator = self._options.times, self._directory.coordinator
+    if time and times is None:
+        raise InvalidOption("time=True needs times of the edges; create the graph with times=True")
+    rows = self._directory.read(lambda now: owners.neighbors(coordinator, now, ids, direction, bool(time)))
+    return replace(rows, time=as_shown(rows.time, times))
 
 
 def vertices(self: Any) -> np.ndarray:
@@ -64,9 +73,12 @@ def to_csr(self: Any) -> Csr:
     """The whole graph as a CSR in this process: `neighbors` of every vertex.
 
     In a graph with keys, rows and destinations are places in `vertices`.
-    O(n + m); O(m log m) in a graph with an `order`. This process needs the memory for it.
+    O(n + m); O(m log m) in a graph with an `order` or with `times`. This process needs the memory for it. In a graph
+    with `times`, `time` has the time of each edge: int64[m], or datetime64[m].
     """
-    return self._directory.read(partial(owners.all_rows, self._directory.coordinator))
+    times = self._options.times
+    rows = self._directory.read(partial(owners.all_rows, self._directory.coordinator, time=times is not None))
+    return replace(rows, time=as_shown(rows.time, times))
 
 
 def fingerprint(self: Any) -> int:
@@ -86,8 +98,8 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
     check, facts = ALGORITHMS[algorithm].check, self._options.facts
     checked = lambda now: check(facts(now), **arguments)  # noqa: E731
-    caller, began = self._directory.coordinator, time.perf_counter()
+    caller, began = self._directory.coordinator, clock.perf_counter()
     with told_of_stop(caller, algorithm, "it has no result, and the graph is as it was"):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
-    self._updates.history.add(algorithm, caller, caller.epoch, 0, time.perf_counter() - began)
+    self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
     return result

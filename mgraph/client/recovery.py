@@ -35,8 +35,15 @@ T = TypeVar("T")
 
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a recovery of another thread
 #: calls that take an epoch
-CHANGES = {"update", "execute", "delete_vertices", "remove_vertices", "add_vertices", "ingest"}
-ALIKE = {"inspect", "fingerprint", "store", "rebalance", "reorder"}  #: calls that are made again as they were
+CHANGES = {"update", "execute", "expire", "delete_vertices", "remove_vertices", "add_vertices", "ingest"}
+ALIKE = {
+    "inspect",
+    "fingerprint",
+    "store",
+    "isolated",
+    "rebalance",
+    "reorder",
+}  #: calls that are made again as they were
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ class UpdateReport:
     seconds : float
         The duration of the call. For a batch of a pipeline, the time from its call to its commit; for a step of an
         ingest, the longest time that a worker took for it; NaN if a worker was lost after the step was made.
+    late : int
+        Insertions that came too late for the graph's window, and were not made.
+    expired : int
+        Edges that left since they fell out of the window, or by `expire`; they are not among those `deleted`.
     """
 
     inserted: int
@@ -42,12 +46,15 @@ class UpdateReport:
     missing: int
     epoch: int
     seconds: float
+    late: int = 0
+    expired: int = 0
 
 
 def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:
     """The report of a batch from the ranks' answers; `absent` edges to delete were not sent, and are missing."""
     inserted, updated, deleted, missing = (sum(int(answer[name]) for answer in answers) for name in COUNTS)
-    return UpdateReport(inserted, updated, deleted, missing + absent, answers[0]["epoch"], seconds)
+    late, expired = (sum(int(answer.get(name, 0)) for answer in answers) for name in ("late", "expired"))
+    return UpdateReport(inserted, updated, deleted, missing + absent, answers[0]["epoch"], seconds, late, expired)
 
 
 def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:
@@ -59,11 +66,14 @@ def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None
     seconds = np.max([answer["times"] for answer in answers], axis=0)
     if before is not None:
         counts, seconds = np.concatenate([before, counts]), np.concatenate([np.full(len(before), np.nan), seconds])
+    by_time = sum(np.asarray(answer["by_time"]) for answer in answers).reshape(-1, 2)  # type: ignore[union-attr]
+    rows = np.pad(by_time, ((len(counts) - len(by_time), 0), (0, 0)))
+    rows = np.concatenate([counts, rows], axis=1)
     epochs, end = answers[0]["epochs"], answers[0]["before"] + 1
     epochs = [*range(end - (len(seconds) - len(epochs)), end), *epochs]
     return [
-        UpdateReport(inserted, updated, deleted, missing, epochs[step], float(seconds[step]))
-        for step, (inserted, updated, deleted, missing) in enumerate(counts.tolist())
+        UpdateReport(inserted, updated, deleted, missing, epochs[step], float(seconds[step]), late, expired)
+        for step, (inserted, updated, deleted, missing, late, expired) in enumerate(rows.tolist())
     ]
 
 

@@ -21,7 +21,7 @@ from mgraph.client.parts import AsParts
 from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
 from mgraph.client.storing import DEFAULTS, KIND, Storing
-from mgraph.errors import GraphLost, MgraphError, WorkerLost
+from mgraph.errors import GraphLost, InvalidOption, MgraphError, WorkerLost
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -40,6 +40,8 @@ def make_graph(
     place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Storing | None, by_degree: bool
 ) -> Made:
     """As `mgraph.client.place.make_graph`; the graph comes back after a loss if `storing` says so."""
+    if storing is not None and storing.recover is not None:
+        check_recovers(options)
     made = places.make_graph(place, options, numbering, storing)
     if storing is None:
         return made
@@ -78,7 +80,8 @@ def open_stored(
     epoch = None if epoch is None else check_whole(epoch, "epoch")
     fixed = fixed_order(given.get("order"))
     chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
-    plain = {**dict.fromkeys(KIND, False), "structure": "csr", "combine": "last", "keys": None}
+    plain = {**dict.fromkeys(KIND), **dict.fromkeys(("weighted", "directed", "reverse", "grows"), False)}
+    plain |= {"structure": "csr", "combine": "last"}
     Options(**{**plain, **chosen})  # checked before anything is opened
     how = _How(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
     life = _opened(place, *place.begin(chosen["patience"]), how)
@@ -90,6 +93,12 @@ def open_stored(
         life.caller.close()
         raise
     return made
+
+
+def check_recovers(options: Options) -> None:
+    """Raise `InvalidOption` for a graph that cannot come back after a loss yet."""
+    if options.times is not None:
+        raise InvalidOption('edges have times, with which recover="auto" cannot be used yet; leave out one of them')
 
 
 def check_seen(place: Place, storing: Storing, epoch: int) -> None:
@@ -104,6 +113,8 @@ def check_seen(place: Place, storing: Storing, epoch: int) -> None:
 def _made(life: Life, reopening: _Reopening) -> Made:
     """What a graph is made of; with a caller that comes back, if that was asked for."""
     storing = reopening.storing
+    if storing.recover is not None:
+        check_recovers(life.options)
     if storing.recover is None:
         return places.directory(life.caller, life.options, life.numbering), life.options, life.parts
     caller = Recovering(life, reopening, storing.max_recoveries)

@@ -30,6 +30,7 @@ from mgraph.client.shares import check_batch, deal
 from mgraph.client.steps import read_parts
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.protocol import Recovered, retold
+from mgraph.times import as_stamps
 
 __all__ = ["Updates"]
 
@@ -95,6 +96,8 @@ class Updates:
             if self._has_keys(batch):
                 with self._keyed(batch) as found:
                     done = self._send_keyed(found, args)
+                if self._options.drop_isolated:
+                    self._drop_isolated("drop_vertices")
             else:
                 done = self._send_ids(batch, args)
         self.order_first()
@@ -104,7 +107,13 @@ class Updates:
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""
-        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
+        has = self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
+        if self._options.drop_isolated and not has:
+            raise InvalidOption(
+                "drop_isolated removes vertices, and those of these edges have no keys; create the graph with "
+                'keys="int64" or keys="string"'
+            )
+        return has
 
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
         check_batch(batch, None, self._options.weighted)
@@ -153,13 +162,19 @@ class Updates:
         at = int(getattr(batch, name).argmax())
         return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
 
+    def _landed(self) -> None:
+        """After the last batch of a pipeline."""
+        if self._options.drop_isolated and self._directory.numbering.keys is not None:
+            self._drop_isolated("drop_vertices")
+        self.followed()
+
     def pipeline(self, max_bytes: int) -> Pipeline:
         """Batches in flight, at most `max_bytes` of them."""
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
         stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.followed, self.history)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self._landed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
@@ -237,7 +252,8 @@ class Updates:
         return self._dealt(batch)
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
-        coordinator = self._coordinator
+        coordinator, time = self._coordinator, as_stamps(batch, self._options.times)
+        batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, time)
         shared_gpu = coordinator.one_process and self._options.device == "cuda"
         return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
 
@@ -270,16 +286,50 @@ class Updates:
                 self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
                 return
 
+    def expire(self, before: int) -> UpdateReport:
+        """Delete every edge with an earlier time than `before`."""
+        with self._coordinator.turn():
+            self._directory.check()
+            done = self._call("expire", {"before": before})
+        self._landed()
+        return done
+
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
         if self._directory.numbering.keys is None:
             with self._coordinator.turn():
                 done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
         else:
-            with self._directory.removing(ids) as gone:
+            with self._directory.removing(lambda now: now.ids(ids, "ids")) as gone:
                 done = self._call("remove_vertices", {"ids": gone})
         self.followed()
         return done
+
+    def drop_isolated(self) -> int:
+        """Remove the vertices without edges as one epoch, if there are any; how many."""
+        self._directory.check()
+        gone = self._drop_isolated("remove_vertices")
+        self.followed()
+        return gone
+
+    def _drop_isolated(self, method: str) -> int:
+        """Remove the vertices without edges by a call of this name; how many."""
+        coordinator = self._coordinator
+
+        def isolated(now: Numbering) -> np.ndarray:
+            found = coordinator.call("isolated", connect=True)
+            return now.outside(np.concatenate([answer["ids"] for answer in found])).astype(np.uint32)
+
+        with self._directory.removing(isolated) as gone:
+            own_epoch = method == "remove_vertices"
+            try:
+                if len(gone):
+                    coordinator.call(method, {"ids": gone}, connect=True, commits=own_epoch)
+            except CapacityError as error:
+                if own_epoch:
+                    raise
+                warnings.warn(f"the batch is committed; no room to remove isolated vertices: {error}", stacklevel=4)
+        return len(gone)
 
     def _add_keys(self, keys: Any) -> range:
         batch = batch_of(self._directory.keys, keys, keys)
@@ -324,7 +374,7 @@ def _warn_left_out(answers: list[dict[str, Any]]) -> None:
     """Tell which columns of files were not read."""
     if left := sorted({name for answer in answers for name in answer.get("left_out", ())}):
         warnings.warn(
-            f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight "
-            "and op",
+            f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight, "
+            "op and time",
             stacklevel=4,
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mgraph.checks import check_count, check_growth
 from mgraph.columns import KINDS, as_keys, chosen_kind
-from mgraph.convert.columns import Column, vertex_ids, weights
+from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
 __all__ = ["Edges", "build", "columns_of", "edges_of"]
@@ -20,7 +20,8 @@ __all__ = ["Edges", "build", "columns_of", "edges_of"]
 class Edges:
     """Checked edges: src and dst uint32[n], weight float32[n] or None, and the names of the first two for messages.
 
-    With `keys`, their kind, src and dst are columns of keys; see `mgraph.columns.as_keys`.
+    With `keys`, their kind, src and dst are columns of keys; see `mgraph.columns.as_keys`. `time` is int64[n],
+    datetime64[n] or None.
     """
 
     src: Any
@@ -28,6 +29,7 @@ class Edges:
     weight: np.ndarray | None = None
     names: tuple[str, str] = ("source", "target")
     keys: str | None = None
+    time: np.ndarray | None = None
 
     @classmethod
     def of(cls, source: Column, target: Column, weight: Column | None = None) -> Edges:
@@ -36,16 +38,27 @@ class Edges:
         return cls(src, dst, None if weight is None else weights(weight), (source.name, target.name))
 
     @classmethod
-    def read(cls, columns: Sequence[tuple[str, Any]], keys: str | None, column: Callable[[str, Any], Column]) -> Edges:
+    def read(
+        cls,
+        columns: Sequence[tuple[str, Any]],
+        keys: str | None,
+        column: Callable[[str, Any], Column],
+        time: str | None = None,
+    ) -> Edges:
         """The edges in a table's columns source, target and maybe weight, given by name.
 
         Parameters
         ----------
+        time : str, optional
+            The name of the last of `columns`, if that has the times.
         keys : "int64" | "string" | "auto" | None
             What the ends are; for "auto" they choose.
         column : callable
-            ``column(name, values)`` reads ids and weights.
+            ``column(name, values)`` reads ids, weights and times.
         """
+        if time is not None:
+            *columns, last = columns
+            return replace(cls.read(columns, keys, column), time=times(column(*last)))
         (source, src), (target, dst), *rest = columns
         names = f"column {source!r}", f"column {target!r}"
         kind = chosen_kind(src, dst, names) if keys == "auto" else keys
@@ -77,10 +90,12 @@ def build(
     UnknownVertex
         An id is `n_vertices` or more.
     InvalidOption
-        There are weights and ``weighted=False``; or as `DynamicGraph`.
+        There are weights and ``weighted=False``, or times and ``times=False``; or as `DynamicGraph`.
     """
     options = {**options, "keys": edges.keys}
     check_weighted(options, edges.weight is not None)
+    if edges.time is not None and options.setdefault("times", edges.time.dtype) is False:
+        raise InvalidOption("times is False and a column of times is named; leave one of them out")
     if edges.keys is None:
         largest, name, row = edges.largest()
         check_largest(largest, f"column {name!r}, row {row}", n_vertices, len(edges.src))
@@ -89,7 +104,7 @@ def build(
         if len(vertices):
             graph.add_vertices(vertices)
         if len(edges.src):
-            graph.insert(edges.src, edges.dst, edges.weight)
+            graph.insert(edges.src, edges.dst, edges.weight, edges.time)
     except BaseException:
         graph.close()
         raise
@@ -126,23 +141,32 @@ def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
     Ends are uint32[m], or keys in a graph that has them.
     """
+    src, dst, weight, _ = _timed_edges_of(graph)
+    return src, dst, weight
+
+
+def _timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """As `edges_of`, and the times of the edges or None."""
     with graph._directory.still():  # vertices that are deleted meanwhile would change places
         csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
     src = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.uint32), np.diff(csr.offsets))
-    dst, weight = csr.dst, csr.weight
+    dst, weight, time = csr.dst, csr.weight, csr.time
     if not graph.directed:
         once = src <= dst
-        src, dst, weight = src[once], dst[once], None if weight is None else weight[once]
-    return (src, dst, weight) if names is None else (names[src], names[dst], weight)
+        src, dst = src[once], dst[once]
+        weight, time = (None if column is None else column[once] for column in (weight, time))
+    return (src, dst, weight, time) if names is None else (names[src], names[dst], weight, time)
 
 
-def columns_of(graph: Any, source: str, target: str, weight: str) -> dict[str, np.ndarray]:
-    """The edges of a graph as named columns: ids as int64, or keys; and weights as float32 in a weighted graph."""
-    src, dst, values = edges_of(graph)
-    ends = (end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst))
-    columns = dict(zip((source, target), ends, strict=True))
-    if values is not None:
-        columns[weight] = values
-    if len(columns) < 2 + (values is not None):
-        raise InvalidOption(f"source {source!r}, target {target!r} and weight {weight!r} need different names")
-    return columns
+def columns_of(graph: Any, source: str, target: str, weight: str, time: str) -> dict[str, np.ndarray]:
+    """The edges of a graph as named columns: ids as int64, or keys; weights as float32 and times where there are some.
+
+    Times are int64 or datetime64.
+    """
+    src, dst, values, stamps = _timed_edges_of(graph)
+    ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
+    found = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
+    named = [(name, column) for name, column in found if column is not None]
+    if len(dict(named)) < len(named):
+        raise InvalidOption(f"source, target, weight and time need different names: {[name for name, _ in named]}")
+    return dict(named)

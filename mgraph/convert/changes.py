@@ -25,6 +25,7 @@ def update(
     target: str = "target",
     weight: str | None = None,
     op: str | None = None,
+    time: str | None = None,
 ) -> UpdateReport:
     """Apply a batch of insertions and deletions on all workers, completely or not at all.
 
@@ -39,9 +40,9 @@ def update(
     offset : (str, int), optional
         The name of a source and the batch's place in it, which is logged with the batch. Places of a source must
         ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
-    source, target, weight, op : str
-        The columns of a table that hold each edge's ends, its weight, and +1 to insert or -1 to delete; without `op`
-        all rows are inserted. Other columns are not read. For an `EdgeBatch` they have no use.
+    source, target, weight, op, time : str
+        The columns of a table that hold each edge's ends, its weight, +1 to insert or -1 to delete, and its time;
+        without `op` all rows are inserted. Other columns are not read. For an `EdgeBatch` they have no use.
 
     Returns
     -------
@@ -53,7 +54,8 @@ def update(
     UnknownVertex
         An id is `num_vertices` or more.
     InvalidBatch
-        The batch has weights and the graph is unweighted. Or a column of a table is not there, or has a missing or
+        The batch has weights and the graph is unweighted; or it inserts without times in a graph with `times`, or the
+        other way round. Or a column of a table is not there, or has a missing or
         wrong value; the message names column, row and value.
     InvalidOption
         `offset` is not after the last one of its source, or the graph has no store.
@@ -67,13 +69,20 @@ def update(
     O(n log n) in total for n operations, divided over the workers.
     """
     if not isinstance(batch, EdgeBatch):
-        batch = _batch_in(self, batch, source, target, weight, op)
+        batch = _batch_in(self, batch, source, target, weight, op, time=time)
     done: UpdateReport = self._updates.apply(batch, offset)
     return done
 
 
 def insert(
-    self: Any, src: Any, dst: Any = None, weight: Any = None, *, source: str = "source", target: str = "target"
+    self: Any,
+    src: Any,
+    dst: Any = None,
+    weight: Any = None,
+    time: Any = None,
+    *,
+    source: str = "source",
+    target: str = "target",
 ) -> UpdateReport:
     """Insert edges: arrays, or the rows of a table. `update` lists returns and errors, and what is a table.
 
@@ -83,6 +92,8 @@ def insert(
         The ends, as `EdgeBatch` takes them. A table takes the place of both: ``g.insert(frame, source="from")``.
     weight : array-like of numbers, shape (n,), or str, optional
         The weights; for a table, the name of their column.
+    time : array-like of integers or datetime64, shape (n,), one of them, or str, optional
+        The times, in a graph with `times`; for a table, the name of their column.
     source, target : str
         The columns of a table with the ends.
 
@@ -94,9 +105,9 @@ def insert(
     2
     """
     if dst is None:
-        batch = _batch_in(self, src, source, target, weight)
+        batch = _batch_in(self, src, source, target, weight, time=time)
     else:
-        batch = batch_of(self._directory.keys, src, dst, weight)
+        batch = batch_of(self._directory.keys, src, dst, weight, time=time)
     done: UpdateReport = self._updates.apply(batch)
     return done
 
@@ -112,18 +123,26 @@ def delete(self: Any, src: Any, dst: Any = None, *, source: str = "source", targ
 
 
 def _batch_in(
-    graph: Any, table: Any, source: Any, target: Any, weight: Any = None, op: Any = None, all_are: int | None = None
+    graph: Any,
+    table: Any,
+    source: Any,
+    target: Any,
+    weight: Any = None,
+    op: Any = None,
+    all_are: int | None = None,
+    time: Any = None,
 ) -> EdgeBatch:
     """The batch in a table, as the graph takes it."""
-    if weight is not None and not isinstance(weight, str):
-        raise InvalidOption(f"weight is a {type(weight).__name__}; of a table it is the name of a column")
-    found, column = columns_in(table, (source, target, weight, op))
+    for name, given in (("weight", weight), ("time", time)):
+        if given is not None and not isinstance(given, str):
+            raise InvalidOption(f"{name} is a {type(given).__name__}; of a table it is the name of a column")
+    found, column = columns_in(table, (source, target, weight, time, op))
     ops: Any = all_are
     if op is not None:
         ops = operations(column(*found.pop()))
     keys = "auto" if graph.keys == "undecided" else graph.keys
-    edges = Edges.read(found, keys, column)
-    return EdgeBatch(edges.src, edges.dst, edges.weight, ops, edges.keys)
+    edges = Edges.read(found, keys, column, time)
+    return EdgeBatch(edges.src, edges.dst, edges.weight, ops, edges.keys, edges.time)
 
 
 def ingest(
@@ -137,6 +156,7 @@ def ingest(
     target: str | None = None,
     weight: str | None = None,
     op: str | None = None,
+    time: str | None = None,
 ) -> list[Any]:
     """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
 
@@ -162,14 +182,14 @@ def ingest(
           `mgraph.sources.rmat.Rmat` is an example.
     steps : int, optional
         For functions: the number of steps after which to stop.
-    source, target, weight, op : str, optional
-        The columns with the ends, the weights and the operations, as in `update`, "source" and "target" by default. If
-        none of the four and no `columns` is given, they have the names src, dst, weight and op.
+    source, target, weight, op, time : str, optional
+        The columns with the ends, the weights, the operations and the times, as in `update`, "source" and "target" by
+        default. If none of the five and no `columns` is given, they have the names src, dst, weight, op and time.
     columns : mapping of str to str, optional
-        The names of the columns that hold ``src``, ``dst``, ``weight`` and ``op``, as in
+        The names of the columns that hold ``src``, ``dst``, ``weight``, ``op`` and ``time``, as in
         ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument the columns
-        must have these four names: any other column of a frame or mapping is an error, and other columns of files
-        are skipped with a warning.
+        must have these five names: any other column of a frame or mapping is an error, and other columns of files
+        are skipped with a warning, as `time` is where the graph has no `times`.
 
     Returns
     -------
@@ -195,16 +215,16 @@ def ingest(
     The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
     the other parts get weight 1.
     """
-    done: list[Any] = self._updates.ingest(data, steps, _named(columns, source, target, weight, op))
+    done: list[Any] = self._updates.ingest(data, steps, _named(columns, source, target, weight, op, time))
     return done
 
 
-def _named(columns: Any, source: Any, target: Any, weight: Any, op: Any) -> Any:
+def _named(columns: Any, source: Any, target: Any, weight: Any, op: Any, time: Any) -> Any:
     """The columns by the names that a batch's columns have."""
-    given = {"src": source, "dst": target, "weight": weight, "op": op}
+    given = {"src": source, "dst": target, "weight": weight, "op": op, "time": time}
     if all(name is None for name in given.values()):
         return columns
     if columns is not None:
-        raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight or op, too")
+        raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight, op or time, too")
     given |= {"src": "source" if source is None else source, "dst": "target" if target is None else target}
     return {column: name for column, name in given.items() if name is not None}

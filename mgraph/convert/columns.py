@@ -10,8 +10,9 @@ import numpy as np
 
 from mgraph.batch import MAX_VERTICES
 from mgraph.errors import InvalidBatch
+from mgraph.times import as_times
 
-__all__ = ["Column", "check_alike", "choose", "operations", "vertex_ids", "weights"]
+__all__ = ["Column", "check_alike", "choose", "operations", "times", "vertex_ids", "weights"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
             raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {', '.join(map(repr, there)) or 'none'}")
         if names.count(name) > 1:
             raise InvalidBatch(
-                f"column {name!r} is wanted twice; source, target, weight and op are columns of their own"
+                f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"
             )
     return names
 
@@ -152,3 +153,22 @@ def operations(column: Column) -> np.ndarray:
     bad = np.ones(len(values), bool) if values.dtype.kind not in "iufO" else (values != 1) & (values != -1)
     column.refuse(bad, "operations are +1 (insert) and -1 (delete)")
     return values.astype(np.int8)
+
+
+def times(column: Column) -> np.ndarray:
+    """The times in a column: int64[n], or datetime64[n] with its unit. O(n).
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing, no integer and no date, or has a time zone.
+    """
+    column.check_there()
+    values = column.values
+    if values.dtype.kind == "M":
+        column.refuse(np.isnat(values), "every edge needs a value")
+    try:
+        found: np.ndarray = as_times(values, len(values))
+    except InvalidBatch as error:
+        raise InvalidBatch(f"column {column.name!r}: {error}") from None
+    return found

@@ -23,6 +23,7 @@ def from_parquet(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -34,7 +35,7 @@ def from_parquet(
     Parameters
     ----------
     path : path
-    source, target, weight, client, n_vertices, **options
+    source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
     Returns
@@ -53,8 +54,8 @@ def from_parquet(
         import pyarrow.parquet as parquet
 
         with parquet.ParquetFile(file) as opened:
-            names = choose(opened.schema_arrow.names, (source, target, weight), "the file")
-            edges = arrow_edges(opened.read(columns=names), source, target, weight, keys)
+            names = choose(opened.schema_arrow.names, (source, target, weight, time), "the file")
+            edges = arrow_edges(opened.read(columns=names), source, target, weight, keys, time)
         return build(cls, edges, client, n_vertices, options)
 
 
@@ -65,6 +66,7 @@ def from_csv(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     delimiter: str = ",",
     client: Any = None,
     n_vertices: int | None = None,
@@ -78,7 +80,7 @@ def from_csv(
         Its first line names the columns. Files that end in .gz, .bz2 or .zst are decompressed.
     delimiter : str
         The character between columns.
-    source, target, weight, client, n_vertices, **options
+    source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
     Returns
@@ -96,11 +98,11 @@ def from_csv(
 
         parse = csv.ParseOptions(delimiter=delimiter)
         with csv.open_csv(file, parse_options=parse) as opened:
-            names = choose(opened.schema.names, (source, target, weight), "the file")
+            names = choose(opened.schema.names, (source, target, weight, time), "the file")
         types = dict.fromkeys((source, target), "string") if keys == "string" else {}
         convert = csv.ConvertOptions(include_columns=names, column_types=types)
         table = csv.read_csv(file, parse_options=parse, convert_options=convert)
-        edges = arrow_edges(table, source, target, weight, keys)
+        edges = arrow_edges(table, source, target, weight, keys, time)
         return build(cls, edges, client, n_vertices, options)
 
 

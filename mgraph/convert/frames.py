@@ -36,6 +36,7 @@ def from_pandas(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -50,6 +51,8 @@ def from_pandas(
         object.
     weight : str, optional
         The column with the weights. With it the graph is weighted.
+    time : str, optional
+        The column with the edges' times, integers or datetime64. With it the graph has `times` of its dtype.
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     n_vertices : int, optional
@@ -83,7 +86,7 @@ def from_pandas(
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
         raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type(frame).__name__}")
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    edges = Edges.read(_frame_columns(frame, (source, target, weight)), keys, _pandas_column)
+    edges = Edges.read(_frame_columns(frame, (source, target, weight, time)), keys, _pandas_column, time)
     return build(cls, edges, client, n_vertices, options)
 
 
@@ -109,6 +112,7 @@ def from_arrow(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -119,7 +123,7 @@ def from_arrow(
     ----------
     table : pyarrow.Table, pyarrow.RecordBatch, or an object with Arrow's PyCapsule interface
         Such as a frame of Polars, or a result of DuckDB.
-    source, target, weight, client, n_vertices, **options
+    source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
     Returns
@@ -132,12 +136,14 @@ def from_arrow(
         As in `from_pandas`.
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    return build(cls, arrow_edges(table, source, target, weight, keys), client, n_vertices, options)
+    return build(cls, arrow_edges(table, source, target, weight, keys, time), client, n_vertices, options)
 
 
-def arrow_edges(table: Any, source: str, target: str, weight: str | None, keys: str | None) -> Edges:
+def arrow_edges(
+    table: Any, source: str, target: str, weight: str | None, keys: str | None, time: str | None = None
+) -> Edges:
     """The edges in a table, or in anything with Arrow's PyCapsule interface; `keys` as in `Edges.read`."""
-    return Edges.read(_arrow_columns(table, (source, target, weight)), keys, _arrow_column)
+    return Edges.read(_arrow_columns(table, (source, target, weight, time)), keys, _arrow_column, time)
 
 
 def _arrow_columns(table: Any, wanted: Names) -> Columns:
@@ -167,6 +173,7 @@ def from_polars(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -192,7 +199,7 @@ def from_polars(
     if not _is_of(frame, "polars") or not hasattr(frame, "lazy"):
         raise InvalidBatch(f"from_polars takes a polars DataFrame, got {type(frame).__name__}")
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    edges = Edges.read(_polars_columns(frame, (source, target, weight)), keys, _arrow_column)
+    edges = Edges.read(_polars_columns(frame, (source, target, weight, time)), keys, _arrow_column, time)
     return build(cls, edges, client, n_vertices, options)
 
 
@@ -213,6 +220,7 @@ def from_cudf(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -240,7 +248,7 @@ def from_cudf(
     if not _is_of(frame, "cudf") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_cudf takes a cudf DataFrame, got {type(frame).__name__}")
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    edges = Edges.read(_cudf_columns(frame, (source, target, weight)), keys, _device_column)
+    edges = Edges.read(_cudf_columns(frame, (source, target, weight, time)), keys, _device_column, time)
     return build(cls, edges, client, n_vertices, options)
 
 
@@ -294,31 +302,37 @@ def _is_of(value: Any, library: str) -> bool:
 # ---- back ------------------------------------------------------------------------------------------------------------
 
 
-def to_pandas(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
-    """The edges as a pandas DataFrame, a row an edge: int64 ids or keys, and float32 weights in a weighted graph.
+def to_pandas(
+    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+) -> Any:
+    """The edges as a pandas DataFrame, a row an edge: int64 ids or keys, float32 weights and times if any.
 
     Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or the key that
-    came first. O(n + m).
+    came first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
 
     Parameters
     ----------
-    source, target, weight : str
+    source, target, weight, time : str
         The names of the columns.
     """
     import pandas as pd
 
-    return pd.DataFrame(columns_of(graph, source, target, weight))
+    return pd.DataFrame(columns_of(graph, source, target, weight, time))
 
 
-def to_arrow(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
+def to_arrow(
+    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+) -> Any:
     """The edges as a ``pyarrow.Table``, with the columns of `to_pandas`. O(n + m)."""
     import pyarrow as pa
 
-    return pa.table(columns_of(graph, source, target, weight))
+    return pa.table(columns_of(graph, source, target, weight, time))
 
 
-def to_polars(graph: Any, source: str = "source", target: str = "target", weight: str = "weight") -> Any:
+def to_polars(
+    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+) -> Any:
     """The edges as a ``polars.DataFrame``, with the columns of `to_pandas`; needs Polars. O(n + m)."""
     import polars as pl
 
-    return pl.DataFrame(columns_of(graph, source, target, weight))
+    return pl.DataFrame(columns_of(graph, source, target, weight, time))

@@ -55,12 +55,12 @@ def subgraph(self: Any, vertices: Any) -> Any:
     """
     with self._directory.still():  # keys that are deleted meanwhile would change places
         names = _once(self, vertices)
-        rows = self.neighbors(names)
+        rows = self.neighbors(names, time=self._options.times is not None)
     place = _places(names, rows.dst)
     source = np.repeat(np.arange(len(names)), np.diff(rows.offsets))
     kept = place >= 0 if self.directed else place >= source  # an undirected edge is in two rows
-    weight = None if rows.weight is None else rows.weight[kept]
-    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(self))
+    weight, time = (None if column is None else column[kept] for column in (rows.weight, rows.time))
+    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(self), time=time)
     options = {name: getattr(self, name) for name in ("directed", "weighted")}
     options |= {"reverse": self.reverse and self.directed, "device": self.device if self._client is None else "auto"}
     return build(type(self), edges, None, None, options, names)

@@ -5,7 +5,7 @@ offset   size  what
 =======  ====  ===========================================================================================
 0        4     ``MGR1``
 4        1     the kind, one of `KINDS`
-5        1     the columns, by the bits `WEIGHT`, `OP`, `DELETES` and `KEYS`; and `AHEAD`
+5        1     the columns, by the bits `WEIGHT`, `OP`, `DELETES`, `KEYS` and `TIME`; and `AHEAD`
 6        2     bytes of the place in a source; 0 for none
 8        8     the epoch that the change is to be
 16       8     the attempt: which try at that epoch; ascending in stream order
@@ -17,8 +17,9 @@ offset   size  what
 64       8     the record's own place in this log, in bytes from the log's beginning
 72       8     which log it belongs to: store, term and rank, hashed
 80       8     XXH3 of the bytes before
-88       -     the columns: src, dst, weight, op; or ids; then the place in a source, as JSON ``[name, n]``; then the
-               keys of the vertices that it brings, as `mgraph.keys.Names.packed` has them, in rank 0's record
+88       -     the columns: src, dst, time, weight, op; or ids; or a time; then the place in a source, as JSON
+               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.Names.packed` has them, in
+               rank 0's record
 =======  ====  ===========================================================================================
 
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
@@ -52,10 +53,10 @@ __all__ = [
 
 MAGIC = b"MGR1"
 HEADER = 88
-WEIGHT, OP, DELETES, KEYS = 1, 2, 4, 8
+WEIGHT, OP, DELETES, KEYS, TIME = 1, 2, 4, 8, 16
 AHEAD = 128  #: with ``sync="always"``: changes before it need not have been synced when it was written
 KINDS = {
-    "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "refused": 16, "mark": 17,
+    "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "expire": 5, "refused": 16, "mark": 17,
 }  # fmt: skip
 NAMES = {number: name for name, number in KINDS.items()}
 
@@ -145,6 +146,9 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
     if kind == "batch":
         op, weight = columns.get("op"), columns.get("weight")
         parts, n = [_plain(columns["src"], np.uint32), _plain(columns["dst"], np.uint32)], len(columns["src"])
+        if columns.get("time") is not None:
+            mask |= TIME
+            parts.append(_plain(columns["time"], np.int64))
         if weight is not None:
             mask |= WEIGHT
             parts.append(_plain(weight, np.float32))
@@ -155,6 +159,8 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
             parts.append(_plain(op, np.int8))
     elif kind in ("delete_vertices", "remove_vertices"):
         parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
+    elif kind == "expire":
+        parts, n = [np.array([columns["before"]], np.int64)], 1
     elif kind == "mark":
         n = int(columns["synced"])
     extra = b"" if columns.get("offset") is None else json.dumps(list(columns["offset"])).encode()
@@ -200,7 +206,8 @@ def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
 
 def _behind(entry: Entry) -> int:
     """Bytes of a batch's columns."""
-    return (8 + 4 * bool(entry.mask & WEIGHT) + bool(entry.mask & OP)) * entry.n
+    mask = entry.mask
+    return (8 + 8 * bool(mask & TIME) + 4 * bool(mask & WEIGHT) + bool(mask & OP)) * entry.n
 
 
 def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:
@@ -224,9 +231,13 @@ def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
         return {"n_vertices": entry.vertices}
     if entry.kind in ("delete_vertices", "remove_vertices"):
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
+    if entry.kind == "expire":
+        return {"before": int(body[:8].view(np.int64)[0])}
     n = entry.n
     columns: dict[str, Any] = {"src": body[: 4 * n].view(np.uint32), "dst": body[4 * n : 8 * n].view(np.uint32)}
     at = 8 * n
+    columns["time"] = body[at : at + 8 * n].view(np.int64) if entry.mask & TIME else None
+    at += 8 * n if entry.mask & TIME else 0
     columns["weight"] = body[at : at + 4 * n].view(np.float32) if entry.mask & WEIGHT else None
     at += 4 * n if entry.mask & WEIGHT else 0
     op = body[at : at + n].view(np.int8) if entry.mask & OP else None

@@ -1,8 +1,9 @@
 """Snapshots: the edges of one epoch as Arrow IPC files, one a rank, which pyarrow, Polars and DuckDB read.
 
-A file has the columns src, dst, and in a weighted graph weight, by users' ids; an undirected edge is in one file, once,
-with ``src <= dst``. A rank that has written its file says so beside it; when all have, rank 0 describes the snapshot,
-and the rename of that description makes it valid.
+A file has the columns src, dst, in a weighted graph weight, and in a graph with times time, int64, by users' ids; an
+undirected edge is in one file, once, with ``src <= dst``. Where a window combines weights, an edge has a row for each
+of its insertions inside the window. A rank that has written its file says so beside it; when all have, rank 0 describes
+the snapshot, and the rename of that description makes it valid.
 """
 
 from __future__ import annotations

@@ -35,13 +35,15 @@ KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure k
 class Csr:
     """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None; on the structure's device.
 
-    What `k_hop` returns has `hop`, int32[m], besides.
+    What `k_hop` returns has `hop`, int32[m], besides. Rows that a graph with times gives may have `time`, int64[m], or
+    datetime64[m].
     """
 
     offsets: Array
     dst: Array
     weight: Array = None
     hop: Array = None
+    time: Array = None
 
 
 class Structure(ABC):

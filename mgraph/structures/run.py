@@ -36,6 +36,8 @@ class Run:
         The place of each operation in its stream; ascends among equal keys. Only a run with queries has it, whose `op`
         holds kinds of `mgraph.operations`. Structures take the updates of it alone, which `mgraph.structures.mixed`
         separates.
+    time : int64[n] or None
+        The time of each insertion, in a graph with times; that of a deletion means nothing. Structures ignore it.
     """
 
     keys: Array
@@ -43,13 +45,14 @@ class Run:
     weight: Array = None
     unchecked: EdgeBatch | None = None
     place: Array = None
+    time: Array = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, part: Any) -> Run:
         """The run of a slice, a mask or ascending places."""
-        columns = {"keys": self.keys, "op": self.op, "weight": self.weight, "place": self.place}
+        columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time")}
         return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
 
     def split(self, starts: Sequence[int]) -> list[Run]:
@@ -73,12 +76,14 @@ def _cupy() -> Any:
     return cupy
 
 
-def sort_run(device: Device, keys: Array, op: Array | int | None = None, weight: Array = None) -> Run:
+def sort_run(
+    device: Device, keys: Array, op: Array | int | None = None, weight: Array = None, time: Array = None
+) -> Run:
     """Sort operations in stream order into a run; `op` may be one number for all of them. May overwrite `keys`.
 
-    O(n log n); no read-back. Where there are ops or weights the keys' places are sorted along: see `sort_keys`.
+    O(n log n); no read-back. Where there are other columns the keys' places are sorted along: see `sort_keys`.
     """
-    return _sort(device, op, weight, keys=keys)
+    return _sort(device, op, weight, time=time, keys=keys)
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:
@@ -100,16 +105,22 @@ def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, c
 
 
 def _sort(
-    device: Device, op: Array | int | None, weight: Array, unchecked: EdgeBatch | None = None, **given: Array
+    device: Device,
+    op: Array | int | None,
+    weight: Array,
+    unchecked: EdgeBatch | None = None,
+    time: Array = None,
+    **given: Array,
 ) -> Run:
     """The run of operations whose keys or columns are `given`, as `sort_keys` takes them."""
     ops = None if op is None or isinstance(op, int) else op
-    keys, places = sort_keys(device, **given, with_places=ops is not None or weight is not None)
+    keys, places = sort_keys(device, **given, with_places=any(column is not None for column in (ops, weight, time)))
     if ops is not None:
         ops = device.gather(ops, places)
     elif op == -1:
         ops = device.full(len(keys), -1, np.int8)
-    return Run(keys, ops, None if weight is None else device.gather(weight, places), unchecked)
+    weight, time = (None if column is None else device.gather(column, places) for column in (weight, time))
+    return Run(keys, ops, weight, unchecked, time=time)
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:

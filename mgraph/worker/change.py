@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from mgraph.batch import COUNTS
 from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.structures.combine import combined
 from mgraph.worker.ring import Touched
 from mgraph.worker.shard import Shard
+from mgraph.worker.times import Times
+from mgraph.worker.window import Tick
 
-__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "forward_counts"]
+__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expiry", "forward_counts"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,12 @@ class Record:
 
     Parameters
     ----------
-    kind : "batch" | "delete_vertices" | "add_vertices"
+    kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire"
     columns : mapping of str to array or int
         In host memory.
-        For a batch `src`, `dst` and optionally `weight` and `op`, in stream order; `offset`, its place in a source; and
-        `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an addition
-        `n_vertices`, the number of vertices afterwards.
+        For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its place in a
+        source; and `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an
+        addition `n_vertices`, the number of vertices afterwards. For an expiry `before`, a time.
     """
 
     kind: str
@@ -63,7 +66,7 @@ class Change(ABC):
         Whether `prepare` communicates with other ranks. If so, no vote can follow a failure, and the call ends.
     """
 
-    content: ClassVar[bool] = True
+    content: bool = True
     exchanges: ClassVar[bool] = False
 
     def __init__(self, shard: Shard) -> None:
@@ -95,11 +98,29 @@ class BatchChange(Change):
         For each structure of the shard, in local rows.
     growth : Growth, optional
         The vertices that the batch brings; they stay if it is committed, and only then.
+    tick : Tick, optional
+        How far the batch moves the window; by default not at all.
+
+    Attributes
+    ----------
+    counts : Counts
+        What it did to this rank's edges, also those that it did not name.
+    expired : int
+        The edges among those deleted that it did not name, and that left since they are too old.
+    recombined : int
+        The edges among those updated that it did not name, and that lost insertions that are too old.
+    late : int
+        The insertions that came too late for the window.
     """
 
-    def __init__(self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None) -> None:
+    def __init__(
+        self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None, tick: Tick | None = None
+    ) -> None:
         super().__init__(shard)
-        self.counts, self._growth = Counts(), growth
+        self.counts, self.expired, self.recombined, self._growth = Counts(), 0, 0, growth
+        self._tick = tick or (None if shard.clock is None else shard.clock.now())
+        self.late = 0 if self._tick is None else self._tick.late
+        self._times: list[Times] = []
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
         self._touched: Touched | None = None
@@ -108,8 +129,10 @@ class BatchChange(Change):
         """Make a plan for each structure; if one raises, discard the others."""
         shard, runs, self._runs = self.shard, self._runs, ()
         try:
-            for structure, run in zip(shard.structures, runs, strict=True):
+            for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
                 lo = -1 if shard.directed else shard.lo
+                if self._tick is not None:
+                    run = self._with_times(number, run, self._tick)
                 run = combined(structure, run, shard.spec.combine, lo)
                 self._plans.append((structure, structure.prepare(run)))
             first = self._plans[0][1]
@@ -119,14 +142,35 @@ class BatchChange(Change):
             self.discard()
             raise
 
+    def _with_times(self, number: int, run: Run, tick: Tick) -> Run:
+        """The run of a structure with what leaves because of the batch; its times are made ready."""
+        clock, shard = self.shard.clock, self.shard
+        assert clock is not None
+        run, times, gone, changed = clock.prepared(number, run, tick)
+        self._times.append(times)
+        if number == 0:
+            self.expired, self.recombined = tick.expired + _edges(shard, gone), _edges(shard, changed)
+        return run
+
     def commit(self) -> None:
         """Commit the plans."""
         for structure, plan in self._plans:
             structure.commit(plan)
+        if self._tick is not None:
+            assert self.shard.clock is not None
+            self.shard.clock.times, self.shard.clock.latest = self._times, self._tick.latest
         counts = self.counts
         self.shard.num_edges += counts.inserted - counts.deleted
         self.shard.operations += counts.inserted + counts.updated + counts.deleted + counts.missing
         self.shard.ring.keep(self.shard.epoch + 1, self._touched, self.shard.out_edges)
+
+    @property
+    def told(self) -> dict[str, int]:
+        """What the batch did, for its report, by the names in `COUNTS`, and `expired` and `late`."""
+        counts = {name: getattr(self.counts, name) for name in COUNTS}
+        counts["updated"] -= self.recombined
+        counts["deleted"] -= self.expired
+        return {**counts, "expired": self.expired, "late": self.late}
 
     @property
     def outcomes(self) -> list[tuple[Structure, Array]]:
@@ -135,11 +179,25 @@ class BatchChange(Change):
 
     def discard(self) -> None:
         """Discard the plans."""
-        plans, self._plans = self._plans, []
+        plans, self._plans, self._times = self._plans, [], []
         for structure, plan in plans:
             structure.discard(plan)
         if self._growth is not None:
             self._growth.undo()
+
+
+def expiry(shard: Shard, before: int) -> BatchChange:
+    """The deletion of every edge with an earlier time than `before`."""
+    assert shard.clock is not None, "the client asks only where there are times"
+    none = [Run(shard.device.empty(0, np.uint64)) for _ in shard.structures]
+    return BatchChange(shard, none, tick=replace(shard.clock.now(), before=before))
+
+
+def _edges(shard: Shard, keys: Array) -> int:
+    """The number of edges that this rank counts among arcs of its rows."""
+    if shard.directed:
+        return len(keys)
+    return int(((keys >> np.uint64(32)) + np.uint64(shard.lo) <= keys & np.uint64(0xFFFFFFFF)).sum())
 
 
 def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:

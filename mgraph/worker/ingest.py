@@ -22,6 +22,7 @@ from mgraph.operations import COLUMNS as OPERATIONS
 from mgraph.operations import Operations, check_kinds, check_vertices
 from mgraph.protocol import plain, retold
 from mgraph.structures import Run
+from mgraph.times import MOST, as_stamps
 from mgraph.worker.ahead import Ahead
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange, Record
@@ -29,6 +30,8 @@ from mgraph.worker.mixed import Execution, answered, logged, streams
 from mgraph.worker.route import route, share_runs
 from mgraph.worker.shard import Shard
 from mgraph.worker.sources import Reader
+from mgraph.worker.trim import trimmed
+from mgraph.worker.window import Tick
 
 __all__ = ["ingest"]
 
@@ -62,9 +65,10 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0
     Returns
     -------
     dict
-        `counts`, int64[4 * steps]: the counts of each step, in the order of `COUNTS`. `times`, float64[steps]: the
-        seconds from the end of the previous step. `before`: the epoch before the first. `epochs`: that of each step.
-        `answers`: what `answered` gives for each step of operations, and None for others.
+        `counts`, int64[4 * steps]: the counts of each step, in the order of `COUNTS`. `by_time`, int64[2 * steps]: what
+        was late and what expired. `times`, float64[steps]: the seconds from the end of the previous step. `before`: the
+        epoch before the first. `epochs`: that of each step. `answers`: what `answered` gives for each step of
+        operations, and None for others.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class _Steps:
         self.shard, self.ballot, self.at, self._room, self._begin = shard, ballot, 0, room, begin
         self._before = shard.epoch
         self._counts: list[int] = []
+        self._by_time: list[int] = []
         self._times: list[float] = []
         self._epochs: list[int] = []
         self._answers: list[dict[str, Any] | None] = []
@@ -115,7 +120,9 @@ class _Steps:
                 return False
             make = self._execute if columns.operations else self._update
             change, answers = make(part, columns)
-        self._counts.extend(getattr(change.counts, name) for name in COUNTS)
+        told = change.told
+        self._counts.extend(told[name] for name in COUNTS)
+        self._by_time.extend((told["late"], told["expired"]))
         self._epochs.append(self.shard.epoch)
         self._answers.append(answers)
         self.at += 1
@@ -124,12 +131,12 @@ class _Steps:
     def _update(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, None]:
         """Make a step of batches."""
         with self.ballot.attempt(part.record if part else self._no_part(), ahead=True):
-            routed = _routed(self.shard, part and part.runs, columns)
+            routed, tick = _routed(self.shard, part and part.runs, columns)
             self._end_step_before()
             # both were allocated on other streams than the one on which the commit reads them, so their memory may be
             # freed only when the commit is done
             self._held = [part, routed]
-            change = BatchChange(self.shard, routed)
+            change = BatchChange(self.shard, routed, tick=tick)
             self.ballot.decide(change, settle=False)
         return change, None
 
@@ -186,15 +193,17 @@ class _Steps:
         """The answer of the call."""
         counts, times = np.array(self._counts, np.int64), np.array(self._times)
         return {
-            "counts": counts, "times": times, "before": self._before, "epochs": self._epochs, "answers": self._answers,
+            "counts": counts, "by_time": np.array(self._by_time, np.int64), "times": times, "before": self._before,
+            "epochs": self._epochs, "answers": self._answers,
         }  # fmt: skip
 
 
 class _Columns(NamedTuple):
-    """What any rank has in a step: ops, weights, operations."""
+    """What any rank has in a step: ops, weights, times, operations."""
 
     op: bool
     weight: bool
+    time: bool
     operations: bool
 
 
@@ -205,14 +214,17 @@ def _sorted(shard: Shard, batch: EdgeBatch | Operations | None, logs: bool) -> _
     if batch is None:
         return None
     if isinstance(batch, Operations):
-        check_kinds(batch, shard.spec.weighted, shard.in_edges is not None, shard.spec.combine)
+        spec = shard.spec
+        check_kinds(batch, spec.weighted, shard.in_edges is not None, spec.combine, spec.times)
         check_vertices(batch, shard.n_vertices)
         columns = logged(*(getattr(batch, name) for name in OPERATIONS)) if logs else {}
         return _Part([], Record.of("batch", columns) if logs else None, batch)
     if batch.weight is not None and not shard.spec.weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-    runs = share_runs(shard, batch.src, batch.dst, batch.weight, batch.op, check=True)
-    return _Part(runs, Record.of("batch", {name: getattr(batch, name) for name in COLUMNS}) if logs else None)
+    time = as_stamps(batch, shard.spec.times)
+    runs = share_runs(shard, batch.src, batch.dst, batch.weight, batch.op, time, check=True)
+    columns = {**{name: getattr(batch, name) for name in COLUMNS}, "time": time} if logs else {}
+    return _Part(runs, Record.of("batch", columns) if logs else None)
 
 
 def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
@@ -225,39 +237,47 @@ def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
         return None, plain(error)
 
 
-def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> list[Run]:
-    """The edges of this step that this rank owns, from all ranks, with the `columns` op and weight."""
+def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[list[Run], Tick | None]:
+    """The edges of this step that this rank owns, from all ranks, with the `columns` op, weight and time.
+
+    And how far the step moves the window, in a graph with times.
+    """
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
-    if shard.stream_route is None:
-        return [route(shard, _completed(shard, run, columns)) for run in runs]
-    with shard.stream_route:
-        routed = [route(shard, _completed(shard, run, columns)) for run in runs]
-    shard.device.xp.cuda.get_current_stream().wait_event(shard.stream_route.record())
-    return routed
+    with nullcontext() if shard.stream_route is None else shard.stream_route:
+        runs, tick = shard.admit([_completed(shard, run, columns) for run in runs])
+        routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
+    if shard.stream_route is not None:
+        shard.device.xp.cuda.get_current_stream().wait_event(shard.stream_route.record())
+    return routed, tick
 
 
 def _agreed(shard: Shard, part: _Part | None, problem: Exception | None) -> _Columns | None:
     """What any rank has in this step; None if no rank has a part. `InvalidBatch` for batches beside operations."""
     mixed = part is not None and part.operations is not None
     of = None if part is None else part.operations if mixed else part.runs[0]
-    op, weight = (of is not None and getattr(of, name, None) is not None for name in ("op", "weight"))
-    mine = [problem is not None, part is not None and not mixed, mixed, op, weight]
+    there = [of is not None and getattr(of, name, None) is not None for name in ("op", "weight", "time")]
+    mine = [problem is not None, part is not None and not mixed, mixed, *there]
     with shard.waiting():
-        failed, batches, mixed, op, weight = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
+        failed, batches, mixed, *there = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
     if problem is not None:
         raise problem
     if failed:
         raise Aborted(f"{shard}: another rank could not read its next part; nothing was changed")
     if batches and mixed:
         raise InvalidBatch("some parts of a step are operations and others are not; give all ranks parts of one sort")
-    return _Columns(bool(op), bool(weight), bool(mixed)) if batches or mixed else None
+    op, weight, time = map(bool, there)
+    return _Columns(op, weight, time, bool(mixed)) if batches or mixed else None
 
 
 def _completed(shard: Shard, run: Run, columns: _Columns) -> Run:
-    """`run` with the columns that any rank has: if it has none itself, all ops are inserts and all weights 1."""
+    """`run` with the columns that any rank has: if it has none itself, all ops are inserts and all weights 1.
+
+    Without times it has deletions alone, whose times mean nothing.
+    """
     n = len(run)
     return Run(
         run.keys,
         shard.device.full(n, 1, np.int8) if columns.op and run.op is None else run.op,
         shard.device.full(n, 1, np.float32) if columns.weight and run.weight is None else run.weight,
+        time=shard.device.full(n, MOST, np.int64) if columns.time and run.time is None else run.time,
     )

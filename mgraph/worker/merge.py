@@ -32,11 +32,24 @@ def merge_in_order(device: Device, runs: Sequence[Run], base: int = 0) -> Run:
     left = [run for run in runs if len(run)] or list(runs[:1])
     if len(left) == 1:
         return _lowered(device, left[0], base)
+    if left[0].time is not None:
+        return _timed(device, left, base)
     while len(left) > 1:
         by = base if len(left) == 2 else 0
         pairs = [_merged(device, left[at], left[at + 1], by) for at in range(0, len(left) - 1, 2)]
         left = [*pairs, *left[2 * len(pairs) :]]
     return left[0]
+
+
+def _timed(device: Device, runs: Sequence[Run], base: int) -> Run:
+    """The merged run of runs with times, which follow the places of their keys."""
+    ends = np.cumsum([len(run) for run in runs]).tolist()
+    placed = [
+        replace(run, place=device.arange(end - len(run), end, np.uint32), time=None)
+        for run, end in zip(runs, ends, strict=True)
+    ]
+    merged, times = merge_in_order(device, placed, base), device.concatenate([run.time for run in runs])
+    return replace(merged, place=None, time=device.gather(times, merged.place))
 
 
 def _lowered(device: Device, run: Run, base: int) -> Run:

@@ -6,8 +6,8 @@ all ranks vote, and all switch to the new parts or none does. Until then, and af
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from mgraph.structures import Run, Structure
 from mgraph.structures.run import sort_run
 from mgraph.worker.change import Change, forward_counts
 from mgraph.worker.shard import Shard
+from mgraph.worker.times import Times
 
-__all__ = ["Move", "Moved", "balanced", "by_work", "leaving", "move", "rebuilt"]
+__all__ = ["Move", "Moved", "balanced", "by_work", "move", "rebuilt"]
 
 CHUNK = 1 << 26  #: keys inserted at a time, which bounds the memory that a structure's `prepare` allocates for them
 
@@ -28,13 +29,15 @@ CHUNK = 1 << 26  #: keys inserted at a time, which bounds the memory that a stru
 class Moved:
     """A shard's new part of the graph, by other ranges or other internal ids, ready to replace the old one.
 
-    `order` is the new internal id of each user's id, or None if internal ids stay the same.
+    `order` is the new internal id of each user's id, or None if internal ids stay the same. `times` has the times of
+    each structure's arcs, in a graph with times.
     """
 
     partition: Partition
     structures: list[Structure]
     num_edges: int
     order: Array = None
+    times: Sequence[Times] = ()
 
 
 class Move(Change):
@@ -66,6 +69,8 @@ class Move(Change):
         shard.partition, shard.num_edges = moved.partition, moved.num_edges
         shard.out_edges = moved.structures[0]
         shard.in_edges = moved.structures[-1] if shard.in_edges is not None else None
+        if shard.clock is not None:
+            shard.clock.times = list(moved.times)
         if moved.order is not None:
             shard.order = moved.order
             shard.generation += 1
@@ -115,21 +120,32 @@ def move(shard: Shard, partition: Partition) -> Moved:
     CapacityError
         There is too little memory.
     """
-    return rebuilt(shard, partition, lambda old: _arrived(shard, partition, leaving(shard, old)))
+    return rebuilt(shard, partition, lambda run: _arrived(shard, partition, run))
 
 
-def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Structure], Run]) -> Moved:
-    """The rank's part by `partition`; `arrived` returns its edges of a structure in local rows."""
+def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Run], Run]) -> Moved:
+    """The rank's part by `partition`.
+
+    `arrived` takes this rank's arcs, by internal ids of the whole graph, and returns those of its new rows, in local
+    rows. It is called for each structure, and in a graph with times for the times of its arcs, whose runs have `time`.
+    """
     structures, counted = [], 0
     for number, old in enumerate(shard.structures):
-        new, forward = _built(shard, partition, arrived(old), count=number == 0)
+        new, forward = _built(shard, partition, arrived(_leaving(shard, old)), count=number == 0)
         structures.append(new)
         counted += forward
+    held = [] if shard.clock is None else shard.clock.times
+    times = [one.rebuilt(arrived(_with_rows(shard, one.current()))) for one in held]
     shard.device.synchronize()
-    return Moved(partition, structures, counted)
+    return Moved(partition, structures, counted, times=times)
 
 
-def leaving(shard: Shard, structure: Structure) -> Run:
+def _with_rows(shard: Shard, run: Run) -> Run:
+    """A run in local rows by internal ids of the whole graph."""
+    return replace(run, keys=run.keys + np.uint64(shard.lo << 32))
+
+
+def _leaving(shard: Shard, structure: Structure) -> Run:
     """All edges of a structure as a sorted run, by internal ids of the whole graph."""
     csr, device = structure.to_csr(), shard.device
     keys, n = device.empty(len(csr.dst), np.uint64), len(csr.dst)
@@ -146,9 +162,13 @@ def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
     parts = run.split(partition.starts)
     with shard.waiting():
         keys = shard.exchange.alltoallv([part.keys for part in parts])
-        weights = None if run.weight is None else shard.exchange.alltoallv([part.weight for part in parts])
+        columns = {
+            name: shard.exchange.alltoallv([getattr(part, name) for part in parts])
+            for name in ("weight", "time")
+            if getattr(run, name) is not None
+        }
     base = np.uint64(partition.range(shard.rank)[0] << 32)
-    return Run(_joined(shard, keys, base), None, None if weights is None else _joined(shard, weights))
+    return Run(_joined(shard, keys, base), **{name: _joined(shard, column) for name, column in columns.items()})
 
 
 def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> Array:

@@ -14,8 +14,8 @@ import numpy as np
 from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.partition import Partition
-from mgraph.structures import Run, Structure
-from mgraph.worker.rebalance import Move, Moved, leaving, rebuilt
+from mgraph.structures import Run
+from mgraph.worker.rebalance import Move, Moved, rebuilt
 from mgraph.worker.shard import Shard
 
 __all__ = ["Removal", "without"]
@@ -29,6 +29,8 @@ class Removal(Move):
     shard : Shard
     ids : uint32[k]
         Users' ids, which differ.
+    content : bool
+        Whether it is an epoch of its own; if not, it belongs to the epoch before.
 
     Attributes
     ----------
@@ -36,12 +38,11 @@ class Removal(Move):
         The edges that this rank counted and that are gone.
     """
 
-    content = True
     exchanges = False
 
-    def __init__(self, shard: Shard, ids: Any) -> None:
+    def __init__(self, shard: Shard, ids: Any, content: bool = True) -> None:
         super().__init__(shard, lambda shard: without(shard, ids))
-        self.deleted = 0
+        self.content, self.deleted = content, 0
 
     def commit(self) -> None:
         """Replace the old part by the new one. Internal ids mean other vertices now."""
@@ -64,16 +65,17 @@ def without(shard: Shard, ids: Any) -> Moved:
         order = None
         if shard.order is not None:
             order = device.gather(new, shard.order[device.gather(stays, shard.order).astype(bool)])
-    moved = rebuilt(shard, partition, lambda old: _left(shard, old, stays, new, partition))
+    moved = rebuilt(shard, partition, lambda run: _left(shard, run, stays, new, partition))
     return replace(moved, order=order)
 
 
-def _left(shard: Shard, structure: Structure, stays: Array, new: Array, partition: Partition) -> Run:
-    """The edges of a structure between vertices that stay, by their new ids, in local rows; sorted as they were."""
-    device, run = shard.device, leaving(shard, structure)
+def _left(shard: Shard, run: Run, stays: Array, new: Array, partition: Partition) -> Run:
+    """The edges of a run between vertices that stay, by their new ids, in local rows; sorted as they were."""
+    device = shard.device
     with device.taking(16 * len(run), f"the choice among {len(run)} arcs"):
         keep = (stays[run.keys >> np.uint64(32)] & stays[run.keys & np.uint64(0xFFFFFFFF)]).astype(bool)
-        keys, weight = run.keys[keep], None if run.weight is None else run.weight[keep]
+        kept = run.take(keep)
+    keys = kept.keys
     load(device, "kernels/arcs.cuh").Renumber(len(keys), keys=keys, n=len(keys), ids=new)
     keys -= np.uint64(partition.range(shard.rank)[0] << 32)
-    return Run(keys, None, weight)
+    return kept

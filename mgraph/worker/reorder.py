@@ -16,11 +16,11 @@ from mgraph.kernels import load
 from mgraph.partition import Partition, degree_order
 from mgraph.structures import Run
 from mgraph.structures.run import sort_run
-from mgraph.worker.rebalance import Moved, leaving, rebuilt
+from mgraph.worker.rebalance import Moved, rebuilt
 from mgraph.worker.route import route
 from mgraph.worker.shard import Shard
 
-__all__ = ["by_degree"]
+__all__ = ["by_degree", "own_degrees"]
 
 CHUNK = 1 << 20  #: ids counted at once, or as many as there are vertices
 BYTES = 72  #: a vertex of the whole graph takes less while the order is made
@@ -41,17 +41,23 @@ def by_degree(shard: Shard) -> Moved:
     partition = Partition.equal(shard.n_vertices, shard.size)
     with shard.device.taking(BYTES * shard.n_vertices, f"the order of {shard.n_vertices} vertices"):
         ids = degree_order(_all_degrees(shard), shard.size)
-    moved = rebuilt(shard, partition, lambda old: route(shard, _renumbered(shard, leaving(shard, old), ids), partition))
+    moved = rebuilt(shard, partition, lambda run: route(shard, _renumbered(shard, run, ids), partition))
     return replace(moved, order=ids if shard.order is None else shard.device.gather(ids, shard.order))
 
 
 def _all_degrees(shard: Shard) -> Array:
     """The sum of out- and in-degree of every vertex of the graph, by internal id; the degree if undirected."""
-    mine = shard.out_edges.degrees()
-    if shard.directed:
-        mine = mine + (_in_degrees(shard) if shard.in_edges is None else shard.in_edges.degrees())
+    mine = own_degrees(shard)
     with shard.waiting():
         return shard.device.concatenate(shard.exchange.allgather(mine))
+
+
+def own_degrees(shard: Shard) -> Array:
+    """The sum of out- and in-degree of each own vertex; the degree if undirected. All ranks call it together."""
+    degrees = shard.out_edges.degrees()
+    if shard.directed:
+        degrees = degrees + (_in_degrees(shard) if shard.in_edges is None else shard.in_edges.degrees())
+    return degrees
 
 
 def _in_degrees(shard: Shard) -> Array:
@@ -68,4 +74,4 @@ def _in_degrees(shard: Shard) -> Array:
 
 def _renumbered(shard: Shard, run: Run, ids: Array) -> Run:
     load(shard.device, "kernels/arcs.cuh").Renumber(len(run), keys=run.keys, n=len(run), ids=ids)
-    return sort_run(shard.device, run.keys, None, run.weight)
+    return sort_run(shard.device, run.keys, None, run.weight, run.time)

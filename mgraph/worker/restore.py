@@ -23,16 +23,20 @@ from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, ke
 from mgraph.log.snapshot import read_keys
 from mgraph.log.store import Store, Survey
 from mgraph.structures import Counts
+from mgraph.times import MOST
 from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange, VerticesChange
+from mgraph.worker.change import BatchChange, VerticesChange, expiry
 from mgraph.worker.removal import Removal
 from mgraph.worker.route import incident_runs, route, share_runs
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import parts_of
+from mgraph.worker.trim import trimmed
 
 __all__ = ["keys_at", "restore"]
 
 CHUNK = 1 << 21  #: operations that a rank takes at a time, which bounds the memory that they need
+#: of the columns of a batch
+DTYPES = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32, "time": np.int64}
 
 Columns = dict[str, Any]
 
@@ -56,12 +60,19 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     making = _Replay(shard, ballot, store.files)
     if found.snapshot is not None:
         for columns in parts_of(shard, store, found.snapshot, CHUNK):
-            making.apply(columns, op=False)
+            making.apply(columns, op=False, admitted=True)
+        if shard.clock is not None:
+            shard.clock.begin(found.snapshot["latest"])
     alone = found.epoch if after is None else after
+    if shard.clock is not None and shard.clock.moves:  # what a batch makes of a window depends on those before it
+        alone = -1
     entries = [entry for shares in found.shares for entry in shares if entry.epoch <= alone]
     for kind, group in groupby(entries, lambda entry: entry.kind):
         making.changes(kind, list(group))
-    counts = [making.counted(shares[0].kind, shares) for shares in found.shares if shares[0].epoch > alone]
+    counted = [
+        (shares[0], making.counted(shares[0].kind, shares)) for shares in found.shares if shares[0].epoch > alone
+    ]
+    counts = [] if after is None else [counts for entry, counts in counted if entry.epoch > after]
     if found.left < shard.n_vertices:  # the shard was made for the most vertices that there were
         making.remove(np.arange(found.left, shard.n_vertices, dtype=np.uint32))
     ballot.settle()
@@ -138,6 +149,9 @@ class _Replay:
         elif kind == "remove_vertices":
             for _, shares in groupby(entries, lambda entry: entry.epoch):
                 self._remove(next(iter(shares)))
+        elif kind == "expire":
+            for _, shares in groupby(entries, lambda entry: entry.epoch):
+                self._expire(next(iter(shares)))
 
     def counted(self, kind: str, shares: Sequence[Entry]) -> list[int]:
         """Apply one epoch as it was applied first, and so with the same counts; those of this rank."""
@@ -150,6 +164,8 @@ class _Replay:
             counts = self._delete(shares[0])
         elif kind == "remove_vertices":
             counts = self._remove(shares[0])
+        elif kind == "expire":
+            counts = self._expire(shares[0])
         return [getattr(counts, name) for name in COUNTS]
 
     def _parts(self, group: Sequence[Entry], step: int) -> Iterator[Columns]:
@@ -167,26 +183,34 @@ class _Replay:
             lo, hi = max(first - at, 0), min(end - at, entry.n)
             at += entry.n
             if lo < hi:
-                parts.append(_filled(self._columns(entry), lo, hi, self._shard.spec.weighted))
-        names = ("src", "dst", "op", *(("weight",) if self._shard.spec.weighted else ()))
-        dtypes = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32}
+                parts.append(_filled(self._columns(entry), lo, hi))
+        kept = {"weight": self._shard.spec.weighted, "time": self._shard.clock is not None}
         return {
-            name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtypes[name])
-            for name in names
+            name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype)
+            for name, dtype in DTYPES.items()
+            if kept.get(name, True)
         }
 
     def _columns(self, entry: Entry) -> Columns:
         return columns_of(entry, self._bodies.read(entry))
 
-    def apply(self, columns: Columns, op: bool) -> Counts:
-        """Apply this rank's part of a batch; what it counted."""
+    def apply(self, columns: Columns, op: bool, admitted: bool = False) -> Counts:
+        """Apply this rank's part of a batch; what it counted. Nothing is late where it was `admitted` to a window."""
         shard = self._shard
         with shard.working():
-            runs = share_runs(
-                shard, columns["src"], columns["dst"], columns.get("weight"), columns["op"] if op else None
-            )
-            change = BatchChange(shard, [route(shard, run) for run in runs])
+            ops, tick = columns["op"] if op else None, None
+            runs = share_runs(shard, columns["src"], columns["dst"], columns.get("weight"), ops, columns.get("time"))
+            if not admitted:
+                runs, tick = shard.admit(runs)
+            routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
+            change = BatchChange(shard, routed, tick=tick)
             self._ballot.decide(change)
+        return change.counts
+
+    def _expire(self, entry: Entry) -> Counts:
+        """Delete edges by their time."""
+        change = expiry(self._shard, self._columns(entry)["before"])
+        self._ballot.decide(change)
         return change.counts
 
     def _remove(self, entry: Entry) -> Counts:
@@ -229,11 +253,10 @@ def _mask(group: Sequence[Entry]) -> int:
     return mask
 
 
-def _filled(columns: Columns, lo: int, hi: int, weighted: bool) -> Columns:
-    """A part of a record's columns, with the op and the weight that stand for those left out."""
-    op, weight, n = columns["op"], columns["weight"], hi - lo
-    part = {"src": columns["src"][lo:hi], "dst": columns["dst"][lo:hi]}
-    part["op"] = np.full(n, 1 if op is None else op, np.int8) if op is None or isinstance(op, int) else op[lo:hi]
-    if weighted:
-        part["weight"] = np.ones(n, np.float32) if weight is None else weight[lo:hi]
+def _filled(columns: Columns, lo: int, hi: int) -> Columns:
+    """A part of a record's columns, with what stands for those left out; deletions need no time."""
+    part, stands = {}, {"op": 1, "weight": 1, "time": MOST}
+    for name, dtype in DTYPES.items():
+        column = columns[name] if columns[name] is not None else stands[name]
+        part[name] = np.full(hi - lo, column, dtype) if isinstance(column, int) else column[lo:hi]
     return part

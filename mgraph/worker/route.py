@@ -42,12 +42,13 @@ __all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
 HALF = 32
 #: the columns of a run as they are sent, the widest first, so that each is aligned
 SENT: dict[str, np.dtype] = {
-    name: np.dtype(kind) for name, kind in (("keys", "u8"), ("weight", "f4"), ("place", "u4"), ("op", "i1"))
+    name: np.dtype(kind)
+    for name, kind in (("keys", "u8"), ("time", "i8"), ("weight", "f4"), ("place", "u4"), ("op", "i1"))
 }
 
 
 def share_runs(
-    shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, *, check: bool = False
+    shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None, *, check: bool = False
 ) -> list[Run]:
     """The runs of all arcs that follow from a share of a batch, which is in users' ids and in stream order.
 
@@ -59,13 +60,13 @@ def share_runs(
     UnknownVertex
         With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
-    src, dst, op, weight = (shard.here(column) for column in (src, dst, op, weight))
+    src, dst, *rest = (shard.here(column) for column in (src, dst, op, weight, time))
     keys = _arcs(shard, src, dst, check)
     if not shard.directed:  # each column twice, as the arcs are
-        op, weight = (a if a is None or isinstance(a, int) else shard.device.repeat(a, 2) for a in (op, weight))
-    runs = [sort_run(shard.device, keys, op, weight)]
+        rest = [a if a is None or isinstance(a, int) else shard.device.repeat(a, 2) for a in rest]
+    runs = [sort_run(shard.device, keys, *rest)]
     if shard.directed and shard.in_edges is not None:
-        runs.append(sort_run(shard.device, _arcs(shard, dst, src), op, weight))
+        runs.append(sort_run(shard.device, _arcs(shard, dst, src), *rest))
     return runs
 
 
@@ -105,7 +106,7 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     partition = partition or shard.partition
     parts = run.split(partition.starts)
     with shard.waiting():
-        if run.op is None and run.weight is None:
+        if run.op is None and run.weight is None and run.time is None:
             arrived = [Run(keys) for keys in shard.exchange.alltoallv([part.keys for part in parts])]
         elif shard.size == 1:
             arrived = parts

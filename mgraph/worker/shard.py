@@ -18,9 +18,10 @@ from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.kernels import load
 from mgraph.partition import Partition
-from mgraph.structures import Run, Structure, create
+from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
 from mgraph.worker.ring import Ring
+from mgraph.worker.window import Clock, Tick
 
 __all__ = ["Following", "Result", "Shard", "ShardSpec", "Unconnected"]
 
@@ -112,6 +113,12 @@ class ShardSpec:
         One of `mgraph.structures.combine.COMBINES`: what becomes of the weight of an edge that is inserted again.
     generation : int
         With which the numbers of its orders begin.
+    times : str or None
+        The dtype of the edges' times, as `mgraph.times.check_times` has it; None in a graph without times.
+    window : int or None
+        How much earlier than the largest time an edge may be, in the unit of times.
+    window_edges : int or None
+        How many edges there may be; the oldest leave.
     """
 
     graph: str
@@ -124,6 +131,9 @@ class ShardSpec:
     order: Array = None
     combine: str = "last"
     generation: int = 0
+    times: str | None = None
+    window: int | None = None
+    window_edges: int | None = None
 
 
 class Shard:
@@ -164,6 +174,8 @@ class Shard:
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
     ring : Ring
         What the last batches have changed, while results follow the graph.
+    clock : Clock or None
+        The times of the arcs; None in a graph without times.
     lives : dict of str to Following
         The results that follow the graph, by id.
     stream_ahead : cupy.cuda.Stream or None
@@ -176,6 +188,7 @@ class Shard:
         self.spec, self.exchange, self.device = spec, exchange, device
         self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
+        self._names: tuple[Array, Array] | None = None
         self.epoch = self.num_edges = self.changes = self.operations = 0
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
@@ -191,6 +204,7 @@ class Shard:
             )
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
+        self.clock = self._new_clock()
         self._warm()
 
     def new_structure(self, n_rows: int, n_vertices: int | None = None) -> Structure:
@@ -202,6 +216,13 @@ class Shard:
         if not self.directed:
             return self.out_edges
         return self.new_structure(self.hi - self.lo) if self.spec.reverse else None
+
+    def _new_clock(self) -> Clock | None:
+        spec = self.spec
+        if spec.times is None:
+            return None
+        window = spec.window, spec.combine != "last", spec.window_edges
+        return Clock(self.device, len(self.structures), spec.directed, *window)
 
     def _warm(self) -> None:
         """Compile what batches and reads run, so that the first batch is as fast as the others."""
@@ -243,7 +264,8 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
         following = self.ring.nbytes + sum(one.nbytes for one in self.lives.values())
-        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values()) + following
+        times = 0 if self.clock is None else self.clock.nbytes
+        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values()) + following + times
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -262,6 +284,17 @@ class Shard:
         here = self.here(ids)
         return here if self.order is None else self.device.gather(self.order, here)
 
+    @property
+    def names(self) -> Array:
+        """The user's id of each internal id, uint32[n_vertices]; None if they are the same. O(n) after a new order."""
+        if self.order is None:
+            self._names = None
+        elif self._names is None or self._names[0] is not self.order:
+            names = self.device.empty(self.n_vertices, np.uint32)
+            self.device.scatter(names, self.order, self.device.arange(0, self.n_vertices, np.uint32))
+            self._names = self.order, names
+        return None if self._names is None else self._names[1]
+
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -271,6 +304,22 @@ class Shard:
     def working(self) -> AbstractContextManager[None]:
         """Note how long a batch takes this rank, without its waiting for others."""
         return _Working(self)
+
+    # ---- times of edges ----------------------------------------------------------------------------------------------
+
+    def admit(self, runs: list[Run]) -> tuple[list[Run], Tick | None]:
+        """The runs of this rank's share of a batch without what comes too late, and how far it moves the window.
+
+        None in a graph without times. With a window one read-back, and one small exchange with the other ranks.
+        """
+        if self.clock is None:
+            return runs, None
+        if self.clock.window is None:
+            return runs, self.clock.now()
+        with self.waiting():
+            mine = np.array([self.clock.largest(runs[0])], np.int64)
+            latest = int(self.exchange.allreduce(mine, "max")[0])
+        return self.clock.admit(runs, latest)
 
     # ---- reads of rows that this shard owns --------------------------------------------------------------------------
 
@@ -293,12 +342,28 @@ class Shard:
         """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
         return self.device.fetch(self._edges(direction).degrees(self._rows(ids)))
 
-    def neighbors(self, ids: Any, direction: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Offsets, destinations and weights of the rows of internal ids that this shard owns, or for None of all."""
-        edges = self._edges(direction)
-        csr = edges.to_csr() if ids is None else edges.neighbors(self._rows(ids))
-        weight = None if csr.weight is None else self.device.fetch(csr.weight)
-        return self.device.fetch(csr.offsets), self.device.fetch(csr.dst), weight
+    def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:
+        """Offsets, destinations, weights and with `time` times of the rows of ids that this shard owns; None: of all.
+
+        Ids are internal ones. Each array by the name that it has in `Csr`.
+        """
+        edges, device = self._edges(direction), self.device
+        rows = None if ids is None else self._rows(ids)
+        csr = edges.to_csr() if rows is None else edges.neighbors(rows)
+        found = {"offsets": csr.offsets, "dst": csr.dst, "weight": csr.weight}
+        if time:
+            found["time"] = self.times_of(csr, rows, direction)
+        return {name: None if array is None else device.fetch(array) for name, array in found.items()}
+
+    def times_of(self, csr: Csr, rows: Array, direction: str) -> Array:
+        """The time of each arc of some rows, or of all for None: int64[m]."""
+        assert self.clock is not None, "the client asks for times only where there are some"
+        xp, n = self.device.xp, len(csr.dst)
+        with self.device.taking(24 * n, f"the keys of {n} arcs"):
+            rows = xp.arange(len(csr.offsets) - 1) if rows is None else rows
+            which = xp.searchsorted(csr.offsets, xp.arange(n), side="right") - 1
+            keys = rows[which].astype(np.uint64) << np.uint64(32) | csr.dst
+        return self.clock.times[self.structures.index(self._edges(direction))].find(keys)
 
     def _edges(self, direction: str) -> Structure:
         edges = self.out_edges if direction == "out" else self.in_edges

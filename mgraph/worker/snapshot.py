@@ -28,6 +28,7 @@ from mgraph.log.snapshot import (
     written,
 )
 from mgraph.log.store import Store
+from mgraph.structures import Run
 from mgraph.worker.shard import Shard
 from mgraph.worker.together import together
 
@@ -38,21 +39,22 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
 WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
 
+DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.int64}
+
 Columns = dict[str, np.ndarray]
 
 
 def edges_of(shard: Shard) -> Columns:
     """The edges that this rank counts, in host memory, by users' ids; O(n_rows + m).
 
-    `CapacityError` if the host has no memory for them.
+    In a graph with times with their times; where a window combines weights each insertion inside the window, in stream
+    order. `CapacityError` if the host has no memory for them.
     """
     device, arcs = shard.device, shard.out_edges.num_edges
-    with device.budget.reserve(36 * arcs + 8 * shard.n_vertices, f"a copy of {arcs} arcs for a snapshot"):
-        csr = shard.out_edges.to_csr()
-        src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(Device.to_host(csr.offsets)))
-        columns = {"src": src, "dst": _copied(csr.dst)}
-        if csr.weight is not None:
-            columns["weight"] = _copied(csr.weight)
+    held = None if shard.clock is None else shard.clock.times[0]
+    n = arcs if held is None else max(arcs, sum(map(len, held.levels)))
+    with device.budget.reserve(44 * n + 8 * shard.n_vertices, f"a copy of {n} arcs for a snapshot"):
+        columns = _rows(shard) if held is None or not held.repeats else _insertions(shard, held.current())
         if shard.order is not None:
             names = np.empty(shard.n_vertices, np.uint32)
             names[Device.to_host(shard.order)] = np.arange(shard.n_vertices, dtype=np.uint32)
@@ -60,6 +62,29 @@ def edges_of(shard: Shard) -> Columns:
         if not shard.directed:
             once = columns["src"] <= columns["dst"]
             columns = {name: column[once] for name, column in columns.items()}
+    return columns
+
+
+def _rows(shard: Shard) -> Columns:
+    """The arcs of a rank."""
+    csr = shard.out_edges.to_csr()
+    src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(Device.to_host(csr.offsets)))
+    columns = {"src": src, "dst": _copied(csr.dst)}
+    if csr.weight is not None:
+        columns["weight"] = _copied(csr.weight)
+    if shard.clock is not None:
+        columns["time"] = _copied(shard.times_of(csr, None, "out"))
+    return columns
+
+
+def _insertions(shard: Shard, run: Run) -> Columns:
+    """The arcs of insertions that count; of the two of a self-loop in an undirected graph one."""
+    keys = Device.to_host(run.keys) + np.uint64(shard.lo << 32)
+    found = {"weight": Device.to_host(run.weight), "time": Device.to_host(run.time)}
+    columns = {"src": (keys >> np.uint64(32)).astype(np.uint32), "dst": keys.astype(np.uint32), **found}
+    if not shard.directed:
+        second = (columns["src"] == columns["dst"]) & ((np.arange(len(keys)) - np.searchsorted(keys, keys)) % 2 == 1)
+        columns = {name: column[~second] for name, column in columns.items()}
     return columns
 
 
@@ -81,9 +106,12 @@ def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int)
         n = min(step * shard.size, total - at)
         first, end = at + n * shard.rank // shard.size, at + n * (shard.rank + 1) // shard.size
         pieces = list(read_rows(store, snapshot, first, end, step))
-        names = ("src", "dst", "weight") if shard.spec.weighted else ("src", "dst")
-        empty = {"src": np.empty(0, np.uint32), "dst": np.empty(0, np.uint32), "weight": np.empty(0, np.float32)}
-        yield {name: np.concatenate([empty[name], *(piece[name] for piece in pieces)]) for name in names}
+        kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
+        yield {
+            name: np.concatenate([np.empty(0, dtype), *(piece[name] for piece in pieces)])
+            for name, dtype in DTYPES.items()
+            if kept.get(name, True)
+        }
 
 
 class Snapshots:
@@ -140,6 +168,8 @@ class Snapshots:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         arrow()
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
+        if shard.clock is not None:
+            content["latest"] = shard.clock.latest
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)

@@ -49,7 +49,14 @@ class Source:
     left_out: set[str] = field(default_factory=set)
 
 
-def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device, held: Callable[[str], Any]) -> Source:
+def open_source(
+    source: Mapping[str, Any],
+    rank: int,
+    size: int,
+    device: Device,
+    held: Callable[[str], Any],
+    times: bool = False,
+) -> Source:
     """The source of a rank.
 
     Parameters
@@ -66,6 +73,8 @@ def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device,
         largest before it.
     held : callable
         Returns the Dask data of a key on this worker.
+    times : bool
+        Whether a column `time` of a file is read where `columns` is None, as in a graph with times.
     """
     columns, left_out = source["columns"], set[str]()
     if source["kind"] == "function":
@@ -74,7 +83,7 @@ def open_source(source: Mapping[str, Any], rank: int, size: int, device: Device,
         return Source(_called(function, source["steps"], columns, rank, size, device), name)
     read = held
     if source["kind"] == "files":
-        read = partial(_read_file, columns=columns, left_out=left_out, budget=device.budget)
+        read = partial(_read_file, columns=columns, left_out=left_out, budget=device.budget, times=times)
     parts = list(source["parts"])
     return Source(lambda step: as_part(read(parts[step])) if step < len(parts) else None, left_out=left_out)
 
@@ -112,7 +121,12 @@ def _one(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
         return device.concatenate(filled)
 
     ids = column("src", np.uint32, None), column("dst", np.uint32, None)
-    return EdgeBatch(*ids, column("weight", np.float32, 1), column("op", np.int8, 1))
+    weight, op, timed = (
+        column("weight", np.float32, 1),
+        column("op", np.int8, 1),
+        all(p.time is not None for p in parts),
+    )
+    return EdgeBatch(*ids, weight, op, time=column("time", np.int64, None) if timed else None)
 
 
 def _unpickled(data: bytes) -> Callable[..., Any]:
@@ -164,10 +178,12 @@ def _nbytes(batch: EdgeBatch | Operations | None) -> int:
     return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
 
 
-def _read_file(path: str, columns: Mapping[str, str] | None, left_out: set[str], budget: Budget) -> EdgeBatch:
+def _read_file(
+    path: str, columns: Mapping[str, str] | None, left_out: set[str], budget: Budget, times: bool
+) -> EdgeBatch:
     opened = _npz if Path(path).suffix == ".npz" else _parquet
     try:
-        with opened(path, columns, left_out) as (nbytes, load), budget.reserve(nbytes, path):
+        with opened(path, columns, left_out, times) as (nbytes, load), budget.reserve(nbytes, path):
             return as_batch(load())
     except InvalidBatch as error:
         raise ReadError(f"{path}: {error}") from None
@@ -177,35 +193,35 @@ def _read_file(path: str, columns: Mapping[str, str] | None, left_out: set[str],
         raise ReadError(f"{path}: {error} (process {os.getpid()})") from None
 
 
-def _named(there: Iterable[str], columns: Mapping[str, str] | None, left_out: set[str]) -> dict[str, str]:
+def _named(there: Iterable[str], columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> dict[str, str]:
     """The columns of a file to read. By default those named as in `COLUMNS`; the others are added to `left_out`."""
-    there = list(there)
+    there, known = list(there), COLUMNS if times else COLUMNS[:-1]
     if columns is None:
-        left_out.update(name for name in there if name not in COLUMNS)
-        there = [name for name in there if name in COLUMNS]
+        left_out.update(name for name in there if name not in known)
+        there = [name for name in there if name in known]
     return name_columns(there, columns, "the file")
 
 
 @contextmanager
-def _npz(path: str, columns: Mapping[str, str] | None, left_out: set[str]) -> Iterator[Opened]:
+def _npz(path: str, columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> Iterator[Opened]:
     archive = np.load(path, allow_pickle=False)
     if isinstance(archive, np.ndarray):
         raise ReadError(f"{path}: the file has one array; an .npz archive with the arrays src and dst is needed")
     with archive:
-        named = _named(archive.files, columns, left_out)
+        named = _named(archive.files, columns, left_out, times)
         sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
         nbytes = 2 * sum(sizes[column] for column in named.values())  # and as a batch keeps them
         yield nbytes, lambda: {name: archive[column] for name, column in named.items()}
 
 
 @contextmanager
-def _parquet(path: str, columns: Mapping[str, str] | None, left_out: set[str]) -> Iterator[Opened]:
+def _parquet(path: str, columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> Iterator[Opened]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
         raise ReadError(f"{path}: reading Parquet needs pyarrow on every worker: pip install pyarrow") from None
     with parquet.ParquetFile(path) as file:
-        named = _named(file.schema_arrow.names, columns, left_out)
+        named = _named(file.schema_arrow.names, columns, left_out, times)
         nbytes = 3 * 8 * file.metadata.num_rows * len(named)  # as Arrow has them, as NumPy, and as a batch keeps them
 
         def load() -> dict[str, np.ndarray]:

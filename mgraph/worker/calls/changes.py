@@ -15,20 +15,25 @@ from mgraph.structures import Run
 from mgraph.structures.mixed import load_kernels
 from mgraph.worker import ingest as steps
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange
+from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
 from mgraph.worker.mixed import Execution, answered, logged, streams
 from mgraph.worker.rebalance import Move, by_work
 from mgraph.worker.removal import Removal
-from mgraph.worker.reorder import by_degree
+from mgraph.worker.reorder import by_degree, own_degrees
 from mgraph.worker.route import incident_runs, route, share_runs
 from mgraph.worker.shard import Shard
 from mgraph.worker.sources import Reader, joined, open_source
+from mgraph.worker.trim import trimmed
+from mgraph.worker.window import Tick
 
 __all__ = [
     "add_vertices",
     "delete_vertices",
+    "drop_vertices",
     "execute",
+    "expire",
     "ingest",
+    "isolated",
     "order",
     "rebalance",
     "remove_vertices",
@@ -64,12 +69,14 @@ def update(
         try:
             runs = share_runs(shard, **share)
             share.clear()
+            runs, tick = shard.admit(runs)
             routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+            routed, tick = trimmed(shard, routed, tick)
         except BaseException:
             if growth is not None:
                 growth.undo()
             raise
-        done = _commit_batch(rank, routed, growth)
+        done = _commit_batch(rank, routed, growth, tick)
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
 
@@ -133,7 +140,7 @@ def execute(
         else:
             _decide(rank, change)
         value = {"epoch": shard.epoch, **answered(shard, change.answers)}
-        return {**value, **{name: getattr(change.updates.counts, name) for name in COUNTS}}
+        return {**value, **change.updates.told}
 
 
 def ingest(
@@ -153,7 +160,8 @@ def ingest(
     shard = _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
-    opened = [open_source(source, source["rank"], size, shard.device, rank.host.held) for source in sources]
+    place = size, shard.device, rank.host.held, shard.clock is not None
+    opened = [open_source(source, source["rank"], *place) for source in sources]
     reads = [one.read if one.function is None else partial(_read_busy, rank, one.function, one.read) for one in opened]
     done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
     return {**done, "left_out": sorted(set[str]().union(*(one.left_out for one in opened)))}
@@ -173,6 +181,26 @@ def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
     shard = _check_epoch(rank, epoch)
     with rank.ballot.attempt(_record(rank, "delete_vertices", {"ids": ids})), shard.working():
         return _commit_batch(rank, incident_runs(shard, ids))
+
+
+def expire(rank: Rank, epoch: int, before: int) -> Value:
+    """Delete every edge with an earlier time than `before`, as `epoch`."""
+    shard = _check_epoch(rank, epoch)
+    with rank.ballot.attempt(_record(rank, "expire", {"before": before})), shard.working():
+        change = expiry(shard, before)
+        return {**_decide(rank, change), **change.told}
+
+
+def isolated(rank: Rank) -> Value:
+    """The internal ids of this rank's vertices without edges."""
+    shard = rank.shard
+    ids = shard.device.xp.flatnonzero(own_degrees(shard) == 0) + shard.lo
+    return {"ids": shard.device.fetch(ids.astype(np.uint32))}
+
+
+def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
+    """Remove users' ids, as `remove_vertices` does, which have no edges; it belongs to the epoch before."""
+    return _decide(rank, Removal(rank.shard, ids, content=False))
 
 
 def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
@@ -223,9 +251,9 @@ def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
     return None if rank.ballot.log is None else Record.of(kind, columns)
 
 
-def _commit_batch(rank: Rank, runs: list[Run], growth: Growth | None = None) -> Value:
-    change = BatchChange(rank.shard, runs, growth)
-    return {**_decide(rank, change), **{name: getattr(change.counts, name) for name in COUNTS}}
+def _commit_batch(rank: Rank, runs: list[Run], growth: Growth | None = None, tick: Tick | None = None) -> Value:
+    change = BatchChange(rank.shard, runs, growth, tick)
+    return {**_decide(rank, change), **change.told}
 
 
 def _decide(rank: Rank, change: Change) -> Value:

@@ -25,10 +25,16 @@ def degrees(rank: Rank, starts: list[int], generation: int, ids: np.ndarray, dir
     return {"degrees": rank.owner(starts, generation).degrees(ids, direction)}
 
 
-def neighbors(rank: Rank, starts: list[int], generation: int, ids: np.ndarray | None, direction: str = "out") -> Value:
-    """The rows of internal ids that this rank owns; of all of them for None."""
-    offsets, dst, weight = rank.owner(starts, generation).neighbors(ids, direction)
-    return {"offsets": offsets, "dst": dst, "weight": weight}
+def neighbors(
+    rank: Rank,
+    starts: list[int],
+    generation: int,
+    ids: np.ndarray | None,
+    direction: str = "out",
+    time: bool = False,
+) -> Value:
+    """The rows of internal ids that this rank owns; of all of them for None. With `time` their times too."""
+    return rank.owner(starts, generation).neighbors(ids, direction, time)
 
 
 def rows(rank: Rank, starts: list[int], generation: int) -> Value:

@@ -1,0 +1,165 @@
+"""Times of edges: what users give and get, and the int64 that graphs keep."""
+
+from __future__ import annotations
+
+import datetime
+import operator
+from typing import Any
+
+import numpy as np
+
+from mgraph.columns import as_array
+from mgraph.errors import InvalidBatch, InvalidOption
+
+__all__ = ["LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
+
+LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
+INTEGERS = "int64"
+
+
+def check_times(times: Any) -> str | None:
+    """The option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
+
+    Raises
+    ------
+    InvalidOption
+        It is none of these, and not True or False.
+    """
+    if times is None or isinstance(times, bool | np.bool_):
+        return INTEGERS if times else None
+    try:
+        dtype = np.dtype(times)
+        if dtype == np.int64 or (dtype.kind == "M" and np.datetime_data(dtype)[0] != "generic"):
+            return dtype.name
+    except TypeError:
+        pass
+    raise InvalidOption(f'times is {times!r}; it must be True, "int64", or a dtype with a unit as "datetime64[ns]"')
+
+
+def as_times(values: Any, n: int) -> Any:
+    """The column `time` of a batch of `n` edges: int64[n], or datetime64[n] with its unit.
+
+    `values` has a time for each edge, or is one time for all. Dates of Python become datetime64[us].
+
+    Raises
+    ------
+    InvalidBatch
+        A value is no integer and no date, is NaT, or is outside ``-2**63 + 1 .. 2**63 - 1``.
+    """
+    array = as_array(values)
+    if array.dtype == object:
+        array = _dates(array)
+    if array.dtype.kind == "M":
+        bad = np.isnat(array)
+        if np.datetime_data(array.dtype)[0] == "generic":
+            raise InvalidBatch("time has dtype datetime64 without a unit; give it one, as datetime64[ns]")
+    elif array.dtype.kind in "iu":
+        bad = array > MOST if array.dtype == np.uint64 else array < LEAST if array.dtype == np.int64 else None
+        if bad is None:
+            array = array.astype(np.int64)
+    else:
+        raise InvalidBatch(f"time has dtype {array.dtype}; times are integers of 64 bits or datetime64")
+    if bad is not None and bad.any():
+        at = int(bad.argmax())
+        raise InvalidBatch(f"time[{at}] is {array.reshape(-1)[at]}; times run from {LEAST} to {MOST}, without NaT")
+    if array.dtype == np.uint64:
+        array = array.astype(np.int64)
+    return np.full(n, array) if array.ndim == 0 else array
+
+
+def _dates(array: np.ndarray) -> np.ndarray:
+    """An array of dates of Python as datetime64[us]."""
+    for at, value in enumerate(array.reshape(-1)):
+        if not isinstance(value, datetime.date):
+            raise InvalidBatch(f"time[{at}] is {value!r}; times are integers of 64 bits or datetime64")
+        if getattr(value, "tzinfo", None) is not None:
+            raise InvalidBatch(f"time[{at}] is {value!r}; datetime64 has no time zones: give times in UTC without one")
+    return array.astype("datetime64[us]")
+
+
+def as_stamps(batch: Any, times: str | None) -> Any:
+    """The column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
+
+    Raises
+    ------
+    InvalidBatch
+        The batch has times and the graph none; or the batch inserts without times and the graph has some; or the times
+        are of another kind, or do not fit the graph's unit. The message names the value.
+    """
+    time, op = batch.time, batch.op
+    if times is None:
+        if time is not None:
+            raise InvalidBatch("the batch has times and the graph keeps none; create it with times=True")
+        return None
+    if time is None:
+        if len(batch) == 0 or (op is not None and (isinstance(op, int) or bool((op < 0).all()))):
+            return None
+        raise InvalidBatch("the batch inserts edges without times, and every edge of the graph has one; give time=")
+    return _in_unit(time, times, "time")
+
+
+def _in_unit(values: Any, times: str, name: str) -> Any:
+    """Checked times as int64 in the unit of a graph."""
+    given = np.dtype(values.dtype)
+    if given.kind == "i" and times == INTEGERS:
+        return values
+    if given.kind == "i" or times == INTEGERS:
+        raise InvalidBatch(f"{name} has dtype {given} and the graph has times={times!r}; give times of that dtype")
+    kept = values.astype(times)
+    bad = kept.astype(given) != values
+    if bad.any():
+        at = int(bad.argmax())
+        raise InvalidBatch(f"{name}[{at}] is {values[at]}, which times={times!r} cannot hold exactly")
+    return kept.view(np.int64)
+
+
+def as_shown(stamps: Any, times: str | None) -> Any:
+    """What a graph keeps as its users see it: int64, or datetime64 with the graph's unit. Without a copy."""
+    return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
+
+
+def as_instant(value: Any, times: str, name: str) -> int:
+    """One time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    try:
+        return int(_in_unit(as_times(value, 1), times, name)[0])
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name} is {value!r}: {error}") from None
+
+
+def as_span(window: Any, times: str | None) -> tuple[int, str]:
+    """The option `window` as a number of units, and the option `times` that goes with it.
+
+    A timedelta is of dates; without `times` these are datetime64[ns].
+
+    Raises
+    ------
+    InvalidOption
+        It is no span, is not above 0, is not a whole number of units, or does not fit `times`.
+    """
+    if not isinstance(window, datetime.timedelta | np.timedelta64):
+        if times not in (None, INTEGERS):
+            raise InvalidOption(f"window is {window!r} and times is {times!r}; give the window as a timedelta")
+        return _positive(window, window), INTEGERS
+    times = times or "datetime64[ns]"
+    if times == INTEGERS:
+        raise InvalidOption(
+            f'window is {window!r} and times are integers; give a span in their unit, or times="datetime64[ns]"'
+        )
+    try:
+        exact, unit = np.timedelta64(window), times.replace("datetime64", "timedelta64")
+        span = exact.astype(unit)
+        if np.isnat(exact) or span.astype(exact.dtype) != exact:
+            raise ValueError
+    except (ValueError, OverflowError, TypeError):
+        raise InvalidOption(f"window is {window!r}; it must be a whole number of the unit of times={times!r}") from None
+    return _positive(int(span.astype(np.int64)), window), times
+
+
+def _positive(span: Any, window: Any) -> int:
+    try:
+        n = operator.index(span)
+    except TypeError:
+        n = 0
+    if isinstance(span, bool) or not 0 < n <= MOST:
+        raise InvalidOption(f"window is {window!r}; it must be a timedelta or a whole number, above 0")
+    return n

@@ -1,0 +1,75 @@
+"""Columns of times: from tables into graphs and back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption, ReadError
+
+pandas = pytest.importorskip("pandas")
+arrow = pytest.importorskip("pyarrow")
+
+DATES = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "datetime64[us]")
+TIMES = {"int64": np.array([-5, 7, 2**62]), "datetime64[us]": DATES}
+
+
+def frame(times: np.ndarray, **more: list) -> pandas.DataFrame:
+    return pandas.DataFrame({"source": [0, 1, 2], "target": [1, 2, 0], **more, "time": times})
+
+
+@pytest.mark.parametrize("dtype", TIMES)
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_there_and_back(dtype, weight):
+    given = frame(TIMES[dtype], **({} if weight is None else {"weight": np.array([1, 2, 3], np.float32)}))
+    for graph in (
+        DynamicGraph.from_pandas(given, weight=weight, time="time", n_vertices=3),
+        DynamicGraph.from_arrow(arrow.Table.from_pandas(given), weight=weight, time="time", n_vertices=3),
+    ):
+        with graph:
+            pandas.testing.assert_frame_equal(graph.to_pandas(), given)
+            assert graph.to_arrow().to_pandas().equals(given)
+            renamed = graph.to_pandas(time="when")
+            assert renamed.columns[-1] == "when"
+
+
+def test_files(tmp_path):
+    given = frame(DATES)
+    given.to_parquet(tmp_path / "edges.parquet")
+    given.to_csv(tmp_path / "edges.csv", index=False)
+    with DynamicGraph.from_parquet(tmp_path / "edges.parquet", time="time") as graph:
+        assert (graph.to_pandas()["time"] == DATES).all()
+    with DynamicGraph.from_csv(tmp_path / "edges.csv", time="time", window=timedelta(days=2)) as graph:
+        assert (graph.to_pandas()["time"] == DATES[1:]).all()
+    with DynamicGraph(n_vertices=3, times="datetime64[ns]") as graph:
+        columns = {"src": "source", "dst": "target", "time": "time"}
+        assert [one.inserted for one in graph.ingest([str(tmp_path / "edges.parquet")], columns=columns)] == [3]
+        assert (graph.to_pandas()["time"] == DATES).all()
+    given.rename(columns={"source": "src", "target": "dst"}).to_parquet(tmp_path / "named.parquet")
+    with DynamicGraph(n_vertices=3) as graph:
+        with pytest.warns(UserWarning, match="not read: time"):
+            graph.ingest([str(tmp_path / "named.parquet")])
+        assert graph.num_edges == 3
+
+
+def test_bad_columns(tmp_path):
+    missing, zoned = DATES.copy(), pandas.Series(DATES).dt.tz_localize("UTC")
+    missing[1] = "NaT"
+    for times, message in ((missing, "'time', row 1 is"), (zoned, "no time zones"), ([1.5, 2, 3], "float64"),
+                           (["a", "b", "c"], "column 'time'")):  # fmt: skip
+        for make in (DynamicGraph.from_pandas, lambda f, **how: DynamicGraph.from_arrow(arrow.table(f), **how)):
+            if times is zoned and make is not DynamicGraph.from_pandas:
+                continue  # Arrow gives what is in UTC without its zone
+            with pytest.raises(InvalidBatch, match=message):
+                make(frame(times), time="time")
+    with pytest.raises(InvalidBatch, match="wanted twice"):
+        DynamicGraph.from_pandas(frame(DATES), weight="time", time="time")
+    with pytest.raises(InvalidOption, match="times is False"):
+        DynamicGraph.from_pandas(frame(DATES), time="time", times=False)
+    frame(missing).to_parquet(tmp_path / "edges.parquet")
+    with pytest.raises(ReadError, match="row 1"):
+        DynamicGraph.from_parquet(tmp_path / "edges.parquet", time="time")
+    with DynamicGraph.from_pandas(frame(DATES), time="time") as graph, pytest.raises(InvalidOption, match="different"):
+        graph.to_pandas(time="source")
