@@ -63,6 +63,11 @@ class Turns:
             self._bridge.post(self._end_soon)
         self._lock.release()
 
+    @property
+    def held(self) -> bool:
+        """Whether this client has the turn."""
+        return self._turn is not None
+
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
