@@ -312,6 +312,8 @@ class Coordinator:
         if alone or not self.attempt.connected:
             await self._landed()
         self.check()
+        if self._turns is not None and not self._turns.held:
+            raise MgraphError(f"graph {self.graph} was published while this call, or its pipeline, was under way")
         await self.attempt.settled()
         if connect and not self.attempt.connected:
             await self.attempt.connect()

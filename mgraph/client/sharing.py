@@ -142,7 +142,7 @@ def card_of(found: list[Value], name: str) -> Value:
     if first is None or len(ranks) < first["size"]:
         there = f"{len(ranks)} of {ranks[0]['size']}"
         raise GraphLost(
-            f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {there} workers that held it are there; "
+            f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {there} workers that held it answer; "
             f"mgraph.unpublish(client, {name!r}) frees what is left of it"
         )
     card: Value = pickle.loads(first["card"])

@@ -41,7 +41,9 @@ class Turns:
         self, bridge: Bridge, sessions: Sessions, attempt: Attempt, flying: Collection[asyncio.Task[Any]]
     ) -> None:
         self._bridge, self._sessions, self._attempt, self._flying = bridge, sessions, attempt, flying
-        self._lock, self._depth, self._turn = threading.RLock(), 0, -1
+        self._lock, self._depth = threading.RLock(), 0
+        self._turn: int | None = None  # that this client has; a Ctrl-C at the wrong moment may leave it so
+        self._knows = False  # what the ranks have
         self._ending: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> None:
@@ -51,6 +53,7 @@ class Turns:
                 self._bridge.run(self._begin(), 2 * ABORT_SECONDS)
             self._depth += 1
         except BaseException:
+            self._bridge.post(self._end_soon)
             self._lock.release()
             raise
 
@@ -60,10 +63,17 @@ class Turns:
             self._bridge.post(self._end_soon)
         self._lock.release()
 
+    @property
+    def held(self) -> bool:
+        """Whether this client has the turn."""
+        return self._turn is not None
+
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
         self._attempt.check()
+        if self._turn is not None:
+            return
         seq = self._sessions.next_number()
         asked = self._sessions.ask(RANK, Turn(seq))
         loop, graph = asyncio.get_running_loop(), self._sessions.graph
@@ -82,14 +92,11 @@ class Turns:
         self._turn = seq
         if given["attempt"] is None:  # the graph is not published after all
             return
-        try:
-            await self._go_on(given["attempt"], given["known"])
-        except BaseException:
-            await self._end()
-            raise
+        await self._go_on(given["attempt"], given["known"])
 
     async def _go_on(self, number: int, known: bytes | None) -> None:
         """Take over what the last holder knew; where that may be wrong, find out what the ranks have."""
+        self._knows = known is not None
         if known is not None:
             connected, states = pickle.loads(known)
             self._attempt.resume(number, connected)
@@ -99,21 +106,25 @@ class Turns:
             await self._attempt.release()
             await self._attempt.settled()
         self._attempt.check()
+        self._knows = True
 
     def _end_soon(self) -> None:
-        task = asyncio.create_task(self._end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            task = asyncio.create_task(self._end(turn))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
-    async def _end(self) -> None:
+    async def _end(self, turn: int) -> None:
         """Say what the ranks have, and let another client go on."""
-        turn, known = self._turn, None
+        known = None
         try:
             while self._flying:
                 await asyncio.wait(self._flying)
             await self._attempt.settled()
             self._attempt.check()
-            known = self.known_of(self._attempt, self._sessions)
+            if self._knows:
+                known = self.known_of(self._attempt, self._sessions)
         except MgraphError:  # the next holder finds out
             pass
         finally:

@@ -13,7 +13,7 @@ from graph_model import GraphModel
 from plain_graph import fresh_rng
 
 import mgraph
-from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, Operations
+from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, MgraphError, Operations
 
 N = 60
 
@@ -176,6 +176,18 @@ def test_what_cannot_be_published(client, other, tmp_path):
         assert g.insert([0], [2]).inserted == 1
         with pytest.raises(InvalidOption, match="there are: none"):
             DynamicGraph.attach(other, "roads")
+
+
+def test_a_pipeline_that_was_there_before(client, other):
+    """It has no turn, and so cannot go on."""
+    with DynamicGraph(client, 3) as g:
+        with pytest.raises(MgraphError, match="was published while"), g.pipeline() as pipeline:
+            assert pipeline.update(EdgeBatch([0], [1])).result().inserted == 1
+            g.publish("roads")
+            pipeline.update(EdgeBatch([1], [2]))
+        with DynamicGraph.attach(other, "roads") as h:
+            assert (h.insert([1], [2]).epoch, g.insert([2], [0]).epoch) == (2, 3)
+        g.unpublish()
 
 
 def test_a_graph_with_a_store(client, other, tmp_path):

@@ -1,0 +1,150 @@
+"""Two clients of one published graph: one is lost at the worst moments, and the other goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fakes import FakeWorker, LoopThread, fake_cluster, wait_for
+
+from mgraph.client.bridge import Bridge
+from mgraph.client.coordinator import Coordinator
+from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
+
+
+@contextmanager
+def two(size: int = 2) -> Iterator[tuple[Coordinator, Coordinator, list[FakeWorker]]]:
+    """The coordinator that has published a graph, and one that is attached; the graph ends with them."""
+    loop = LoopThread("fake-other")
+    with fake_cluster(size) as (first, workers):
+        first.publish("roads", b"card")
+        other = Coordinator("g", Bridge(loop.loop), [worker.address for worker in workers], {}, patience=10)
+        other.open(attach=True)
+        try:
+            yield first, other, workers
+        finally:
+            if not other.closed:
+                other.publish(None)
+            other.close()
+    loop.stop()
+
+
+@contextmanager
+def under_way(coordinator: Coordinator, workers: list[FakeWorker], method: str, **args: Any) -> Iterator[list[Any]]:
+    """A call that another thread makes, and that every worker has begun when the block is entered; its errors."""
+    errors: list[Any] = []
+
+    def call() -> None:
+        try:
+            coordinator.call(method, args, connect=True)
+        except MgraphError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert wait_for(lambda: all(method in worker.log for worker in workers))
+    yield errors
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def epochs(coordinator: Coordinator) -> list[int]:
+    coordinator.call("echo")
+    return [state.epoch for state in coordinator.states]
+
+
+def cut(coordinator: Coordinator, ranks: list[int]) -> None:
+    """Break a client's connections, as when it is killed or cut off."""
+    for rank in ranks:
+        coordinator.bridge.post(coordinator.sessions.all[rank].drop)
+
+
+@pytest.mark.parametrize("lost", [[0, 1, 2], [0], [1], [2]])
+@pytest.mark.parametrize(("committed", "doubting", "epoch"), [([], [0, 1, 2], 0), ([0], [1, 2], 1), ([1], [0, 2], 1)])
+def test_a_client_is_lost_after_the_vote(lost, committed, doubting, epoch):
+    """Whichever of its connections break: one rank has committed and so all do, or none does."""
+    with two(3) as (first, other, workers):
+        with under_way(first, workers, "vote", committed=committed, doubting=doubting) as errors:
+            cut(first, lost)
+            assert epochs(other) == [epoch] * 3
+        assert isinstance(errors[0], WorkerLost | GraphLost)
+        with pytest.raises((WorkerLost, GraphLost)):
+            first.call("echo")
+        answers = other.call("update", connect=True, commits=True)
+        assert [answer["epoch"] for answer in answers] == [epoch + 1] * 3
+
+
+def test_calls_wait_behind_that_of_another_client():
+    with two() as (first, other, workers):
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=0.5):
+            assert epochs(other) == [0, 0]
+            assert [worker.log.index("echo") > worker.log.index("wait") for worker in workers] == [True, True]
+        first.call("update", connect=True, commits=True)
+        assert epochs(other) == [1, 1]
+        assert other.epoch == 1
+        assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
+
+
+def test_a_failed_call_of_one_client_is_over_for_the_other():
+    with two() as (first, other, _):
+        with pytest.raises(CapacityError, match="rank 1"):
+            first.call("fail", {"ranks": [1]}, connect=True)
+        other.call("update", connect=True, commits=True)
+        assert epochs(first) == [1, 1]
+
+
+def test_what_a_lost_client_left_is_freed():
+    with two() as (first, other, workers):
+        other.call("echo", {"result": "kept"})
+        first.call("echo", {"result": "gone"})
+        first.call("echo", {"result": "freed before"})
+        first.forget("freed before")
+        first.call("echo")
+        cut(first, [0, 1])
+        assert wait_for(lambda: all("free gone" in worker.log for worker in workers))
+        assert all("free kept" not in w.log and w.log.count("free freed before") == 1 for w in workers)
+
+
+def test_the_shards_end_with_the_last_client_once_the_name_is_taken_back():
+    with two() as (first, other, workers):
+        first.publish(None)
+        first.close()
+        assert epochs(other) == [0, 0]
+        other.close()
+        assert wait_for(lambda: all(worker.log[-1] == "close" for worker in workers))
+        with pytest.raises(GraphClosed):
+            other.call("echo")
+
+
+def test_closing_ends_a_wait_for_the_turn():
+    with two() as (first, other, workers):
+        errors: list[Any] = []
+
+        def ask() -> None:
+            try:
+                other.call("echo")
+            except MgraphError as error:
+                errors.append(error)
+
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=2):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            assert not wait_for(lambda: bool(errors), 0.3)
+            other.close()
+            thread.join(10)
+        assert isinstance(errors[0], GraphClosed)
+        first.publish(None)
+
+
+def test_who_attaches_to_what_is_not_there():
+    with two() as (_, other, workers):
+        other.publish(None)
+        loop = LoopThread("fake-third")
+        third = Coordinator("g", Bridge(loop.loop), [worker.address for worker in workers], {})
+        with pytest.raises(GraphClosed, match="not published any more"):
+            third.open(attach=True)
+        third.close()
+        loop.stop()

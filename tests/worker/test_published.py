@@ -1,0 +1,90 @@
+"""The turns of a published graph's clients, and what a client that was lost cannot do any more."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from fakes import FakeServant
+
+from mgraph.protocol import Abort, Call, Failure, Hello, Result
+from mgraph.worker.published import SPAN, Turns
+from mgraph.worker.thread import ShardThread
+
+
+class Client:
+    """Asks for turns, and notes what it is given."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns, self.given = turns, []
+
+    def ask(self, seq: int) -> None:
+        self.turns.ask(self, seq, self.given.append)
+
+    def end(self, seq: int, *known: Any) -> None:
+        self.turns.end(self, seq, *(known or (None, None)))
+
+
+def test_turns_go_round_in_the_order_of_the_questions():
+    turns = Turns(3, b"first")
+    a, b, c = (Client(turns) for _ in range(3))
+    a.ask(1), b.ask(1), c.ask(1), a.ask(2)
+    assert (a.given, b.given, c.given) == ([{"attempt": 3, "known": b"first"}], [], [])
+    b.end(1)  # it does not want it any more
+    a.end(2)  # nor does this one another
+    a.end(7, 9, b"never asked for")
+    assert c.given == []
+    a.end(1, 4, b"second")
+    assert (a.given[1:], b.given, c.given) == ([], [], [{"attempt": 4, "known": b"second"}])
+    c.end(1)  # nothing was done in it
+    b.ask(2)
+    assert b.given == [{"attempt": 4, "known": b"second"}]
+
+
+def test_a_turn_ends_with_its_holder_and_leaves_nothing_known():
+    turns = Turns(3, b"first")
+    a, b, c = (Client(turns) for _ in range(3))
+    a.ask(1), b.ask(1), c.ask(1)
+    turns.leave(b)
+    turns.leave(a)
+    assert (b.given, c.given) == ([], [{"attempt": 3 + SPAN, "known": None}])
+    c.end(1)  # and this one has not found it out either
+    b.ask(2)
+    assert b.given == [{"attempt": 3 + SPAN, "known": None}]
+    b.end(2, 5 + SPAN, b"found out")
+    turns.leave(b)  # it has no turn
+    a.ask(2)
+    assert a.given[1:] == [{"attempt": 5 + SPAN, "known": b"found out"}]
+
+
+def test_what_comes_late_of_a_lost_client_does_nothing():
+    """Its calls are refused, and its abort leaves the exchange of the client that went on."""
+    log: list[str] = []
+    posted: list[Any] = []
+    done = threading.Event()
+    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, log), list)
+
+    def post(message: Any) -> None:
+        posted.append(message)
+        done.set()
+
+    def ask(message: Call | Abort) -> Any:
+        done.clear()
+        thread.requests.put((message, post))
+        assert done.wait(10)
+        return posted[-1]
+
+    thread.start()
+    try:
+        thread.abort(SPAN)
+        assert isinstance(ask(Abort(1, SPAN)), Result)
+        settled = log.count("settle")
+        assert isinstance(ask(Call(2, SPAN + 1, "echo")), Result)
+        assert isinstance(ask(Call(3, 2, "echo")), Failure)
+        thread.abort(2)
+        assert isinstance(ask(Abort(4, 2)), Result)
+        assert log.count("settle") == settled
+        assert isinstance(ask(Call(5, SPAN + 1, "echo")), Result)
+    finally:
+        thread.stop()
+        thread.join(10)
