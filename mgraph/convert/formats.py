@@ -10,6 +10,7 @@ A. Iosup et al., "The LDBC Graphalytics Benchmark", arXiv:2011.15028, section 2.
 from __future__ import annotations
 
 import os
+import warnings
 from io import BytesIO
 from typing import Any
 
@@ -116,14 +117,12 @@ def _metis_rows(
     lines: list[tuple[int, str]], n: int, before: int, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arcs of all lines: sources and targets from 0, int64[m], and weights, float64[m]."""
-    words = [line.split()[before:] for _, line in lines]
-    counts = np.array([len(row) for row in words], np.int64)
+    words = np.array([len(line.split()) for _, line in lines], np.int64)
+    numbers = _numbers(lines, int(words.sum()))
+    places = np.arange(len(numbers)) - np.repeat(np.cumsum(words) - words, words)  # in its line
+    numbers, counts = numbers[places >= before], np.maximum(words - before, 0)
     if weighted and (counts % 2).any():
         raise ReadError(f"line {lines[int((counts % 2).argmax())][0]} has a neighbour without a weight")
-    try:
-        numbers = np.array([word for row in words for word in row], np.float64)
-    except ValueError as error:
-        raise ReadError(f"{error}; lines have numbers") from None
     source, step = np.repeat(np.arange(n), counts // 2 if weighted else counts), 2 if weighted else 1
     target = numbers[::step]
     wrong = ~((target >= 1) & (target <= n) & (target == np.floor(target)))
@@ -133,17 +132,41 @@ def _metis_rows(
     return source, target.astype(np.int64) - 1, numbers[1::2] if weighted else np.ones(len(source))
 
 
+def _numbers(lines: list[tuple[int, str]], many: int) -> np.ndarray:
+    """The numbers in all lines: float64[many]."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # older versions of NumPy warn of what is no number
+            return np.fromstring(" ".join(line for _, line in lines), np.float64, sep=" ") if many else np.empty(0)
+    except (DeprecationWarning, ValueError):
+        at, word = next((at, word) for at, line in lines for word in line.split() if not _is_number(word))
+        raise ReadError(f"line {at} has {word!r}, which is no number") from None
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_metis(lines: list[tuple[int, str]], n: int, m: int, source: np.ndarray, target: np.ndarray) -> None:
     """Raise `ReadError` unless each arc has its reverse, and there are `m` edges."""
     there, back = source * n + target, target * n + source
-    alone = ~np.isin(there, back)
-    if alone.any():
-        at = int(alone.argmax())
+    lower, upper = _distinct(there[source <= target]), _distinct(back[source >= target])
+    if not np.array_equal(lower, upper):
+        at = int((~np.isin(there, back)).argmax())
         u, v = source[at] + 1, target[at] + 1
         raise ReadError(f"line {lines[u - 1][0]} names neighbour {v}, and the line of {v} does not name {u}")
-    edges = len(np.unique(there[source <= target]))
-    if edges != m:
-        raise ReadError(f"the first line announces {m} edges, and there are {edges}")
+    if len(lower) != m:
+        raise ReadError(f"the first line announces {m} edges, and there are {len(lower)}")
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values, ascending; by sorting, since `numpy.unique` hashes, and takes ten times as long."""
+    values = np.sort(values)
+    return values[np.diff(values, prepend=-1) != 0]
 
 
 # ---- LDBC Graphalytics -----------------------------------------------------------------------------------------------

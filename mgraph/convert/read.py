@@ -90,7 +90,7 @@ def read(
     ------
     ReadError
         The file cannot be read, is malformed, or has bad values. The message names the file, and column, row and value
-        or the line. No graph was made.
+        or the line. Rows count from 0, without comments and the line of names. No graph was made.
     UnknownVertex
         An id is `n_vertices` or more. No graph was made.
     InvalidOption

@@ -86,6 +86,10 @@ def table_of(path: str, wanted: tuple[Any, Any, Any], keys: str | None, delimite
 
 def _plain(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
     """A text without comments, and the character between its columns."""
+    start = 0
+    while (found := _COMMENT.match(body, start)) is not None:  # those at the beginning, as most files have them
+        start = found.end()
+    body = body[start:]
     if b"#" in body or b"%" in body:
         body = _COMMENT.sub(b"", body)
     if delimiter is not None:

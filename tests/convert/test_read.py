@@ -196,7 +196,7 @@ BAD = [
     ("lines.graph", "3 1\n2\n1\n", "announces 3 vertices, and 2 lines follow"),
     ("past.graph", "2 1\n2\n3\n", "line 3 names neighbour 3; there are 1 to 2"),
     ("zero.graph", "2 1\n0\n1\n", "line 2 names neighbour 0"),
-    ("text.graph", "2 1\n2\nx\n", "could not convert string to float: 'x'"),
+    ("text.graph", "2 1\n2\nx\n", "line 3 has 'x', which is no number"),
     ("oneway.graph", "2 1\n2\n\n", "line 2 names neighbour 2, and the line of 2 does not name 1"),
     ("count.graph", "2 2\n2\n1\n", "announces 2 edges, and there are 1"),
     ("odd.graph", "2 1 1\n2\n1 5\n", "line 2 has a neighbour without a weight"),

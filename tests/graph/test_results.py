@@ -195,3 +195,21 @@ def test_a_result_keeps_its_graph(place):
     del result
     gc.collect()
     assert_clean(place)
+
+
+def test_how_results_of_every_kind_show_themselves():
+    with DynamicGraph(keys="string") as graph:
+        graph.insert(["a", "<b>"], ["<b>", "c"])
+        found = graph.bfs("a", predecessors=True)
+        table = [line.split() for line in repr(found.predecessors).splitlines()[1:]]
+        assert table == [["vertex", "predecessors"], ["a"], ["<b>", "a"], ["c", "<b>"]]
+        assert "<td>&lt;b&gt;</td><td>1</td>" in found._repr_html_()
+        rows = graph.distances(["a", "c"])
+        assert [line.split() for line in repr(rows).splitlines()[1:3]] == [["vertex", "0", "1"], ["a", "0", "-1"]]
+        many = graph.distances(["a"] * 7)
+        assert repr(many).splitlines()[1].split() == ["vertex", "0", "1", "2", "3", "4", "..."]
+        found.close()
+        assert repr(found) == str(found)
+    assert repr(rows) == str(rows)  # the graph is closed
+    with DynamicGraph(n_vertices=0) as empty:
+        assert repr(empty.pagerank()) == str(empty.pagerank())
