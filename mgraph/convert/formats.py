@@ -148,7 +148,7 @@ def _is_number(word: str) -> bool:
         float(word)
     except ValueError:
         return False
-    return True
+    return "_" not in word  # which Python takes, and the parser does not
 
 
 def _check_metis(lines: list[tuple[int, str]], n: int, m: int, source: np.ndarray, target: np.ndarray) -> None:
