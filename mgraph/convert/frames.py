@@ -273,8 +273,10 @@ def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any],
 
     Raises
     ------
+    TypeError
+        It is no table.
     InvalidBatch
-        It is no table, or has not exactly one column of each wanted name.
+        It has not exactly one column of each wanted name.
     """
     if _is_of(table, "cudf"):
         return _cudf_columns(table, wanted), _device_column
@@ -289,9 +291,9 @@ def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any],
         return columns, Column
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         return _arrow_columns(table, wanted), _arrow_column
-    raise InvalidBatch(
-        f"a {type(table).__name__} is no table; give arrays src and dst, a frame, a table with Arrow's interface, or a "
-        "mapping of arrays"
+    raise TypeError(
+        "edges are arrays src and dst, a frame, a table with Arrow's interface, a mapping of arrays or an EdgeBatch, "
+        f"got {type(table).__name__}"
     )
 
 

@@ -88,7 +88,6 @@ BAD = [
     ({"source": [0], "target": [1], "w": [1.0], "op": [1, 1]}, "column 'op' has 2 rows"),
     ({"source": [[0, 1]], "target": [[1, 2]], "w": [1.0], "op": [1]}, "column 'source' has shape"),
     (pl.DataFrame({"source": [object()], "target": [0], "w": [1.0], "op": [1]}), "column 'source' has the type Object"),
-    ([(0, 1)], "a list is no table"),
 ]  # fmt: skip
 
 
@@ -99,6 +98,14 @@ def test_a_bad_table_changes_nothing(table, message):
         with pytest.raises(InvalidBatch, match=message):
             graph.update(table, weight="w", op="op")
         assert (graph.epoch, graph.weights([0], [1]).tolist()) == (1, [2.0])
+
+
+def test_what_is_no_table():
+    with (
+        DynamicGraph(n_vertices=3) as graph,
+        pytest.raises(TypeError, match="a mapping of arrays or an EdgeBatch, got"),
+    ):
+        graph.insert([(0, 1)])
 
 
 def test_what_does_not_fit_together():

@@ -13,7 +13,7 @@ from plain_graph import fresh_rng
 from ranks import Ranks
 from test_shards import check
 
-from mgraph.batch import COLUMNS, EdgeBatch
+from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError
 from mgraph.worker.ballot import Ballot
@@ -21,6 +21,7 @@ from mgraph.worker.change import BatchChange, Change, Record, VerticesChange
 from mgraph.worker.rebalance import Move
 
 N = 40
+NAMES = ("src", "dst", "weight", "op")  #: the columns of a batch without times
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}]
 STARTS = [(0, N), (0, 13, N), (0, 0, 25, N)]
 
@@ -415,7 +416,7 @@ class Log:
 
 def share(record: Record) -> dict[str, np.ndarray]:
     """A share of a batch, with all columns."""
-    columns = {name: record.columns.get(name) for name in COLUMNS}
+    columns = {name: record.columns.get(name) for name in NAMES}
     n = len(columns["src"])
     for name in ("weight", "op"):
         given = columns[name]
@@ -429,7 +430,7 @@ def replay(logs: list[list[Record]], ranks: Ranks) -> None:
         (kind,) = {record.kind for record in shares}
         if kind == "batch":
             columns = [share(record) for record in shares]
-            whole = {name: np.concatenate([mine[name] for mine in columns]) for name in COLUMNS}
+            whole = {name: np.concatenate([mine[name] for mine in columns]) for name in NAMES}
             if not ranks.shards[0].spec.weighted:
                 whole["weight"] = None
             answers = ranks.update(EdgeBatch(**{**whole, "op": whole["op"].astype(np.int8)}), epoch)
@@ -484,7 +485,7 @@ def test_records_hold_users_ids_in_stream_order():
     graph.change("reorder")
     batch = random_batch(rng, N, 100, True)
     graph.change("batch", (batch,))
-    for name in COLUMNS:
+    for name in NAMES:
         halves = [log.entries[0][1].columns[name] for log in logs]
         np.testing.assert_array_equal(np.concatenate(halves), getattr(batch, name))
 
