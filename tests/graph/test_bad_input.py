@@ -64,9 +64,11 @@ def test_weights(graph):
         graph.insert([0], [1], [2.0])
 
 
-def test_update_wants_a_batch(graph):
-    with pytest.raises(TypeError, match="EdgeBatch, got tuple"):
+def test_update_wants_a_batch_or_a_table(graph):
+    with pytest.raises(InvalidBatch, match="a tuple is no table; give arrays src and dst, a frame"):
         graph.update(([0], [1]))
+    with graph.pipeline() as stream, pytest.raises(TypeError, match="EdgeBatch, got tuple"):
+        stream.update(([0], [1]))
 
 
 @pytest.mark.parametrize(
