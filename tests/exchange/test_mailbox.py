@@ -37,6 +37,7 @@ struct Ranks {
     u64 seed;
     i64* wrong;  // for each rank, the bytes, lengths and outcomes that are not as they should be
     i64* messages;  // that it received
+    i64* done;  // how many ranks have made all steps
 
     u64 mixed(u64 x) const {
         x = (x + seed) * 0x9e3779b97f4a7c15ull;
@@ -92,8 +93,9 @@ struct Ranks {
     }
     // The last rank takes no part in one step more, and is closed by another thread; it closes the others.
     void end(i64 rank, Book& book) const {
+        __atomic_fetch_add(done, 1, __ATOMIC_SEQ_CST);
         if (rank == size - 1) {
-            usleep(1000);
+            while (__atomic_load_n(done, __ATOMIC_SEQ_CST) < size) usleep(1000);
             for (i64 r = 0; r < size - 1; ++r) Stop{(u8*)segments[r], size, slot}(Grid{0, 1});
             return;
         }
@@ -138,7 +140,8 @@ def run(file: Path, size: int, steps: int, seed: int) -> None:
     addresses = np.array([segment.address for segment in segments], np.uint64)
     wrong, messages = np.zeros((2, size), np.int64)
     ranks = load(device, str(file)).Ranks
-    ranks(1, segments=addresses, size=size, slot=SLOT, steps=steps, seed=seed, wrong=wrong, messages=messages)
+    given = {"segments": addresses, "size": size, "slot": SLOT, "steps": steps, "seed": seed}
+    ranks(1, **given, wrong=wrong, messages=messages, done=np.zeros(1, np.int64))
     assert wrong.tolist() == [0] * size
     assert (messages > steps * (size - 1)).all()  # some parts took several
 
