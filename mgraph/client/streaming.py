@@ -127,7 +127,7 @@ def stream(
         `source` is none of these, or `batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
         After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
-        applied. A batch that was being committed may be in the graph and not in these counts; `epoch` includes it.
+        applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
     Exception
         What the source, `on_batch` or `update` raises. The batches before that are applied; a note says how many.
 
@@ -214,6 +214,7 @@ class _Run:
         if settle:
             try:
                 self._graph._directory.check()
+                self._graph._directory.coordinator.call("inspect")  # behind all that is in flight
             except MgraphError as error:  # the graph is lost or closed: the last known epoch is given
                 logger.debug("graph %s: %s", self._graph.id, error)
         p50, p99 = np.percentile(self._seconds, [50, 99]).tolist() if self._seconds else (float("nan"),) * 2
