@@ -148,7 +148,7 @@ class Updates:
             with suppress(Recovered):
                 answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
                 done = report.of_batch(answers, time.perf_counter() - began, absent)
-                kind = "update" if method == "update" else "delete_vertices"
+                kind = "delete_vertices" if method == "remove_vertices" else method
                 self.history.batch(kind, self._coordinator, done)
                 return done
 
