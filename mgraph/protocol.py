@@ -10,7 +10,7 @@ worker       `Part`     a piece of a large array of the answer; pieces come in o
 worker       `Result`   the rest of the answer, and the shard's state after the call
 worker       `Failure`  the call raised: the pickled exception, and the shard's state
 client       `Abort`    end all waits of this attempt and destroy its exchange; answered by a `Result`
-worker       `Beat`     the worker is alive; sent every second, with the name of the user's function that it runs
+worker       `Beat`     the worker is alive; sent every second, with the epoch, and the user's function that runs
 client       `Close`    free the shard; answered by a `Result`
 client       `Publish`  keep the shard when this session ends, or do not any more; answered by a `Result`
 client       `Turn`     hold the calls of other clients of a published graph back; answered by a `Result` when they are
@@ -72,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 8  #: of the protocol; client and worker must have the same one
+VERSION = 9  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
@@ -272,9 +272,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Beat:
-    """The worker is alive; `busy` is the name of the user's function that it runs, or None."""
+    """The worker is alive; `busy` is the name of the user's function that it runs, or None; `epoch` the shard's."""
 
     busy: str | None = None
+    epoch: int = 0
 
 
 Message = Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Part | Result | Failure | Beat

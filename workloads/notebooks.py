@@ -73,6 +73,8 @@ def _tidy(book: Any) -> None:
     book.metadata.pop("widgets", None)
     for cell in book.cells:
         cell.metadata.pop("execution", None)
+        if "outputs" in cell:  # without the bars of long calls, which have gone
+            cell.outputs = [one for one in cell.outputs if one.get("data", {}).get("text/html") != ""]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if "text" in output:

@@ -82,6 +82,10 @@ class Caller(Protocol):
     @property
     def states(self) -> list[ShardState]: ...  # noqa: D102
 
+    @property
+    def reached(self) -> int:
+        """The epoch that all ranks have reached, as far as it is known now; during a call too."""
+
     def turn(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102

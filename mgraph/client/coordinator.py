@@ -272,6 +272,11 @@ class Coordinator:
         """The last known state of each rank: epoch, edges, bytes and so on."""
         return self.sessions.states
 
+    @property
+    def reached(self) -> int:
+        """The epoch that all ranks have reached, during a call too: as their last beats said, at most a second ago."""
+        return max(self.epoch, min(session.reached for session in self.sessions.all))
+
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:

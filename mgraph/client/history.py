@@ -26,12 +26,12 @@ class Event(NamedTuple):
         When it ended, in seconds since 1970 by this process's clock. For a step of an ingest, reckoned back from the
         end of the ingest.
     kind : str
-        "update" for a batch, "delete_vertices", "add_vertices", "ingest" for one step of it, "execute"; or the name of
-        an algorithm.
+        "update" for a batch, "ingest" for one step of it, "execute", "expire", "delete_vertices", "add_vertices"; or
+        the name of an algorithm.
     epoch : int
         The epoch that it made, or on which the algorithm ran.
     operations : int
-        Different edges that the batch named, or vertices that were added; 0 for algorithms.
+        Different edges that the batch named, and those that expired; or added vertices; else 0.
     edges : int
         Edges of the graph as of then; with batches in flight it may already count later ones.
     seconds : float
@@ -68,7 +68,7 @@ class History:
         for report in reversed([_report(one) for one in done]):
             events.append(Event(at, kind, report.epoch, _operations(report), edges, report.seconds))
             at -= report.seconds if report.seconds == report.seconds else 0.0
-            edges -= report.inserted - report.deleted
+            edges -= report.inserted - report.deleted - report.expired
         self._events.extend(reversed(events))
 
     def all(self) -> list[Event]:
@@ -82,7 +82,7 @@ def _report(done: Any) -> UpdateReport:
 
 
 def _operations(report: UpdateReport) -> int:
-    return sum(getattr(report, name) for name in COUNTS)
+    return sum(getattr(report, name) for name in COUNTS) + report.expired
 
 
 @contextmanager

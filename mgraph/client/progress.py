@@ -24,13 +24,13 @@ class Done(NamedTuple):
 
 
 class Display(Protocol):
-    """Where progress is shown. All calls come from one thread, the last one from the thread that made it."""
+    """Where progress is shown; made and used by one thread."""
 
     def draw(self, what: str, now: Done) -> None:
         """Show this."""
 
     def end(self) -> None:
-        """The call has ended."""
+        """The call has ended: show nothing any more."""
 
 
 @contextmanager
@@ -46,39 +46,41 @@ def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[
     wanted : bool
         Whether to show anything. Without a terminal or a notebook nothing is shown in any case.
     """
-    display = _display() if wanted else None
-    if display is None:
+    made = _display() if wanted else None
+    if made is None:
         yield
         return
     over = threading.Event()
-    thread = threading.Thread(target=_redraw, args=(display, what, read, over), name="mgraph-progress", daemon=True)
+    thread = threading.Thread(target=_redraw, args=(made, what, read, over), name="mgraph-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
+
+
+def _redraw(made: Callable[[], Display], what: str, read: Callable[[], Done], over: threading.Event) -> None:
+    if over.wait(QUIET_SECONDS):
+        return
+    try:
+        display = made()
+    except ImportError:  # Rich is not installed
+        return
+    try:
+        display.draw(what, read())
+        while not over.wait(REDRAW_SECONDS):
+            display.draw(what, read())
+    finally:
         display.end()
 
 
-def _redraw(display: Display, what: str, read: Callable[[], Done], over: threading.Event) -> None:
-    wait = QUIET_SECONDS
-    while not over.wait(wait):
-        display.draw(what, read())
-        wait = REDRAW_SECONDS
-
-
-def _display() -> Display | None:
-    """A notebook's display, or the terminal's, or None."""
+def _display() -> Callable[[], Display] | None:
+    """What makes a notebook's display, or a terminal's; None where there is neither."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
-        return Notebook()
-    if sys.stderr is not None and sys.stderr.isatty():
-        try:
-            return Terminal()
-        except ImportError:  # Rich is not installed
-            return None
-    return None
+        return Notebook
+    return Terminal if sys.stderr is not None and sys.stderr.isatty() else None
 
 
 class Terminal:
@@ -105,7 +107,7 @@ class Terminal:
 
 
 class Notebook:
-    """A line of HTML below the cell, which stays as it was last."""
+    """A line of HTML below the cell, which goes away at the end."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -122,4 +124,7 @@ class Notebook:
             self._handle.update(line)
 
     def end(self) -> None:
-        """Leave the line."""
+        """Take the line away."""
+        from IPython.display import HTML
+
+        self._handle.update(HTML(""))

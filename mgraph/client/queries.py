@@ -13,6 +13,7 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
 from mgraph.client import owners
 from mgraph.client.history import told_of_stop
+from mgraph.client.progress import Done, shown
 from mgraph.client.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
@@ -99,7 +100,8 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     check, facts = ALGORITHMS[algorithm].check, self._options.facts
     checked = lambda now: check(facts(now), **arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
-    with told_of_stop(caller, algorithm, "it has no result, and the graph is as it was"):
+    stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
+    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
     self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
     return result

@@ -385,3 +385,8 @@ class Recovering:
     def states(self) -> list[ShardState]:
         """The last known state of each rank."""
         return self._lives[-1].caller.states
+
+    @property
+    def reached(self) -> int:
+        """As `Caller.reached`."""
+        return self._lives[-1].caller.reached

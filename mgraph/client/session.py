@@ -73,6 +73,7 @@ class Session:
         self.silent = False
         self._comm = comm
         self._heard, self._busy = False, ""
+        self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._parts: dict[tuple[int, str], list[np.ndarray]] = {}
@@ -144,7 +145,7 @@ class Session:
     def _take(self, message: Any) -> None:
         match message:
             case Beat():
-                self._busy = message.busy or ""
+                self._busy, self.reached = message.busy or "", message.epoch
             case Part():
                 if message.seq in self._waiting:
                     self._parts.setdefault((message.seq, message.name), []).append(message.array)

@@ -52,6 +52,9 @@ class StreamSummary:
     latency : (float, float, float)
         The median, the 99th percentile and the maximum of the batches' seconds, from sending a batch to its commit; of
         the last 100,000 batches. NaN without batches.
+    late, expired : int
+        As in `UpdateReport`, summed over the batches: operations that came too late for the window, and edges that left
+        the graph since their time had passed.
     """
 
     batches: int
@@ -63,6 +66,8 @@ class StreamSummary:
     epoch: int
     seconds: float
     latency: tuple[float, float, float]
+    late: int = 0
+    expired: int = 0
 
     @property
     def edges_per_second(self) -> float:
@@ -72,6 +77,8 @@ class StreamSummary:
     def __str__(self) -> str:
         p50, p99, most = (f"{1e3 * value:.3g}" for value in self.latency)
         times = f"; latency p50 {p50} ms, p99 {p99} ms, max {most} ms" if self.batches else ""
+        times += f"; {self.expired:,} edges expired" if self.expired else ""
+        times += f"; {self.late:,} operations were late" if self.late else ""
         return (
             f"{self.batches:,} batches, {self.edges:,} edges in {self.seconds:.3g} s, "
             f"{self.edges_per_second:,.0f} edges/s{times}; epoch {self.epoch}"
@@ -127,7 +134,7 @@ def stream(
         `source` is none of these, or `batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
         After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
-        applied. A batch that was being committed may be in the graph and not in these counts; `epoch` includes it.
+        applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
     Exception
         What the source, `on_batch` or `update` raises. The batches before that are applied; a note says how many.
 
@@ -164,6 +171,7 @@ class _Run:
         self._graph, self._on_batch = graph, on_batch
         self._began = self._ended = time.perf_counter()
         self._counts, self._batches = np.zeros(len(COUNTS), np.int64), 0
+        self._late = self._expired = 0
         self._seconds, self._most = deque[float](maxlen=KEPT), float("nan")
         self._flying = deque[Any]()
         self._rows = 0
@@ -199,6 +207,7 @@ class _Run:
         self._batches += 1
         self._ended = time.perf_counter()
         self._counts += [getattr(report, name) for name in COUNTS]
+        self._late, self._expired = self._late + report.late, self._expired + report.expired
         if report.seconds == report.seconds:  # not that of a batch which the store reports after a loss
             self._seconds.append(report.seconds)
             self._most = max(report.seconds, self._most) if self._most == self._most else report.seconds
@@ -214,13 +223,15 @@ class _Run:
         if settle:
             try:
                 self._graph._directory.check()
+                self._graph._directory.coordinator.call("inspect")  # behind all that is in flight
             except MgraphError as error:  # the graph is lost or closed: the last known epoch is given
                 logger.debug("graph %s: %s", self._graph.id, error)
         p50, p99 = np.percentile(self._seconds, [50, 99]).tolist() if self._seconds else (float("nan"),) * 2
         inserted, updated, deleted, missing = self._counts.tolist()
         edges, seconds = int(self._counts.sum()), self._ended - self._began
         counts = self._batches, edges, inserted, updated, deleted, missing
-        return StreamSummary(*counts, self._graph.epoch, seconds, (p50, p99, float(self._most)))
+        latency = p50, p99, float(self._most)
+        return StreamSummary(*counts, self._graph.epoch, seconds, latency, self._late, self._expired)
 
 
 def _one_by_one(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run, max_bytes: int) -> None:

@@ -25,6 +25,7 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts
 from mgraph.client.pipeline import Pipeline, Sent
+from mgraph.client.progress import Done, shown
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
 from mgraph.client.steps import read_parts
@@ -147,7 +148,7 @@ class Updates:
             with suppress(Recovered):
                 answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
                 done = report.of_batch(answers, time.perf_counter() - began, absent)
-                kind = "update" if method == "update" else "delete_vertices"
+                kind = "delete_vertices" if method == "remove_vertices" else method
                 self.history.batch(kind, self._coordinator, done)
                 return done
 
@@ -197,7 +198,8 @@ class Updates:
                 with suppress(Recovered):
                     parts = read_parts(source, steps, columns, self._parts)
                     break
-            done = self._ingest_here(parts)
+            with self._ingesting():
+                done = self._ingest_here(parts)
             self.followed()
             return done
         size, before = len(self._coordinator.addresses), np.empty((0, len(COUNTS)), np.int64)
@@ -212,12 +214,20 @@ class Updates:
                 except Recovered as recovered:
                     before, now = np.concatenate([before, recovered.done]), self._directory.numbering
 
-        with told_of_stop(self._coordinator, "the ingest", "its steps up to that epoch are committed"):
+        with self._ingesting():
             done = self._directory.read(ingest)
         self.history.steps("ingest", self._coordinator, done)
         self.order_first()
         self.followed()
         return done
+
+    @contextmanager
+    def _ingesting(self) -> Iterator[None]:
+        """Show how far an ingest is, and say what was done if Ctrl-C ends it."""
+        caller, before = self._coordinator, self._coordinator.epoch
+        now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
+        with told_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
+            yield
 
     def _ingest(
         self,

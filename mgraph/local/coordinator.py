@@ -227,6 +227,12 @@ class Coordinator:
         return self.states[0].epoch
 
     @property
+    def reached(self) -> int:
+        """The shard's epoch, during a call too; for another thread."""
+        session = self._session
+        return self.epoch if session is None else session.reached
+
+    @property
     def changes(self) -> int:
         """The number of committed changes of any kind."""
         return self.states[0].changes

@@ -55,6 +55,11 @@ class Session:
         self._state = self._calls.state
         return self._state
 
+    @property
+    def reached(self) -> int:
+        """The shard's epoch now, for another thread."""
+        return self._calls.counters.epoch
+
     def ask(self, call: Call) -> Answer:
         """The answer to a call, with the shard's state after it; raises what the call raises.
 

@@ -15,7 +15,7 @@ from mgraph.plotting.canvas import needed, shown_once
 __all__ = ["plot"]
 
 BINS = 120  #: of the rates: at most one a second
-CHANGES = ("update", "ingest", "execute", "delete_vertices", "add_vertices")
+CHANGES = ("update", "ingest", "execute", "expire", "delete_vertices", "add_vertices")
 
 
 def plot(self: Any, minutes: float = 10.0) -> Any:

@@ -35,7 +35,8 @@ def table(address: str) -> dict[str, list]:
         session.close()
 
 
-def test_the_page_shows_each_rank_and_what_it_does(cluster):
+@pytest.mark.timeout(180)
+def test_the_page_shows_each_rank_and_what_it_does(cluster, tmp_path):
     pytest.importorskip("bokeh")
     address = add_page(cluster)
     assert add_page(cluster) == address
@@ -47,23 +48,26 @@ def test_the_page_shows_each_rank_and_what_it_does(cluster):
         assert answer.status == 200
 
     def slow(rank, size, step):
-        time.sleep(5.0 if step else 0.0)
+        end = time.monotonic() + 60
+        while step and not (tmp_path / "seen").exists() and time.monotonic() < end:
+            time.sleep(0.05)
         return [rank, 5], [1, 2]
 
     doing = f"{slow.__qualname__}() in step 1 of an ingest"
     with DynamicGraph(cluster, n_vertices=10) as graph:
         thread = threading.Thread(target=lambda: graph.ingest(slow, steps=2))
         thread.start()
-        end, shown = time.monotonic() + 4, {}
-        while time.monotonic() < end and doing not in shown.get("doing", ()):
-            time.sleep(0.3)  # until a heartbeat and a sample during the ingest
+        end, shown = time.monotonic() + 50, {}
+        while time.monotonic() < end and list(shown.get("doing", ())) != [doing] * 2:
+            time.sleep(0.3)  # until heartbeats and a sample during the ingest
             shown = table(address)
+        (tmp_path / "seen").touch()
         thread.join(30)
         assert list(shown["graph"]) == [graph.id] * 2
         assert list(shown["rank"]) == [0, 1]
         assert set(shown["doing"]) == {doing}
         assert sorted(shown["worker"]) == sorted(graph.workers)
-        while time.monotonic() < end + 10 and sum(shown["operations"]) < 6:
+        while time.monotonic() < end and sum(shown["operations"]) < 6:
             time.sleep(0.3)
             shown = table(address)
         assert (sum(shown["edges"]), sum(shown["operations"]), set(shown["epoch"])) == (3, 6, {2})

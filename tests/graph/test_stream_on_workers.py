@@ -56,3 +56,26 @@ def test_ctrl_c_among_batches_in_flight(client):
             model.update(batch)
         check_graph(graph, model, rng)
         assert graph.stream(batches[graph.epoch : graph.epoch + 5]).batches == 5
+
+
+def test_the_client_hears_how_far_an_ingest_is(client):
+    def slow(rank, size, step):
+        time.sleep(0.4)
+        return [rank], [step]
+
+    with DynamicGraph(client, n_vertices=N) as graph:
+        graph.insert([5], [6])
+        caller, seen, over = graph._directory.coordinator, [1], threading.Event()
+
+        def look():
+            while not over.wait(0.1):
+                seen.append(caller.reached)
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        graph.ingest(slow, steps=8)
+        over.set()
+        thread.join(10)
+        assert seen == sorted(seen)
+        assert any(1 < epoch < 9 for epoch in seen)
+        assert caller.reached == graph.epoch == 9

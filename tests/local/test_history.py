@@ -47,6 +47,16 @@ def test_each_change_and_each_algorithm_is_an_event(graph):
     assert all(a <= b for a, b in pairwise(times))
 
 
+def test_edges_that_expire_are_an_event():
+    with DynamicGraph(n_vertices=N, times=True) as graph:
+        graph.update(EdgeBatch([0, 1], [1, 2], time=[5, 9]))
+        graph.expire(7)
+        assert [(event.kind, event.operations, event.edges) for event in graph.history()] == [
+            ("update", 2, 2),
+            ("expire", 1, 1),
+        ]
+
+
 def test_a_refused_batch_is_no_event_and_old_events_are_forgotten(graph, monkeypatch):
     with pytest.raises(UnknownVertex):
         graph.insert([0], [N])

@@ -31,7 +31,7 @@ class Noted:
 @pytest.fixture
 def noted(monkeypatch):
     display = Noted()
-    monkeypatch.setattr(progress, "_display", lambda: display)
+    monkeypatch.setattr(progress, "_display", lambda: lambda: display)
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.05)
     monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.01)
     return display
@@ -61,8 +61,23 @@ def test_a_stream_says_how_far_it_is(noted):
         assert noted.drawn == []
 
 
+def test_an_ingest_says_how_many_steps_are_committed(noted):
+    def source(rank, size, step):
+        time.sleep(0.1)
+        return [step], [step + 1]
+
+    with DynamicGraph(n_vertices=50) as graph:
+        graph.insert([0], [1])
+        graph.ingest(source, steps=6)
+        done = [now.done for _, now in noted.drawn]
+        assert done == sorted(done)
+        assert 0 < done[-1] <= 6
+        assert noted.drawn[-1] == ("ingest", Done(done[-1], None, f"{done[-1]} steps committed"))
+
+
 def test_an_error_ends_the_bar_and_short_calls_show_none(noted, monkeypatch):
     with pytest.raises(OSError, match="broke"), shown("call", lambda: Done(0, None, "")):
+        time.sleep(0.3)
         raise OSError("broke")
     assert noted.ended == 1
     assert not [thread for thread in threading.enumerate() if thread.name == "mgraph-progress"]
@@ -78,11 +93,13 @@ def test_nothing_is_shown_without_a_terminal_or_a_notebook(monkeypatch):
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: False))
     assert progress._display() is None
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=len))
-    assert isinstance(progress._display(), Terminal)
+    assert progress._display() is Terminal
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    assert progress._display() is None
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.01)
+    with shown("call", lambda: Done(0, None, "")):  # Rich is not installed
+        time.sleep(0.1)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
-    assert isinstance(progress._display(), Notebook)
+    assert progress._display() is Notebook
 
 
 def test_the_terminal_has_a_bar_with_words(capsys, monkeypatch):
@@ -112,4 +129,5 @@ def test_a_notebook_updates_one_line(monkeypatch):
     assert lines == [
         "<div>stream: &lt;b&gt;</div>",
         '<div>stream: <progress value="2" max="4"></progress> 2 batches</div>',
+        "",
     ]

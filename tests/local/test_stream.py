@@ -117,6 +117,14 @@ def test_places_are_kept_where_there_is_a_store(tmp_path):
         assert_same(graph, model)
 
 
+def test_edges_that_expire_and_come_late_are_summed():
+    with DynamicGraph(n_vertices=N, times=True, window=10) as graph:
+        done = graph.stream({"src": [i], "dst": [i + 1], "time": [t]} for i, t in enumerate([0, 5, 30, 3, 31]))
+        assert (done.batches, done.inserted, done.expired, done.late) == (5, 4, 2, 1)
+        assert graph.num_edges == 2
+        assert "; 2 edges expired; 1 operations were late" in str(done)
+
+
 @pytest.mark.parametrize("n_vertices", [N, None])
 def test_an_error_says_what_was_applied(n_vertices):
     def source():
