@@ -183,8 +183,8 @@ class Times:
         if not self.repeats or run.op is None:
             return last if not self.repeats else self.device.xp.ones(len(run), bool)
         xp = self.device.xp
-        deletions, ends = xp.cumsum(run.op < 0), xp.flatnonzero(last)
-        which = xp.cumsum(last) - last  # the number of the key
+        deletions, ends = xp.cumsum((run.op < 0).astype(np.int64)), xp.flatnonzero(last)
+        which = xp.cumsum(last.astype(np.int64)) - last  # the number of the key
         return deletions == deletions[ends[which]]
 
     # ---- what falls out ----------------------------------------------------------------------------------------------
