@@ -47,6 +47,23 @@ def test_steps_of_an_ingest(client3, size, window):
         check(graph, model)
 
 
+@pytest.mark.parametrize("size", [HERE, 3])
+def test_small_batches_of_a_pipeline(client3, size):
+    rng = fresh_rng()
+    model, done = TimeModel(window=40), []
+    with DynamicGraph(**on(client3, size), n_vertices=12, window=40) as graph:
+        with graph.pipeline() as pipeline:
+            for now in range(0, 200, 5):
+                batch = random_timed(rng, 12, 5, now, 20, False)
+                if rng.random() < 0.3:
+                    batch = EdgeBatch(batch.src, batch.dst, op=-1)
+                done.append((pipeline.update(batch), model.update(batch)))
+        check(graph, model)
+        for pending, did in done:
+            report = pending.result()
+            assert {name: getattr(report, name) for name in did} == did
+
+
 @pytest.mark.parametrize("kind", KINDS[1:3], ids=str)
 def test_times_move_with_the_rows(client3, kind):
     rng = fresh_rng()
