@@ -61,9 +61,14 @@ class Small:
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
-    """What batches have in common that share a message; None for a batch that has to go alone."""
+    """What batches have in common that share a message; None for a batch that has to go alone.
+
+    One with times goes alone: its report says more than the counts that a message with several batches brings back.
+    """
     share = shares[0]
     if share.keys() != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
+        return None
+    if share["time"] is not None:
         return None
     optional = [share[name] for name in ("weight", "op")]
     return tuple(column if column is None or isinstance(column, int) else type(column) for column in optional)

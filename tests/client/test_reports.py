@@ -27,14 +27,16 @@ def test_the_counts_of_a_batch_are_those_of_all_ranks(size):
 def test_the_steps_of_an_ingest_are_epochs_that_end_with_the_last(size, steps):
     rng = fresh_rng()
     counts, times = rng.integers(0, 1 << 40, (size, steps, 4)), rng.random((size, steps))
-    epochs = list(range(11 - steps, 11))
+    by_time, epochs = rng.integers(0, 1 << 40, (size, steps, 2)), list(range(11 - steps, 11))
     same = {"before": 10 - steps, "epochs": epochs}
-    answers = [{"counts": c.reshape(-1), "times": t, **same} for c, t in zip(counts, times, strict=True)]
+    columns = zip(counts, by_time, times, strict=True)
+    answers = [{"counts": c.reshape(-1), "by_time": b.reshape(-1), "times": t, **same} for c, b, t in columns]
     reports = of_steps(answers)
     assert [report.epoch for report in reports] == list(range(11 - steps, 11))
     for step, report in enumerate(reports):
         found = (report.inserted, report.updated, report.deleted, report.missing)
         assert found == tuple(counts[:, step].sum(axis=0).tolist())
+        assert (report.late, report.expired) == tuple(by_time[:, step].sum(axis=0).tolist())
         assert report.seconds == times[:, step].max()  # the slowest rank's
 
 

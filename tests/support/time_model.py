@@ -13,6 +13,15 @@ RULES = {"last": lambda a, b: b, "sum": lambda a, b: np.float32(a + b), "min": m
 
 Edge = tuple[int, int]
 
+#: kinds of graphs
+KINDS = [
+    {},
+    {"reverse": True, "weighted": True, "combine": "sum"},
+    {"directed": False, "weighted": True, "combine": "max", "structure": "slabgraph"},
+    {"directed": False, "structure": "slabgraph"},
+    {"weighted": True, "combine": "sum", "structure": "slabgraph"},
+]
+
 
 @dataclass
 class TimeModel:
@@ -149,3 +158,18 @@ def random_timed(
     times = random_times(rng, n, now, spread)
     weight = rng.integers(1, 9, n) / 3 if weighted else None
     return EdgeBatch(src, dst, weight, op, time=times if unit is None else times.astype(unit))
+
+
+def check_stream(graph: DynamicGraph, model: TimeModel, rng: np.random.Generator, steps: int = 12) -> None:
+    """Batches of all sizes, some larger than the window, and now and then a jump after which everything falls out."""
+    now = -60
+    for step in range(steps):
+        now += int(rng.integers(0, 30)) + (5000 if step == steps // 2 else 0)
+        spread = int(rng.choice([0, 5, 60]))
+        batch = random_timed(rng, 12, int(rng.choice([0, 1, 20, 150])), now, spread, model.combine != "last")
+        check(graph, model, graph.update(batch), model.update(batch))
+        if step % 5 == 4:
+            before = now - int(rng.integers(0, 40))
+            report = graph.expire(before)
+            assert (report.expired, report.deleted, report.late) == (model.expire(before), 0, 0)
+            check(graph, model)
