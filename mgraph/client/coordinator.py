@@ -298,6 +298,7 @@ class Coordinator:
 
     async def _publish(self, name: str | None, card: bytes) -> None:
         async with self._turn:
+            await self._send_posted()
             await self._ready(connect=False, alone=True)
             known = Turns.known_of(self.attempt, self.sessions)
             if self._turns is None:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from distributed.comm import connect
-
+from mgraph.client.opening import reach
 from mgraph.wire import LIST_HANDLER
 
 __all__ = ["found"]
@@ -27,7 +26,7 @@ async def found(addresses: Iterable[str], connection_args: Value, seconds: float
 async def _said(address: str, connection_args: Value, seconds: float, end: str | None) -> tuple[str, list[Value]]:
     try:
         async with asyncio.timeout(seconds):
-            comm = await connect(address, timeout=seconds, **connection_args)
+            comm = await reach(address, seconds, connection_args)
             try:
                 await comm.write({"op": LIST_HANDLER, "end": end, "reply": True})
                 answer = await comm.read()

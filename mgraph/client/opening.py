@@ -15,7 +15,7 @@ from mgraph.errors import MgraphError, WorkerLost
 from mgraph.protocol import SILENCE_SECONDS, VERSION, Hello, decode_error
 from mgraph.wire import SESSION_HANDLER, encode
 
-__all__ = ["open_session"]
+__all__ = ["open_session", "reach"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     comm = None
     try:
         async with asyncio.timeout(hello.patience):
-            comm = await _connect(address, hello.patience, connection_args)
+            comm = await reach(address, hello.patience, connection_args)
             await comm.write({"op": SESSION_HANDLER, "hello": encode(hello)})
             _check_welcome(await comm.read(), address)
             outlast(comm, hello.patience)
@@ -58,7 +58,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     return Session(hello, address, comm)
 
 
-async def _connect(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
+async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
     """A comm to `address` within `seconds`, or an `OSError`; where the connection is refused, after the first attempt.
 
     Dask's `connect` hides a refusal: it tries again until its time is over. So it is given little time at first.

@@ -41,8 +41,7 @@ class Meter:
 
     def read(self) -> Numbers:
         """The current values by name."""
-        held = self._table.sessions, self._table.published  # both have a published one's until its publisher leaves
-        shards = {key: one.thread.state for shards in held for key, one in shards.items()}
+        shards = {key: thread.state for key, thread in self._threads().items()}
         return {
             "graphs": len(shards),
             "edges": sum(state.edges for state in shards.values()),
@@ -53,7 +52,12 @@ class Meter:
 
     def shards(self) -> list[dict[str, Any]]:
         """What each shard has done and is doing, during a call too."""
-        return [_shard(graph, rank, one.thread) for (graph, rank), one in self._table.sessions.items()]
+        return [_shard(graph, rank, thread) for (graph, rank), thread in self._threads().items()]
+
+    def _threads(self) -> dict[tuple[str, int], ShardThread]:
+        """The threads of all shards, by graph and rank. Until its publisher leaves, a published one is in both."""
+        held = self._table.sessions, self._table.published
+        return {key: one.thread for shards in held for key, one in shards.items()}
 
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
         now = self._clock()

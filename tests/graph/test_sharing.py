@@ -45,6 +45,7 @@ def test_a_graph_outlives_its_publisher(client, other):
     assert (listed.name, listed.id, listed.clients, listed.lost) == ("roads", g.id, 0, False)
     assert (listed.epoch, listed.num_vertices, listed.num_edges) == (1, N, len(model.edges))
     assert listed.workers == g.workers
+    assert client.run(measured) == dict.fromkeys(g.workers, (1, 1))
     with pytest.raises(GraphClosed):
         g.insert([0], [1])
     with DynamicGraph.attach(other, "roads") as h:
@@ -52,6 +53,12 @@ def test_a_graph_outlives_its_publisher(client, other):
         check_graph(h, model, rng)
         h.unpublish()
         check_graph(h, model, rng)
+
+
+def measured(dask_worker) -> tuple[int, int]:
+    """How many shards the metrics of a worker count, and list; runs there."""
+    meter = dask_worker.plugins["mgraph"].meter
+    return meter.read()["graphs"], len(meter.shards())
 
 
 def test_two_clients_see_each_others_changes(client, other):

@@ -17,7 +17,7 @@ from plain_graph import fresh_rng
 import mgraph
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 
-KILLS = {"update": 2, "pipeline": 4, "move": 2, "read": 1}
+KILLS = {"update": 1, "pipeline": 3, "move": 1, "read": 1}
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +109,7 @@ def test_a_worker_of_a_published_graph_dies(tmp_path):
         deadline = time.monotonic() + 20
         while not mgraph.list_graphs(other)[0].lost and time.monotonic() < deadline:
             time.sleep(0.1)
-        with pytest.raises(
-            GraphLost, match=r"'roads', was lost: 1 of 2 workers that held it answer;  mgraph.unpublish"
-        ):
+        with pytest.raises(GraphLost, match="was lost: 1 of 2 workers that held it answer; mgraph.unpublish"):
             DynamicGraph.attach(other, "roads")
         with DynamicGraph(client, 8) as g, pytest.raises(mgraph.InvalidOption, match="already"):
             g.publish("roads")
