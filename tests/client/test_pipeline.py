@@ -169,7 +169,8 @@ def test_the_client_ends_while_a_report_is_awaited():
 
 def small(fails: int = 0, milliseconds: int = 0, n: int = 1) -> dict[str, Any]:
     """A batch of `n` edges that fails on the rank `fails`, unless that is 0, and takes so long."""
-    return {"src": np.full(n, fails, np.uint32), "dst": np.full(n, milliseconds, np.uint32), "weight": None, "op": None}
+    ends = {"src": np.full(n, fails, np.uint32), "dst": np.full(n, milliseconds, np.uint32)}
+    return {**ends, "weight": None, "op": None, "time": None}
 
 
 def groups(worker: FakeWorker) -> list[int]:
