@@ -18,6 +18,7 @@ __all__ = [
     "COUNTS",
     "FILES",
     "MAX_VERTICES",
+    "TOLD",
     "EdgeBatch",
     "as_array",
     "as_batch",
@@ -32,6 +33,7 @@ __all__ = [
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
 COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
+TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last two of graphs with a window
 FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
 
 

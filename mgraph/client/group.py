@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, COUNTS
+from mgraph.batch import COLUMNS, TOLD
 from mgraph.client.caller import Flight, Value
 
 __all__ = ["MOST", "SMALL", "WAITING", "Group", "Sender", "Small", "layout", "made_before"]
@@ -21,7 +21,7 @@ SMALL = 16 << 10  #: bytes of a batch up to which it shares messages
 MOST = 64  #: batches in a message
 WAITING = 256  #: batches that wait for a message; the user's thread waits before there are more
 
-NONE = np.empty((0, len(COUNTS)), np.int64)
+NONE = np.empty((0, len(TOLD)), np.int64)
 
 
 class Sender(Protocol):
@@ -61,10 +61,7 @@ class Small:
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
-    """What batches have in common that share a message; None for a batch that has to go alone.
-
-    One with times goes alone: its report says more than the counts that a message with several batches brings back.
-    """
+    """What batches have in common that share a message; None for a batch that has to go alone, as one with times."""
     share = shares[0]
     if share.keys() != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
         return None
@@ -80,8 +77,8 @@ class Group:
 
     Attributes
     ----------
-    done : int64[k, 4]
-        If the group failed, the counts of the batches that were committed before, in the order of `COUNTS`.
+    done : int64[k, 6]
+        If the group failed, the counts of the batches that were committed before, in the order of `TOLD`.
     """
 
     items: list[Small]
@@ -107,7 +104,7 @@ def _joined(shares: list[Value]) -> Value:
 
 
 def made_before(outcomes: list[Any]) -> np.ndarray:
-    """The counts of the batches of a group that all ranks have committed: int64[k, 4].
+    """The counts of the batches of a group that all ranks have committed: int64[k, 6].
 
     Parameters
     ----------
@@ -119,7 +116,7 @@ def made_before(outcomes: list[Any]) -> np.ndarray:
         found = getattr(outcome, "done", None) if isinstance(outcome, BaseException) else outcome and outcome["counts"]
         if found is None:
             return NONE
-        counts.append(np.asarray(found, np.int64).reshape(-1, len(COUNTS)))
+        counts.append(np.asarray(found, np.int64).reshape(-1, len(TOLD)))
     least = min(map(len, counts))
     total: np.ndarray = np.sum([found[:least] for found in counts], axis=0)
     return total

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from mgraph.batch import COUNTS
+from mgraph.batch import TOLD
 from mgraph.checks import check_offset
 from mgraph.client.caller import Caller, Flight, Value
 from mgraph.client.group import MOST, SMALL, Group, Small, layout, made_before
@@ -415,7 +415,7 @@ class Pipeline:
         seconds = time.perf_counter() - began
         for i, item in enumerate(group.items):
             if i < len(counts):
-                answer = {"epoch": epoch + i, **dict(zip(COUNTS, counts[i].tolist(), strict=True))}
+                answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
                 item.pending.set_result(self._told_of("update", item.made([answer], seconds)))
                 continue
             assert error is not None

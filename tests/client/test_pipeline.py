@@ -11,6 +11,7 @@ import pytest
 from fakes import FakeWorker, fake_cluster, sending
 from interrupts import after, ctrl_c
 
+from mgraph.batch import COLUMNS
 from mgraph.client.group import MOST
 from mgraph.client.pipeline import Pipeline
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
@@ -170,7 +171,7 @@ def test_the_client_ends_while_a_report_is_awaited():
 def small(fails: int = 0, milliseconds: int = 0, n: int = 1) -> dict[str, Any]:
     """A batch of `n` edges that fails on the rank `fails`, unless that is 0, and takes so long."""
     ends = {"src": np.full(n, fails, np.uint32), "dst": np.full(n, milliseconds, np.uint32)}
-    return {**ends, "weight": None, "op": None, "time": None}
+    return {**ends, **dict.fromkeys(COLUMNS[2:])}
 
 
 def groups(worker: FakeWorker) -> list[int]:

@@ -108,7 +108,7 @@ class FakeServant:
             except MgraphError as error:
                 error.done = np.array(done)  # type: ignore[attr-defined]
                 raise
-            done += [int(sizes[i]), 0, 0, 0]
+            done += [int(sizes[i]), 0, 0, 0, 0, 0]
         return {"counts": np.array(done, np.int64), "epoch": self.epoch}
 
     def have(self, attempt: int, left: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS
+from mgraph.batch import COUNTS, TOLD
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures import Run
@@ -86,7 +86,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
     Each batch is decided by a ballot of its own. If one fails, those after it are not applied, and the error has the
     counts of those before it as `done`. The answer is sent when all are as safe as their acknowledgement needs.
     """
-    counts, at = np.zeros((len(sizes), len(COUNTS)), np.int64), 0
+    counts, at = np.zeros((len(sizes), len(TOLD)), np.int64), 0
     for i, n in enumerate(sizes.tolist()):
         share: Value = {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         try:
@@ -98,7 +98,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
                     rank.ballot.make_safe()
                     told.done = counts[:i].ravel()  # type: ignore[attr-defined]
             raise told  # noqa: B904
-        counts[i], at = [made[name] for name in COUNTS], at + n
+        counts[i], at = [made.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
