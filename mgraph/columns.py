@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,8 @@ def as_array(values: Any) -> Any:
     """
     on_gpu = hasattr(values, "__cuda_array_interface__")
     if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
-        on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
+        with suppress(TypeError):  # of an Arrow array with missing values, in some releases
+            on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
             return np.from_dlpack(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():

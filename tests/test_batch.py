@@ -7,6 +7,7 @@ import pytest
 
 from mgraph import MAX_VERTICES, EdgeBatch, InvalidBatch, InvalidOption
 from mgraph.batch import as_batch, as_ids, check_columns
+from mgraph.columns import as_array
 
 PART = {"src": [0, 1], "dst": [1, 2]}
 
@@ -126,3 +127,17 @@ def test_ids_of_every_integer_dtype(kind):
         if np.iinfo(dtype).min <= bad <= np.iinfo(dtype).max and not 0 <= bad < MAX_VERTICES:
             with pytest.raises(InvalidBatch, match=rf"ids\[1\] is {bad}; vertex ids run from 0"):
                 as_ids(np.array([3, bad, 4], dtype), "ids")
+
+
+class WithMissing:
+    """An array that refuses DLPack, as Arrow's arrays with missing values do in some releases."""
+
+    def __dlpack_device__(self):
+        raise TypeError("Can only use DLPack on arrays with no nulls")
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1.0, np.nan])
+
+
+def test_an_array_that_refuses_dlpack_is_taken_by_its_array_interface():
+    assert np.isnan(as_array(WithMissing())[1])

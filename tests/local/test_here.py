@@ -99,7 +99,7 @@ def test_options(options, error, message):
 
 
 def test_what_it_says_of_itself():
-    with DynamicGraph(None, N) as graph:
+    with DynamicGraph(None, N, device="cpu") as graph:
         graph.insert([0], [1])
         assert graph.workers == ("this process",)
         assert (graph.device, graph.exchange) == ("cpu", "loopback")

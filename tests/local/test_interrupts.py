@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture
 def graph():
-    with DynamicGraph(n_vertices=N) as graph:
+    with DynamicGraph(n_vertices=N, device="cpu") as graph:  # a child process cannot use one on a GPU
         graph.insert(np.arange(20), np.arange(1, 21))
         yield graph
     assert_clean(None)
