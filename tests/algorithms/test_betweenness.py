@@ -56,7 +56,7 @@ def check(graph: Graph, size: int, even: bool = True, reverse: bool = False, **k
 @pytest.mark.parametrize(("size", "even"), CUTS)
 def test_shapes(structure: str, device: str, small: None, size: int, even: bool) -> None:
     for graph in shapes():
-        if graph.n < 70 and (size == 1 or graph.n < 51):
+        if graph.n < {1: 70, 2: 51, 3: 30}[size]:
             check(graph, size, even, structure=structure, device=device)
 
 

@@ -72,7 +72,7 @@ def work(graph: DynamicGraph, step: str) -> None:
         graph.update(batch(1))
 
 
-@pytest.mark.parametrize("step", each_step("prepare", "commit", "superstep"))
+@pytest.mark.parametrize("step", each_step("commit", "superstep"))
 def test_nanny_is_killed_during_a(cluster, step):
     """Its worker ends with it, as a worker does that loses its nanny."""
     with DynamicGraph(cluster.client, N) as graph:
@@ -102,7 +102,7 @@ def test_nanny_is_stopped_and_its_worker_goes_on(cluster):
     assert_clean(cluster.client, list(cluster.workers))
 
 
-@pytest.mark.parametrize("step", each_step("route", "commit", "gather"))
+@pytest.mark.parametrize("step", each_step("commit"))
 def test_scheduler_is_killed_during_a(cluster, step):
     """Dask's workers end without their scheduler, so that the graph is lost with them, and nobody survives."""
     graph = DynamicGraph(cluster.client, N)
