@@ -65,7 +65,7 @@ def test_weights(graph):
 
 
 def test_update_wants_a_batch_or_a_table(graph):
-    with pytest.raises(InvalidBatch, match="a tuple is no table; give arrays src and dst, a frame"):
+    with pytest.raises(TypeError, match="a frame, a table with Arrow's interface, .* or an EdgeBatch, got tuple"):
         graph.update(([0], [1]))
     with graph.pipeline() as stream, pytest.raises(TypeError, match="EdgeBatch, got tuple"):
         stream.update(([0], [1]))
