@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import product
 
 import pytest
 from graph_clusters import assert_clean
@@ -27,9 +28,19 @@ def hit_while_dealing(monkeypatch: pytest.MonkeyPatch, pid: int, number: int) ->
     monkeypatch.setattr(updates, "deal", lambda *args, **kwargs: (os.kill(pid, number), quick(*args, **kwargs))[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("stage", ["deal", *STAGES])
-def test_a_worker_during_the(own_client, monkeypatch, stage, number):
+KINDS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
+QUICK = [("vote", "killed"), ("commit", "killed"), ("exchange", "stopped")]  #: make test leaves out the others
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [
+        pytest.param(stage, kind, marks=() if (stage, kind) in QUICK else pytest.mark.slow)
+        for stage, kind in product(["deal", *STAGES], KINDS)
+    ],
+)
+def test_a_worker_during_the(own_client, monkeypatch, stage, kind):
+    number = KINDS[kind]
     with DynamicGraph(own_client, N, patience=4) as graph:
         graph.update(batch())
         distances = graph.bfs(0)

@@ -147,10 +147,10 @@ def test_worker_is_killed_with_batches_in_flight(own_client, step):
         survivor, victim = graph.workers
         own_client.run(before, step, hit, signal.SIGKILL, at=3, workers=[victim])
         pending = []
-        with raises_in_time(WorkerLost, r"rank 1.*the batch of epoch [234] in a pipeline"), graph.pipeline() as pipe:
+        with raises_in_time(WorkerLost, r"rank 1.*the batch of epoch [1234] in a pipeline"), graph.pipeline() as pipe:
             pending.extend(pipe.update(batch(seed)) for seed in range(8))
         assert all(p.done() for p in pending)
-        assert graph.epoch in (1, 2, 3)  # of its last answers the victim may not have said all
+        assert graph.epoch in (0, 1, 2, 3)  # batches that share a message are answered together
         with raises_in_time((GraphLost, WorkerLost), limit=1.5):  # type: ignore[arg-type]
             graph.update(batch())
     assert_clean(own_client, [survivor])

@@ -64,7 +64,10 @@ CELLS = {  # by what raises
 }
 
 
-@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize(
+    "cell",
+    [pytest.param(cell, id=name, marks=() if name == "a call" else pytest.mark.slow) for name, cell in CELLS.items()],
+)
 def test_a_cell_that_makes_a_graph_and_raises_run_ten_times_leaves_two_at_most(shell, client, cell):
     for _ in range(10):
         assert run(shell, cell) is not None
