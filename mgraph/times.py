@@ -120,6 +120,8 @@ def as_shown(stamps: Any, times: str | None) -> Any:
 
 def as_instant(value: Any, times: str, name: str) -> int:
     """One time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    if np.ndim(value) != 0:
+        raise InvalidOption(f"{name} is {value!r}; it must be one time")
     try:
         return int(_in_unit(as_times(value, 1), times, name)[0])
     except InvalidBatch as error:

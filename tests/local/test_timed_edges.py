@@ -165,6 +165,10 @@ def test_dates_that_do_not_fit():
                 graph.insert([0], [1], time=np.array(time))
         with pytest.raises(InvalidOption, match="before is 7"):
             graph.expire(7)
+        for several in ([np.datetime64(1, "s"), np.datetime64(2, "s")], np.array([], "datetime64[s]")):
+            with pytest.raises(InvalidOption, match="before is .*; it must be one time"):
+                graph.expire(several)
+        assert graph.epoch == 0
 
 
 @pytest.mark.parametrize(
