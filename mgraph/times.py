@@ -47,8 +47,12 @@ def as_times(values: Any, n: int) -> Any:
         A value is no integer and no date, is NaT, or is outside ``-2**63 + 1 .. 2**63 - 1``.
     """
     array = as_array(values)
+    if array.size == 0 and array.dtype.kind == "f":  # NumPy's for an empty list
+        array = array.astype(np.int64)
     if array.dtype == object:
         array = _dates(array)
+    if not array.dtype.isnative:  # or its dtype would be equal to none of those below
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "M":
         bad = np.isnat(array)
         if np.datetime_data(array.dtype)[0] == "generic":
@@ -91,8 +95,10 @@ def as_stamps(batch: Any, times: str | None) -> Any:
         if time is not None:
             raise InvalidBatch("the batch has times and the graph keeps none; create it with times=True")
         return None
+    if len(batch) == 0:
+        return None
     if time is None:
-        if len(batch) == 0 or (op is not None and (isinstance(op, int) or bool((op < 0).all()))):
+        if op is not None and (isinstance(op, int) or bool((op < 0).all())):
             return None
         raise InvalidBatch("the batch inserts edges without times, and every edge of the graph has one; give time=")
     return _in_unit(time, times, "time")
@@ -120,6 +126,8 @@ def as_shown(stamps: Any, times: str | None) -> Any:
 
 def as_instant(value: Any, times: str, name: str) -> int:
     """One time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    if np.ndim(value) != 0:
+        raise InvalidOption(f"{name} is {value!r}; it must be one time")
     try:
         return int(_in_unit(as_times(value, 1), times, name)[0])
     except InvalidBatch as error:

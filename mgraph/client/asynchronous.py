@@ -39,11 +39,12 @@ class _Thread:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "mgraph-calls")
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T], *, always: bool = False) -> T:
         """What `function` returns, run in the thread.
 
         Cancellation ends the call as Ctrl-C does: a batch is applied whole or not at all. It waits until the call has
-        ended. A call that has not begun yet never begins.
+        ended. A call that has not begun yet never begins; but one that is `always` made is made when its turn comes,
+        and is not waited for.
         """
         stopped = threading.Event()
         job = self._pool.submit(copy_context().run, _stoppable, function, stopped)
@@ -51,10 +52,11 @@ class _Thread:
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
-            if not job.cancel():
+            if always or not job.cancel():
                 stopped.set()
-                await asyncio.wait([done])
-                done.exception()  # looked at, so that asyncio does not warn of it
+                if not always or job.running():
+                    await asyncio.wait([done])
+                    done.exception()  # looked at, so that asyncio does not warn of it
             raise
         finally:
             del job, done  # an error's traceback refers to this frame
@@ -91,11 +93,22 @@ class AsyncHandle:
         return [*super().__dir__(), *(name for name in dir(self._target) if not name.startswith("_"))]
 
     async def __aenter__(self) -> Any:
-        await self._thread.run(self._target.__enter__)
+        entered = threading.Event()
+
+        def enter() -> None:
+            self._target.__enter__()
+            entered.set()
+
+        try:
+            await self._thread.run(enter)
+        except asyncio.CancelledError as error:
+            if entered.is_set():  # a pipeline of a published graph holds a turn, for which other clients wait
+                await self.__aexit__(type(error), error, None)
+            raise
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
-        await self._thread.run(partial(self._target.__exit__, *exc))
+        await self._thread.run(partial(self._target.__exit__, *exc), always=True)
 
     def __repr__(self) -> str:
         return f"<async {self._target!s}>"  # the repr of a result would ask the workers for values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,7 @@ from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
 from mgraph.client.coordinator import Coordinator
+from mgraph.client.pipeline import Pipeline
 
 N = 100
 
@@ -153,5 +155,38 @@ def test_cancellation_ends_a_call_that_waits(client, monkeypatch):
                         await asyncio.gather(g.insert([0], [1]), g.insert([1], [2]))
                 assert entered.is_set()
             assert (g.epoch, (await g.insert([2], [3])).inserted) == (0, 1)
+
+    run(client, body)
+
+
+@pytest.mark.parametrize("stage", ["enters", "leaves"])
+def test_a_cancelled_pipeline_ends_its_turn_with_a_published_graph(client, monkeypatch, stage):
+    """Also where its end has to wait in the graph's thread, and where it was entered when it was cancelled."""
+    enter, slow = Pipeline.__enter__, []
+
+    def late(self):
+        made = enter(self)
+        time.sleep(0.5 if stage == "enters" else 0)
+        return made
+
+    async def use(g: AsyncDynamicGraph) -> None:
+        async with await g.pipeline() as pipeline:
+            await pipeline.update(EdgeBatch([0], [1]))
+            slow.append(asyncio.create_task(g.in_thread(lambda graph: time.sleep(0.5))))
+            await asyncio.sleep(0)
+
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            await g.publish(stage)
+            async with DynamicGraph.attach(client, stage) as h:
+                with monkeypatch.context() as patch:
+                    patch.setattr(Pipeline, "__enter__", late)
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.3):
+                            await use(g)
+                async with asyncio.timeout(10):
+                    assert (await h.insert([2], [3])).inserted == 1
+            assert len(await asyncio.gather(*slow)) == (stage == "leaves")
+            await g.unpublish()
 
     run(client, body)

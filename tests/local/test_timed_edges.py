@@ -144,6 +144,8 @@ BAD = [
     ({"time": ["2024"]}, "times are integers"),
     ({"time": [-(2**63)]}, r"time\[0\] is -9223372036854775808; times run from"),
     ({"time": np.array([2**63], np.uint64)}, r"time\[0\] is 9223372036854775808; times run"),
+    ({"time": np.array([-(2**63)], ">i8")}, r"time\[0\] is -9223372036854775808; times run"),
+    ({"time": np.array([2**63], ">u8")}, r"time\[0\] is 9223372036854775808; times run"),
     ({"time": np.array(["2024"], "datetime64[s]")}, "datetime64.*the graph has times='int64'"),
 ]
 
@@ -157,6 +159,13 @@ def test_bad_times_are_refused_and_change_nothing(given, message):
         assert (graph.epoch, edges_of(graph)) == (1, {(0, 1): (7, 1.0)})
 
 
+@pytest.mark.parametrize("kind", ["int64", "datetime64[s]"])
+@pytest.mark.parametrize("time", [None, [], np.array([], object), np.array([], np.int64)], ids=repr)
+def test_an_empty_batch_has_no_times_to_be_of_another_kind(kind, time):
+    with DynamicGraph(n_vertices=2, times=kind) as graph:
+        assert (graph.insert([], [], time=time).epoch, graph.num_edges) == (1, 0)
+
+
 def test_dates_that_do_not_fit():
     with DynamicGraph(n_vertices=2, times="datetime64[s]") as graph:
         for time, message in (([7], "give times of that dtype"), ([np.datetime64("NaT", "s")], "NaT"),
@@ -165,6 +174,10 @@ def test_dates_that_do_not_fit():
                 graph.insert([0], [1], time=np.array(time))
         with pytest.raises(InvalidOption, match="before is 7"):
             graph.expire(7)
+        for several in ([np.datetime64(1, "s"), np.datetime64(2, "s")], np.array([], "datetime64[s]")):
+            with pytest.raises(InvalidOption, match="before is .*; it must be one time"):
+                graph.expire(several)
+        assert graph.epoch == 0
 
 
 @pytest.mark.parametrize(
