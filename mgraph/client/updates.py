@@ -163,8 +163,8 @@ class Updates:
         at = int(getattr(batch, name).argmax())
         return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
 
-    def _landed(self) -> None:
-        """After the last batch of a pipeline."""
+    def landed(self) -> None:
+        """After a change that may leave vertices without edges, as the last batch of a pipeline."""
         if self._options.drop_isolated and self._directory.numbering.keys is not None:
             self._drop_isolated("drop_vertices")
         self.followed()
@@ -175,7 +175,7 @@ class Updates:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
         stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self._landed, self.history)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.landed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
@@ -301,7 +301,7 @@ class Updates:
         with self._coordinator.turn():
             self._directory.check()
             done = self._call("expire", {"before": before})
-        self._landed()
+        self.landed()
         return done
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
@@ -312,7 +312,7 @@ class Updates:
         else:
             with self._directory.removing(lambda now: now.ids(ids, "ids")) as gone:
                 done = self._call("remove_vertices", {"ids": gone})
-        self.followed()
+        self.landed()
         return done
 
     def drop_isolated(self) -> int:

@@ -209,3 +209,12 @@ def test_graphs_without_times_take_none_and_give_none():
             with pytest.raises(InvalidOption, match="create the graph with times=True"):
                 call()
         assert (graph.epoch, graph.to_csr().time) == (0, None)
+
+
+def test_vertices_without_edges_go_after_execute_and_delete_vertices_too():
+    with DynamicGraph(keys="int64", drop_isolated=True) as graph:
+        graph.insert([5, 6, 8, 8, 9], [6, 7, 9, 10, 10])
+        assert graph.execute(Operations(["delete"], [5], [6], keys="int64")).report.deleted == 1
+        assert sorted(graph.vertices().tolist()) == [6, 7, 8, 9, 10]
+        assert graph.delete_vertices([7]).deleted == 1
+        assert (sorted(graph.vertices().tolist()), graph.epoch) == ([8, 9, 10], 3)
