@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mgraph.batch import TOLD
 from mgraph.errors import MgraphError
 
 __all__ = [
@@ -91,13 +92,13 @@ class Recovered(Stale):
     Parameters
     ----------
     what : str
-    done : int64[k, 4], optional
-        The counts of the steps of an ingest that are done.
+    done : int64[k, 6], optional
+        The counts, in the order of `TOLD`, of the steps of an ingest that are done.
     """
 
     def __init__(self, what: str, done: np.ndarray | None = None) -> None:
         super().__init__(what)
-        self.done = np.empty((0, 4), np.int64) if done is None else done
+        self.done = np.empty((0, len(TOLD)), np.int64) if done is None else done
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mgraph.batch import COUNTS
+from mgraph.batch import TOLD
 from mgraph.client.caller import Caller
 from mgraph.client.report import UpdateReport
 
@@ -82,7 +82,7 @@ def _report(done: Any) -> UpdateReport:
 
 
 def _operations(report: UpdateReport) -> int:
-    return sum(getattr(report, name) for name in COUNTS) + report.expired
+    return sum(max(0, getattr(report, name)) for name in TOLD if name != "late")  # -1: not known
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mgraph.batch import COUNTS
+from mgraph.batch import TOLD
 from mgraph.client.caller import Alive, Caller, Flight, Value
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
@@ -84,8 +84,8 @@ class Life:
     options : Options
     epoch : int
         With which it began.
-    counts : int64[k, 4]
-        Of the last k epochs until then, in the order of `COUNTS`: those that were not acknowledged in the life before.
+    counts : int64[k, 6]
+        Of the last k epochs until then, in the order of `TOLD`: those that were not acknowledged in the life before.
     number : int
     ended : bool
         Whether it is known to be lost.
@@ -96,12 +96,12 @@ class Life:
     numbering: Numbering
     options: Options
     epoch: int = 0
-    counts: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    counts: np.ndarray = field(default_factory=lambda: np.empty((0, len(TOLD)), np.int64))
     number: int = 0
     ended: bool = False
 
     def since(self, epoch: int) -> np.ndarray:
-        """The counts of the epochs from `epoch` on until this life began: int64[k, 4]."""
+        """The counts of the epochs from `epoch` on until this life began: int64[k, 6]."""
         return self.counts[max(0, len(self.counts) - (self.epoch + 1 - epoch)) :]
 
 
@@ -188,7 +188,7 @@ class Recovering:
         now = self._lives[number + 1]
         if epoch > now.epoch:
             return None
-        return [{"epoch": epoch, **dict(zip(COUNTS, now.since(epoch)[0].tolist(), strict=True))}]
+        return [{"epoch": epoch, **dict(zip(TOLD, now.since(epoch)[0].tolist(), strict=True))}]
 
     def as_parts(self, source: Any, steps: Any, columns: Any, seats: Sequence[int]) -> Parts:
         """As `AsParts`; Dask's tasks may be on a worker that is lost meanwhile, which raises `Recovered`."""

@@ -60,15 +60,15 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
 def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:
     """The reports of an ingest's steps from the ranks' answers, whose epoch is that of the last step.
 
-    `before` are the counts of the steps that were made before a worker was lost; their seconds are not known.
+    `before` are the counts, in the order of `TOLD`, of the steps that were made before a worker was lost; their seconds
+    are not known.
     """
     counts = sum(np.asarray(answer["counts"]) for answer in answers).reshape(-1, len(COUNTS))  # type: ignore[union-attr]
     seconds = np.max([answer["times"] for answer in answers], axis=0)
-    if before is not None:
-        counts, seconds = np.concatenate([before, counts]), np.concatenate([np.full(len(before), np.nan), seconds])
     by_time = sum(np.asarray(answer["by_time"]) for answer in answers).reshape(-1, 2)  # type: ignore[union-attr]
-    rows = np.pad(by_time, ((len(counts) - len(by_time), 0), (0, 0)))
-    rows = np.concatenate([counts, rows], axis=1)
+    rows = np.concatenate([counts, by_time], axis=1)
+    if before is not None:
+        rows, seconds = np.concatenate([before, rows]), np.concatenate([np.full(len(before), np.nan), seconds])
     epochs, end = answers[0]["epochs"], answers[0]["before"] + 1
     epochs = [*range(end - (len(seconds) - len(epochs)), end), *epochs]
     return [

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.batch import TOLD
 from mgraph.checks import check_whole
 from mgraph.client import place as places
 from mgraph.client.caller import Caller
@@ -21,7 +22,7 @@ from mgraph.client.parts import AsParts
 from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
 from mgraph.client.storing import DEFAULTS, KIND, Storing
-from mgraph.errors import GraphLost, InvalidOption, MgraphError, WorkerLost
+from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -40,8 +41,6 @@ def make_graph(
     place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Storing | None, by_degree: bool
 ) -> Made:
     """As `mgraph.client.place.make_graph`; the graph comes back after a loss if `storing` says so."""
-    if storing is not None and storing.recover is not None:
-        check_recovers(options)
     made = places.make_graph(place, options, numbering, storing)
     if storing is None:
         return made
@@ -95,12 +94,6 @@ def open_stored(
     return made
 
 
-def check_recovers(options: Options) -> None:
-    """Raise `InvalidOption` for a graph that cannot come back after a loss yet."""
-    if options.times is not None:
-        raise InvalidOption('edges have times, with which recover="auto" cannot be used yet; leave out one of them')
-
-
 def check_seen(place: Place, storing: Storing, epoch: int) -> None:
     """Raise `StoreError` where the first worker of a place does not see a store that has an epoch."""
     caller, _ = place.begin(PATIENCE_SECONDS)
@@ -113,8 +106,6 @@ def check_seen(place: Place, storing: Storing, epoch: int) -> None:
 def _made(life: Life, reopening: _Reopening) -> Made:
     """What a graph is made of; with a caller that comes back, if that was asked for."""
     storing = reopening.storing
-    if storing.recover is not None:
-        check_recovers(life.options)
     if storing.recover is None:
         return places.directory(life.caller, life.options, life.numbering), life.options, life.parts
     caller = Recovering(life, reopening, storing.max_recoveries)
@@ -172,8 +163,8 @@ def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
     except BaseException:
         caller.close()
         raise
-    known = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, 4)
-    counts = np.full((0 if how.after is None else found["epoch"] - how.after, 4), UNKNOWN)
+    known = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
+    counts = np.full((0 if how.after is None else found["epoch"] - how.after, len(TOLD)), UNKNOWN)
     counts[len(counts) - len(known) :] = known
     return Life(caller, parts, numbering, options, found["epoch"], counts)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, EdgeBatch
+from mgraph.batch import TOLD, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
@@ -202,7 +202,7 @@ class Updates:
                 done = self._ingest_here(parts)
             self.followed()
             return done
-        size, before = len(self._coordinator.addresses), np.empty((0, len(COUNTS)), np.int64)
+        size, before = len(self._coordinator.addresses), np.empty((0, len(TOLD)), np.int64)
 
         def ingest(now: Numbering) -> list[Any]:
             nonlocal before

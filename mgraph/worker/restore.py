@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS
+from mgraph.batch import TOLD
 from mgraph.device import Device
 from mgraph.errors import StoreError
 from mgraph.keys import Names
@@ -22,7 +22,6 @@ from mgraph.log.keys import KeyLog
 from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, keys_of
 from mgraph.log.snapshot import read_keys
 from mgraph.log.store import Store, Survey
-from mgraph.structures import Counts
 from mgraph.times import MOST
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange, VerticesChange, expiry
@@ -46,8 +45,8 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
 
     Returns
     -------
-    int64[4 * k]
-        What this rank counted in each of the k epochs behind `after`, in the order of `COUNTS`; these are applied one
+    int64[6 * k]
+        What this rank counted in each of the k epochs behind `after`, in the order of `TOLD`; these are applied one
         by one. None are counted without `after`, or by epochs that are in a snapshot.
 
     Raises
@@ -155,18 +154,18 @@ class _Replay:
 
     def counted(self, kind: str, shares: Sequence[Entry]) -> list[int]:
         """Apply one epoch as it was applied first, and so with the same counts; those of this rank."""
-        counts = Counts()
+        told: dict[str, int] = {}
         if kind == "batch":
             total = sum(entry.n for entry in shares)
             for mine in self._parts(shares, max(1, total)):
-                counts = self.apply(mine, bool(_mask(shares) & (OP | DELETES)))
+                told = self.apply(mine, bool(_mask(shares) & (OP | DELETES)))
         elif kind == "delete_vertices":
-            counts = self._delete(shares[0])
+            told = self._delete(shares[0])
         elif kind == "remove_vertices":
-            counts = self._remove(shares[0])
+            told = self._remove(shares[0])
         elif kind == "expire":
-            counts = self._expire(shares[0])
-        return [getattr(counts, name) for name in COUNTS]
+            told = self._expire(shares[0])
+        return [told.get(name, 0) for name in TOLD]
 
     def _parts(self, group: Sequence[Entry], step: int) -> Iterator[Columns]:
         """The parts of this rank, of each of the batches of up to `step` operations that a group becomes."""
@@ -194,8 +193,11 @@ class _Replay:
     def _columns(self, entry: Entry) -> Columns:
         return columns_of(entry, self._bodies.read(entry))
 
-    def apply(self, columns: Columns, op: bool, admitted: bool = False) -> Counts:
-        """Apply this rank's part of a batch; what it counted. Nothing is late where it was `admitted` to a window."""
+    def apply(self, columns: Columns, op: bool, admitted: bool = False) -> dict[str, int]:
+        """Apply this rank's part of a batch; what it counted, by the names in `TOLD`.
+
+        Nothing is late where it was `admitted` to a window.
+        """
         shard = self._shard
         with shard.working():
             ops, tick = columns["op"] if op else None, None
@@ -205,31 +207,31 @@ class _Replay:
             routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
             change = BatchChange(shard, routed, tick=tick)
             self._ballot.decide(change)
-        return change.counts
+        return change.told
 
-    def _expire(self, entry: Entry) -> Counts:
+    def _expire(self, entry: Entry) -> dict[str, int]:
         """Delete edges by their time."""
         change = expiry(self._shard, self._columns(entry)["before"])
         self._ballot.decide(change)
-        return change.counts
+        return change.told
 
-    def _remove(self, entry: Entry) -> Counts:
+    def _remove(self, entry: Entry) -> dict[str, int]:
         """Remove vertices, and add as many at the end, which later records may bring."""
-        n, counts = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
+        n, told = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
         self._ballot.decide(VerticesChange(self._shard, n))
-        return counts
+        return told
 
-    def remove(self, ids: np.ndarray) -> Counts:
+    def remove(self, ids: np.ndarray) -> dict[str, int]:
         """Remove vertices; what it counted."""
         change = Removal(self._shard, ids)
         self._ballot.decide(change)
-        return Counts(deleted=change.deleted)
+        return {"deleted": change.deleted}
 
-    def _delete(self, entry: Entry) -> Counts:
+    def _delete(self, entry: Entry) -> dict[str, int]:
         """Delete the edges of vertices, which every rank was told."""
         change = BatchChange(self._shard, incident_runs(self._shard, self._columns(entry)["ids"]))
         self._ballot.decide(change)
-        return change.counts
+        return change.told
 
 
 def _groups(entries: Sequence[Entry], most: int) -> Iterator[tuple[list[Entry], int]]:

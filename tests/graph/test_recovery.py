@@ -157,6 +157,25 @@ def test_a_session_is_cut_in_each_kind_of_call(client, tmp_path, caplog):
     assert_clean(client)
 
 
+def test_reports_of_a_window_after_a_loss(client, tmp_path):
+    with DynamicGraph(client, N, window=10, store=tmp_path / "store", recover="auto") as graph:
+        graph.insert([0, 1, 2], [1, 2, 3], time=[0, 1, 9])
+        client.run(before, "commit", cut, workers=[graph.workers[0]])
+        report = graph.insert([4, 5, 3], [5, 6, 4], time=[11, 0, 10])  # two leave, and one comes too late
+        assert (*counted(report), report.late, report.expired) == (2, 0, 0, 0, 1, 2)
+        client.run(before, "commit", cut, workers=[graph.workers[0]])
+        report = graph.expire(10)
+        assert (*counted(report), report.late, report.expired) == (0, 0, 0, 0, 0, 1)
+        client.run(before, "commit", cut, at=1, workers=[graph.workers[0]])
+        steps = [EdgeBatch([6], [7], time=[12]), EdgeBatch([7], [8], time=[21]), EdgeBatch([8], [9], time=[2])]
+        reports = graph.ingest(lambda rank, size, step: steps[step] if rank == 0 and step < len(steps) else None)
+        assert [(report.inserted, report.late, report.expired) for report in reports] == [
+            (1, 0, 0), (1, 0, 2), (0, 1, 0)
+        ]  # fmt: skip
+        assert (len(graph.recoveries), graph.num_edges) == (3, 2)
+    assert_clean(client)
+
+
 @pytest.mark.slow
 def test_a_session_is_cut_in_the_other_stages(client, tmp_path):
     both = Both(client, tmp_path / "store", fresh_rng())

@@ -116,8 +116,6 @@ def test_vertices_without_keys_stay():
 def test_what_cannot_have_times_yet(tmp_path):
     with pytest.raises(InvalidOption, match="store is"):
         DynamicGraph(store=tmp_path / "store", drop_isolated=True)
-    with pytest.raises(InvalidOption, match="edges have times, with which recover"):
-        DynamicGraph(store=tmp_path / "store", times=True, recover="auto")
     with DynamicGraph(n_vertices=3, times=True) as graph:
         graph.insert([0, 1], [1, 2], time=4)
         with pytest.raises(InvalidOption, match=r"kind\[1\] is \"insert\", operations have no times"):

@@ -34,7 +34,7 @@ def restore(
 ) -> Value:
     """Make the surveyed epoch again in this empty shard; then log what changes, where `how` says how.
 
-    The answer has the counts of each epoch behind `after`: int64[4 * k], in the order of `COUNTS`.
+    The answer has the counts of each epoch behind `after`: int64[6 * k], in the order of `TOLD`.
     """
     assert rank.storage is not None, "the client asked for no survey"
     found = rank.storage.found(epoch, repair)
