@@ -214,7 +214,8 @@ class Directory:
             try:
                 yield ids
             finally:
-                self._follow()
+                with suppress(Recovered):  # as in `moving`; the next check follows again
+                    self._follow()
 
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""

@@ -134,6 +134,9 @@ def test_vertices_are_removed_and_only_a_snapshot_says_so(client, tmp_path):
             while as_it_was("writing")[0]["busy"]:
                 time.sleep(0.05)
             client.run(cut_now, workers=[graph.workers[1]])
+            with pytest.raises(WorkerLost):
+                while True:  # until the client knows
+                    as_it_was("inspect")
             error = WorkerLost("the answer is lost")
             error.during, caller.sessions.epoch = answers[0]["epoch"], answers[0]["epoch"] - 1
             raise error
