@@ -8,7 +8,7 @@ import os
 
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import assert_clean
+from graph_clusters import NO_DASHBOARD, assert_clean
 
 from cluster.__main__ import main
 from cluster.exchanges import compare
@@ -23,7 +23,7 @@ BULK = 1 << 20
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
     ):
         yield client

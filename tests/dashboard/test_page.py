@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD
 
 from mgraph import DynamicGraph, MgraphError
 from mgraph.dashboard import add_page
@@ -77,7 +78,7 @@ def test_the_page_shows_each_rank_and_what_it_does(cluster, tmp_path):
 def test_without_bokeh_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed.dashboard.core", None)
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=0, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
         pytest.raises(MgraphError, match=r"the page cannot be added.*dask-mgraph\[cluster,dashboard\]"),
     ):

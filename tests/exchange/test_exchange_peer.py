@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from exchange_ranks import LIMIT, ranks, run_threads
+from graph_clusters import NO_DASHBOARD
 
 from mgraph import DynamicGraph
 from mgraph.device import Device
@@ -105,7 +106,7 @@ def test_memory_that_is_not_there_or_another_is_not_mapped(tmp_path) -> None:
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -17,6 +17,9 @@ from graph_model import GraphModel
 from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS, Algorithm
 
+#: options of a cluster: the dashboard takes a second to load, and the health page takes a port that is free
+NO_DASHBOARD: dict[str, Any] = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
+
 
 @contextmanager
 def processes(n_workers: int) -> Iterator[Client]:
@@ -26,8 +29,7 @@ def processes(n_workers: int) -> Iterator[Client]:
             n_workers=n_workers,
             threads_per_worker=1,
             memory_limit="2GiB",
-            dashboard_address=None,  # which takes a second to load
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            **NO_DASHBOARD,
         ) as cluster,
         Client(cluster) as client,
     ):
