@@ -71,10 +71,13 @@ def _measured(
                 why = "it sends unencrypted, and the cluster uses TLS"
             if why:
                 return {"exchange": name, "why": why}
-            client.run(register)
             connect_ranks(ranks, device, name)
             call = {"name": PROGRAM, "result": "times", "generation": 0, "args": {"bulk": bulk}}
-            answers = ranks.call("run", call, connect=True)
+            client.run(register)
+            try:
+                answers = ranks.call("run", call, connect=True)
+            finally:
+                client.run(unregister)
     except MgraphError as error:
         return {"exchange": name, "why": str(error)}
     return {"exchange": name, **answers[0]["info"]["times"]}
@@ -116,6 +119,11 @@ def connect_ranks(ranks: Coordinator, device: str, exchange: str) -> None:
 def register() -> None:
     """Add the program to the algorithms of a worker's process."""
     ALGORITHMS[PROGRAM] = Algorithm(PROGRAM, dict, times, {}, ("times",), lambda shard: None)
+
+
+def unregister() -> None:
+    """Take the program away again: graphs of the process do not know it. Workers may share a process."""
+    ALGORITHMS.pop(PROGRAM, None)
 
 
 def times(shard: Shard, bulk: int) -> Columns:

@@ -11,9 +11,10 @@ from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD, assert_clean
 
 from cluster.__main__ import main
-from cluster.exchanges import compare
+from cluster.exchanges import PROGRAM, compare
 from cluster.probe import as_text, probe
 from mgraph import DynamicGraph
+from mgraph.algorithms import ALGORITHMS
 from mgraph.errors import DeviceError
 from mgraph.exchange import segment
 
@@ -40,6 +41,7 @@ def test_every_exchange_is_timed_or_has_a_reason(client) -> None:
         assert min(by_name[name]["allreduce_s"], by_name[name]["bulk_s"]) > 0
     assert "GPU memory only" in by_name["nccl"]["why"]
     assert ("no UCXX" in by_name["ucx"].get("why", "")) != ("bulk_s" in by_name["ucx"])
+    assert PROGRAM not in ALGORITHMS, "these workers are threads of this process, whose graphs would know it"
     assert_clean(client)
 
 
