@@ -365,7 +365,7 @@ def test_nothing_stays_behind(kind: str, size: int) -> None:
 
     run_threads(kind, size, lambda exchange: exchange.barrier())
     before = left()
-    for _ in range(5):
+    for _ in range(3):
         run_threads(kind, size, lambda exchange: exchange.barrier())
     after = left()
     assert after[0] <= before[0]

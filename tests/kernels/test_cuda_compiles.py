@@ -15,6 +15,7 @@ from mgraph.kernels.cuda import _entries
 from mgraph.structures import create, names, sample_sort
 
 NVCC = shutil.which("nvcc")
+CHECK = ("--ptx", "-fdevice-syntax-only")  #: everything but the code, in a fifth of the time
 pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
@@ -70,7 +71,7 @@ def programs(variant: str) -> list[source.Program]:
     found = []
     for file in FILES:
         if "template <class View>" in (source.ROOT / file).read_text():
-            if "leaf" in options and not file.startswith("structures/"):  # the algorithms see the same text
+            if "leaf" in options and not is_structures(file):  # the algorithms see the same text
                 continue
             kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
             over = (view.source, view.type)
@@ -85,27 +86,43 @@ def programs(variant: str) -> list[source.Program]:
     return [program for program in found if program.kernels]
 
 
-def marked(variant):
-    """A variant as a parameter; one that is much like another is slow: with weights, and the algorithms over lpma."""
-    return pytest.param(
-        variant, marks=[pytest.mark.slow] if variant.endswith("weighted") or variant == "lpma plain" else []
-    )
+def is_structures(file: str) -> bool:
+    return file.startswith("structures/")
 
 
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name.endswith("plain") or name == "gpma narrow"])
+def test_a_structures_own_files_compile(variant, tmp_path):
+    own = [program for program in programs(variant) if is_structures(program.name)]
+    assert own
+    for program in own:
+        compile_program(program, tmp_path, CHECK)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("variant", ["csr plain", "gpma+ plain"])
+def test_files_that_are_no_structures_compile(variant, tmp_path):
+    """csr's are those without a view; `View` holds every other structure's view to what these files use of one."""
+    others = [program for program in programs(variant) if not is_structures(program.name)]
+    for program in others if variant == "gpma+ plain" else [one for one in others if one.view is None]:
+        compile_program(program, tmp_path, CHECK)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("variant", [marked(variant) for variant in VARIANTS])
-def test_every_file_compiles(variant, tmp_path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_file_compiles_to_machine_code(variant, tmp_path):
     compiled = programs(variant)
     assert len(compiled) > 1
     for program in compiled:
         compile_program(program, tmp_path)
 
 
-def compile_program(program, folder):
+def compile_program(program, folder, to=("--cubin",)):
     """Compile a program with nvcc, in a folder."""
     path = folder / f"{Path(program.name).stem}.cu"
     path.write_text(program.text + _entries(program))
-    command = [NVCC, "-std=c++17", "-arch=sm_90", "--cubin", "-o", str(path.with_suffix(".cubin")), str(path)]
+    command = [NVCC, "-std=c++17", "-arch=sm_90", *to, "-o", str(path.with_suffix(".cubin")), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, f"{program.name} over {program.view}:\n{done.stderr}"
 
@@ -113,7 +130,7 @@ def compile_program(program, folder):
 @pytest.mark.parametrize("file", ["algorithms/louvain/louvain.cuh", "algorithms/tally/tally.cuh"])
 def test_graphs_of_communities_compile(file, tmp_path):
     view = ("algorithms/louvain/view.cuh", "CoarseView")
-    compile_program(source.read_program(file, "kernels/platform/cuda.cuh", ALGORITHMS, view), tmp_path)
+    compile_program(source.read_program(file, "kernels/platform/cuda.cuh", ALGORITHMS, view), tmp_path, CHECK)
 
 
 def test_no_kernel_is_left_out():

@@ -48,7 +48,7 @@ def compiled(view: str, type: str, tmp_path: Path, defines: tuple = (), cuda: bo
     program = read_program("structures/view.cuh", platform, defines, (view, type))
     path = tmp_path / ("view.cu" if cuda else "view.cpp")
     path.write_text(f"{program.text}\nstatic_assert(AssertView<{type}>::value);\n")
-    command = [NVCC, "--ptx", "-o", "/dev/null"] if cuda else [GXX, "-fsyntax-only"]
+    command = [NVCC, "--ptx", "-fdevice-syntax-only", "-o", "/dev/null"] if cuda else [GXX, "-fsyntax-only"]
     return subprocess.run([*command, "-std=c++17", str(path)], capture_output=True, text=True, timeout=100).stderr
 
 

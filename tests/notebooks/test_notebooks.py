@@ -42,7 +42,9 @@ SAYS = {
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_runs_on_cpu_workers(name):
-    book = execute(FOLDER / name, CUDA_VISIBLE_DEVICES="")
+    book = execute(
+        FOLDER / name, CUDA_VISIBLE_DEVICES="", DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD="forkserver"
+    )
     for words in SAYS[name]:
         assert words in printed(book)
     errors = [output for cell in book.cells for output in cell.get("outputs", []) if output.output_type == "error"]

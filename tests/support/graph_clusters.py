@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import dask
 import numpy as np
 from dask.distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from graph_model import GraphModel
 
 from mgraph import DynamicGraph
@@ -22,9 +24,18 @@ NO_DASHBOARD: dict[str, Any] = {"dashboard_address": None, "scheduler_kwargs": {
 
 
 @contextmanager
+def quick_start() -> Iterator[None]:
+    """Workers that start meanwhile are forked from a process that has imported mgraph, in a tenth of the time."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["mgraph.worker.plugin"])
+        yield
+
+
+@contextmanager
 def processes(n_workers: int) -> Iterator[Client]:
     """A cluster of worker processes; ends even where some of them are stopped."""
     with (
+        quick_start(),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

@@ -79,7 +79,7 @@ SLOW = [pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) fo
     ids=["reverse", "undirected", "plain", "two ranks"],
 )
 def test_no_call_takes_memory_that_was_not_granted(structure, size, kind):
-    n, rng = 1_500_000 * size**2, np.random.default_rng(1)
+    n, rng = 1_500_000 * size, np.random.default_rng(1)
     ranks = Ranks([N * rank // size for rank in range(size + 1)], structure=structure, **kind)
     weighted, epoch = kind.get("weighted", False), 0
     for deletes in (0, 0.25):
