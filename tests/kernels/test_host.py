@@ -100,7 +100,7 @@ def test_a_compiler_that_was_killed_leaves_nothing_that_is_loaded(write, counted
     ("named", "message"),
     [
         ("no-such-compiler -O9", r"no-such-compiler -O9.*apt install g\+\+.*CXX"),
-        ("'g++", "CXX is \"'g\\+\\+\", which is no command: No closing quotation"),
+        ("'g++", 'CXX is "\'g\\+\\+", which is no command: No closing quotation'),
     ],
 )
 def test_missing_compiler(write, monkeypatch, tmp_path, named, message):
