@@ -108,7 +108,9 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
     try:
         value = operator.index(vertex)
     except TypeError:
-        raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number") from None
+        value = None
+    if value is None or isinstance(vertex, bool):
+        raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number")
     if not 0 <= value < n_vertices:
         raise UnknownVertex(f"{name} is {value}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
     return value

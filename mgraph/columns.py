@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 
-__all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "check_kind", "chosen_kind"]
+__all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "check_kind", "chosen_kind", "shown"]
 
 KINDS = ("int64", "string")  #: of keys
 EXACT = 2**53  #: up to here each whole number is a float64 of its own
@@ -120,6 +120,14 @@ def cell(name: str, row: int) -> str:
     return f"{name}, row {row}" if name.startswith("column ") else f"{name}[{row}]"
 
 
+def shown(value: Any) -> str:
+    """A value of a column as messages show it: without the type that NumPy, CuPy or Arrow gives it."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
+    plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
+    return repr(plain())
+
+
 # ---- users' columns --------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +176,11 @@ def _plain(values: Any, name: str) -> Any:
         return _of_arrow(values, name)
     if isinstance(values, list | tuple) and any(issubclass(kind, str) for kind in set(map(type, values))):
         return np.fromiter(values, object, len(values))  # NumPy's strings lose a NUL at the end, and take numbers, too
-    return as_array(values)
+    array = as_array(values)
+    if array.ndim != 1:
+        kind = type(values).__name__
+        raise InvalidBatch(f"{name} has type {kind} and {array.ndim} dimensions; keys must be in a 1-dimensional array")
+    return array
 
 
 def _joined(array: Any) -> Any:
@@ -214,14 +226,14 @@ def _texts(column: Any, name: str) -> Texts:
         return Texts(there.at, there.text, column.codes)
     if type(column).__module__.startswith("pyarrow"):
         return Texts.of(column)
-    if column.ndim != 1:
-        raise InvalidBatch(f"{name} has {column.ndim} dimensions; keys must be in a 1-dimensional array")
     if len(column) == 0:
         return Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
     if column.dtype.kind not in "UTO":
         _refuse_kind(column[0], name, 0)
     objects = column.tolist()
     try:
+        if any(issubclass(kind, bytes | bytearray) for kind in set(map(type, objects))):  # which Arrow would decode
+            raise TypeError
         array = arrow().array(objects, type=arrow().large_string(), from_pandas=True)
     except (arrow().ArrowException, TypeError, ValueError):  # some value is no string, or no UTF-8
         for row, value in enumerate(objects):
@@ -242,8 +254,7 @@ def _texts(column: Any, name: str) -> Texts:
 
 
 def _refuse_kind(value: Any, name: str, row: int) -> None:
-    item = getattr(value, "as_py", getattr(value, "item", lambda: value))  # of Arrow, of NumPy
-    raise InvalidBatch(f"{cell(name, row)} is {item()!r}; the graph's keys are strings")
+    raise InvalidBatch(f"{cell(name, row)} is {shown(value)}; the graph's keys are strings")
 
 
 def _numbers(column: Any, name: str) -> Any:
@@ -260,12 +271,12 @@ def _numbers(column: Any, name: str) -> Any:
         if len(column) == 0:
             return np.zeros(0, np.int64)
         raise InvalidBatch(f"{cell(name, 0)} is {str(column[0])!r}; the graph's keys are int64")
-    if column.ndim != 1:
-        raise InvalidBatch(f"{name} has {column.ndim} dimensions; keys must be in a 1-dimensional array")
     if column.size == 0:
         return column.astype(np.int64)
     if column.dtype.kind == "O":
         column = _whole_objects(column, name)
+    if column.dtype == np.float16:  # whose largest number is below the limits
+        column = column.astype(np.float32)
     if column.dtype.kind == "f":
         missing = column != column
         if missing.any():
@@ -277,7 +288,8 @@ def _numbers(column: Any, name: str) -> Any:
                 f"{cell(name, row)} is {float(column[row])!r}; keys are whole numbers, floats up to 2**53"
             )
     elif column.dtype.kind not in "iu":
-        raise InvalidBatch(f"{name} has dtype {column.dtype}; keys are int64 here")
+        value = f"{cell(name, 0)} is {shown(column[0])}, and the column is {column.dtype}"
+        raise InvalidBatch(f"{value}; the graph's keys are int64")
     elif column.dtype.kind == "u" and column.dtype.itemsize == 8 and int(column.max()) >= 2**63:
         row = int((column >= np.uint64(2**63)).argmax())
         raise InvalidBatch(f"{cell(name, row)} is {int(column[row])}; keys run from -2**63 to 2**63 - 1")

@@ -96,6 +96,7 @@ def test_vertices(value):
         (MAX_VERTICES, MAX_VERTICES, UnknownVertex, f"source is {MAX_VERTICES}"),
         (0.5, 10, InvalidOption, "source is 0.5; a vertex id is a whole number"),
         ("1", 10, InvalidOption, "source is '1'"),
+        (True, 10, InvalidOption, "source is True; a vertex id is a whole number"),
         (None, 10, InvalidOption, "source is None"),
     ],
 )

@@ -91,7 +91,8 @@ def function_or_files(
         raise InvalidOption("steps belong to a function; a source of parts has as many steps as it has parts")
     if is_function:
         steps = None if steps is None else check_count(steps, "steps")
-        share = {"kind": "function", "function": packed(source), "steps": steps, "columns": columns}
+        name = getattr(source, "__qualname__", type(source).__qualname__)
+        share = {"kind": "function", "function": packed(source), "name": name, "steps": steps, "columns": columns}
         return Parts([{**share, "rank": rank} for rank in range(size)])
     if isinstance(source, str | os.PathLike):
         source = [source]

@@ -73,6 +73,7 @@ class Session:
         self.silent = False
         self._comm = comm
         self._heard, self._busy = False, ""
+        self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
         self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
@@ -98,6 +99,8 @@ class Session:
             raise WorkerLost(*self.lost.args)
         seq = message.seq
         self._waiting[seq] = asyncio.get_running_loop().create_future()
+        if isinstance(message, Call) and (function := _function_of(message)):
+            self._calls[seq] = function
         try:
             with self._sending(message):
                 async with self._writing:  # writing a large message takes several turns of the loop; keep the order
@@ -106,6 +109,7 @@ class Session:
             return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
         finally:
             del self._waiting[seq]
+            self._calls.pop(seq, None)
 
     async def tell(self, message: Done) -> None:
         """Send a message that is not answered, in the same order."""
@@ -203,7 +207,10 @@ class Session:
 
     @property
     def _doing(self) -> str:
-        return f" while it runs the user's function {self._busy}" if self._busy else ""
+        if self._busy:
+            return f" while it runs the user's function {self._busy}"
+        called = next(iter(self._calls.values()), None)  # which may hold the GIL before a beat says that it runs
+        return "" if called is None else f" in an ingest that calls the user's function {called}()"
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -245,6 +252,11 @@ class Session:
         """Only close the comm, which is possible even after the event loop has ended."""
         with suppress(RuntimeError, OSError):
             self._comm.abort()
+
+
+def _function_of(call: Call) -> str:
+    """The name of the user's function that a call runs, empty if there is none."""
+    return next((str(one["name"]) for one in call.args.get("sources", ()) if one["kind"] == "function"), "")
 
 
 def _why(error: BaseException, what: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import MAX_VERTICES
+from mgraph.columns import shown
 from mgraph.errors import InvalidBatch
 from mgraph.times import as_times
 
@@ -37,9 +38,7 @@ class Column:
         """Raise `InvalidBatch` for the first row of `bad`, a mask, if there is one."""
         if bad.any():
             row = int(bad.argmax())
-            value = self.values[row]
-            shown = value.item() if hasattr(value, "item") else value  # of NumPy or CuPy
-            raise InvalidBatch(f"column {self.name!r}, row {row} is {shown!r}; {why}")
+            raise InvalidBatch(f"column {self.name!r}, row {row} is {shown(self.values[row])}; {why}")
 
     def check_there(self) -> None:
         """Raise `InvalidBatch` for the first missing value; NaN is one."""
@@ -57,8 +56,11 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
     Raises
     ------
     InvalidBatch
-        A column is missing, or there are two of its name; the message lists the columns. Or one is wanted twice.
+        A column is missing, or there are two of its name; the message lists the columns. Or one is wanted twice; or one
+        of the first two of `wanted`, the ends of the edges, is None.
     """
+    if None in wanted[:2]:
+        raise InvalidBatch(f"source and target each need the name of a column, got {wanted[0]!r} and {wanted[1]!r}")
     there, names = list(there), [name for name in wanted if name is not None]
     for name in names:
         if there.count(name) != 1:
@@ -93,6 +95,8 @@ def vertex_ids(column: Column) -> np.ndarray:
     column.check_there()
     if column.values.dtype == object:
         column = Column(column.name, _whole_objects(column))
+    if column.values.dtype == np.float16:  # whose largest number is below the limit
+        column = Column(column.name, column.values.astype(np.float32))
     values = column.values
     if values.dtype.kind == "f":
         column.refuse(values != np.floor(values), "vertex ids are whole numbers")
@@ -131,18 +135,22 @@ def weights(column: Column) -> np.ndarray:
     InvalidBatch
         A value is missing, no number, or too large for float32.
     """
+    most = np.finfo(np.float32).max
+    limit = f"weights are stored as float32, up to {most:.8g}"
     column.check_there()
     values = column.values
     if values.dtype == object:
-        numbers = np.fromiter((isinstance(v, int | float | np.number) for v in values), bool, len(values))
+        kinds = (int | float | np.number, bool | np.complexfloating)
+        numbers = np.fromiter((isinstance(v, kinds[0]) and not isinstance(v, kinds[1]) for v in values), bool)
         column.refuse(~numbers, "weights are numbers")
+        column.refuse(np.fromiter((isinstance(v, int) and abs(v) > int(most) for v in values), bool), limit)
         values = values.astype(np.float64)
+        Column(column.name, values).check_there()
     elif values.dtype.kind not in "iuf":
         column.refuse(np.ones(len(values), bool), f"weights are numbers, and the column is {values.dtype}")
     with np.errstate(over="ignore"):
         kept = values.astype(np.float32)
-    most = np.finfo(np.float32).max
-    column.refuse(np.isinf(kept) & ~np.isinf(values), f"weights are stored as float32, up to {most:.8g}")
+    column.refuse(np.isinf(kept) & ~np.isinf(values), limit)
     return kept
 
 

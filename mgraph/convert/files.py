@@ -11,6 +11,7 @@ from mgraph.client.options import keys_of
 from mgraph.convert.build import build
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import arrow_edges
+from mgraph.convert.text import columns_in_text
 from mgraph.errors import InvalidBatch, MgraphError, ReadError
 
 __all__ = ["from_csv", "from_parquet", "reading"]
@@ -94,14 +95,7 @@ def from_csv(
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     with reading(path) as file:
-        from pyarrow import csv
-
-        parse = csv.ParseOptions(delimiter=delimiter)
-        with csv.open_csv(file, parse_options=parse) as opened:
-            names = choose(opened.schema.names, (source, target, weight, time), "the file")
-        types = dict.fromkeys((source, target), "string") if keys == "string" else {}
-        convert = csv.ConvertOptions(include_columns=names, column_types=types)
-        table = csv.read_csv(file, parse_options=parse, convert_options=convert)
+        table = columns_in_text(file, (source, target, weight, time), keys, delimiter)
         edges = arrow_edges(table, source, target, weight, keys, time)
         return build(cls, edges, client, n_vertices, options)
 

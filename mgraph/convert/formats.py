@@ -191,7 +191,7 @@ def evlp(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options
     edges = arrow_edges(table, "0", "1", None if place is None else str(place), keys)
     if found["vertex"] is None:
         return build(cls, edges, client, n_vertices, options)
-    listed = table_of(found["vertex"], (0, None, None), keys, " ")["0"]
+    listed = table_of(found["vertex"], (0,), keys, " ")["0"]
     if keys is not None:
         names = as_keys(listed, keys, "column '0'")
         if keys == "int64":

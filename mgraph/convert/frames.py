@@ -152,17 +152,22 @@ def _arrow_columns(table: Any, wanted: Names) -> Columns:
     if not isinstance(table, pa.Table):
         if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__arrow_c_array__"):
             raise InvalidBatch(f"from_arrow takes a table with Arrow's interface, got {type(table).__name__}")
-        table = pa.table(table)
+        try:
+            table = pa.table(table)
+        except pa.ArrowException as error:
+            raise InvalidBatch(f"the {type(table).__name__} cannot be made an Arrow table: {error}") from None
     return [(name, table.column(name)) for name in choose(table.column_names, wanted, "the table")]
 
 
 def _arrow_column(name: str, column: Any) -> Column:
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     if column.null_count:
         return Column(name, np.empty(len(column), object), column.is_null().to_numpy())
+    if pa.types.is_dictionary(column.type):
+        if column.type.value_type == pa.string_view():  # of Polars; Arrow cannot decode it, and no caller takes strings
+            return Column(name, np.array(column.to_pylist(), object))
+        column = column.cast(column.type.value_type)
     return Column(name, column.to_numpy())
 
 

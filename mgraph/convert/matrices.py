@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.checks import check_count
 from mgraph.client.options import keys_of
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column
-from mgraph.errors import InvalidBatch
+from mgraph.errors import InvalidBatch, InvalidOption
 
 __all__ = ["from_scipy", "to_scipy"]
 
@@ -39,16 +40,22 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
     InvalidBatch
         `matrix` is not sparse or not square, or an entry is NaN, no real number or too large for float32. No graph was
         made.
+    CapacityError
+        It has more rows than 32-bit ids allow.
+    InvalidOption
+        `n_vertices` is given.
     """
     if not hasattr(matrix, "tocsr"):
         raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type(matrix).__name__}")
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InvalidBatch(f"the matrix has shape {matrix.shape}; one of a graph is square")
+    n = check_count(matrix.shape[0], "the number of rows of the matrix")
+    if "n_vertices" in options:
+        raise InvalidOption(f"n_vertices is {options['n_vertices']!r}; a graph of a matrix has a vertex a row, {n}")
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
-    n = csr.shape[0]
     keys_of(options.get("keys", "auto"), n)
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
     data = Column("data", csr.data) if weighted else None

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from mgraph.convert.columns import choose
-from mgraph.errors import ReadError
+from mgraph.errors import InvalidBatch, ReadError
 
-__all__ = ["COMPRESSED", "body_of", "head_of", "kind_of", "table_of"]
+__all__ = ["COMPRESSED", "body_of", "columns_in_text", "head_of", "kind_of", "table_of"]
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  #: suffixes of the files that Arrow's codecs decompress
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
 _ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
 _AROUND = re.compile(rb" *, *")
 _BLANKS = re.compile(rb" {2,}")
+_MARK = b"\xef\xbb\xbf"  # of byte order, with which some programs begin UTF-8
 
 
 def kind_of(path: str) -> str:
@@ -39,15 +41,15 @@ def _read(path: str, nbytes: int | None) -> bytes:
 
     with pa.input_stream(path) as stream:
         found: bytes = stream.read(nbytes)
-        return found
+        return found.removeprefix(_MARK)
 
 
-def table_of(path: str, wanted: tuple[Any, Any, Any], keys: str | None, delimiter: str | None = None) -> Any:
+def table_of(path: str, wanted: Sequence[Any], keys: str | None, delimiter: str | None = None) -> Any:
     """Some columns of a text file as a ``pyarrow.Table``; lines that begin with # or % are comments. O(bytes).
 
     Parameters
     ----------
-    wanted : (source, target, weight or None)
+    wanted : (source, target, weight or None), or some of the first of these
         Names, which the first line has, or numbers of columns from 0. Columns that are numbers are called "0", "1" ...
     keys : str or None
         With "string" the ends are read as text, leading zeros and all.
@@ -59,12 +61,11 @@ def table_of(path: str, wanted: tuple[Any, Any, Any], keys: str | None, delimite
     ReadError
         Some columns are names and others numbers.
     InvalidBatch
-        A column is not there.
+        A column is not there, or a value is no UTF-8.
     ValueError
         Lines have different numbers of columns.
     """
     import pyarrow as pa
-    from pyarrow import csv
 
     named = {isinstance(name, str) for name in wanted if name is not None}
     if len(named) > 1:
@@ -74,14 +75,53 @@ def table_of(path: str, wanted: tuple[Any, Any, Any], keys: str | None, delimite
     there = None if named == {True} else [str(column) for column in range(width)]
     if there is not None and not width:
         return pa.table({str(name): pa.array([], pa.int64()) for name in wanted if name is not None})
+    return columns_in_text(body, [None if name is None else str(name) for name in wanted], keys, delimiter, there)
+
+
+def columns_in_text(
+    given: str | bytes, wanted: Sequence[str | None], keys: str | None, delimiter: str, there: list[str] | None = None
+) -> Any:
+    """Columns of CSV, the path of a file or its text, as a ``pyarrow.Table``; the first line has names unless `there`.
+
+    With ``keys="string"`` the first two of `wanted` are read as text. `InvalidBatch` if a column is not there, or a
+    value is no UTF-8.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    def source() -> Any:
+        return given if isinstance(given, str) else pa.BufferReader(given)
+
     parse, how = csv.ParseOptions(delimiter=delimiter), csv.ReadOptions(column_names=there)
     if there is None:
-        with csv.open_csv(pa.BufferReader(body), parse_options=parse) as opened:
-            there = opened.schema.names
-    names = choose(there, [None if name is None else str(name) for name in wanted], "the file")
-    types = dict.fromkeys(names[:2], "string") if keys == "string" else {}
+        with csv.open_csv(source(), parse_options=parse) as opened:
+            try:
+                there = opened.schema.names
+            except UnicodeDecodeError as error:
+                raise InvalidBatch(f"the line of names is no UTF-8: {error}") from None
+    names = choose(there, wanted, "the file")
+    types = dict.fromkeys(names[:2], "binary") if keys == "string" else {}  # "string" refuses without value and row
     convert = csv.ConvertOptions(include_columns=names, column_types=types)
-    return csv.read_csv(pa.BufferReader(body), how, parse, convert)
+    table = csv.read_csv(source(), how, parse, convert)
+    for at, name in enumerate(names):
+        if pa.types.is_binary(table.field(at).type):
+            table = table.set_column(at, name, _decoded(name, table.column(at)))
+    return table
+
+
+def _decoded(name: str, column: Any) -> Any:
+    """A column of bytes as strings."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(column.to_pylist()):
+            try:
+                value.decode()
+            except UnicodeDecodeError:
+                raise InvalidBatch(f"column {name!r}, row {row} is {value!r}, which is no UTF-8") from None
+        raise
 
 
 def _plain(body: bytes, delimiter: str | None) -> tuple[bytes, str]:

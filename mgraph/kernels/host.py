@@ -70,7 +70,11 @@ def _cpu() -> str:
 
 
 def _compiler() -> tuple[str, ...]:
-    command = tuple(shlex.split(os.environ.get("CXX", "g++")))
+    named = os.environ.get("CXX", "g++")
+    try:
+        command = tuple(shlex.split(named))
+    except ValueError as error:
+        raise DeviceError(f"CXX is {named!r}, which is no command: {error}") from None
     if not command or shutil.which(command[0]) is None:
         raise DeviceError(
             f"the CPU kernels need a C++17 compiler and {' '.join(command) or 'CXX'!r} is not on the PATH; "

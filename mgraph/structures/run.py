@@ -13,7 +13,7 @@ from mgraph.batch import EdgeBatch, check_ids
 from mgraph.device import Device
 from mgraph.structures.sort import sort_keys
 
-__all__ = ["Run", "check_batch", "merge_runs", "sort_batch", "sort_run"]
+__all__ = ["Run", "check_batch", "sort_batch", "sort_run"]
 
 Array = Any
 
@@ -127,12 +127,3 @@ def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:
     """Raise `UnknownVertex`, naming the first of them, where an id of a batch is not below its bound."""
     check_ids(batch.src, n_rows, "src")
     check_ids(batch.dst, n_vertices, "dst")
-
-
-def merge_runs(device: Device, runs: Sequence[Run]) -> Run:
-    """One run of several; where they share a key the later run wins. All have the same optional columns."""
-    full = [run for run in runs if len(run)] or list(runs[:1])
-    if len(full) == 1:
-        return full[0]
-    columns = zip(*((run.keys, run.op, run.weight) for run in full), strict=True)
-    return sort_run(device, *(None if parts[0] is None else device.concatenate(parts) for parts in columns))

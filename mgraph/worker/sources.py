@@ -196,7 +196,7 @@ def _read_file(
 def _named(there: Iterable[str], columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> dict[str, str]:
     """The columns of a file to read. By default those named as in `COLUMNS`; the others are added to `left_out`."""
     there, known = list(there), COLUMNS if times else COLUMNS[:-1]
-    if columns is None:
+    if columns is None and {"src", "dst"} <= {*there}:  # else the error lists all columns
         left_out.update(name for name in there if name not in known)
         there = [name for name in there if name in known]
     return name_columns(there, columns, "the file")

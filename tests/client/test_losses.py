@@ -153,6 +153,18 @@ def test_silence_is_a_warning_that_names_the_worker_and_what_it_runs(quick, capl
         assert [record.levelno for record in caplog.records[:2]] == [logging.WARNING, logging.INFO]
 
 
+def test_silence_before_a_beat_says_what_runs_names_the_function_of_the_call(quick, caplog):
+    with fake_cluster(2) as (coordinator, workers):
+        workers[1].freeze(1.5)  # a function that takes the GIL at once
+        source = {"kind": "function", "name": "parse"}
+        coordinator.call("deaf", {"ranks": [1], "seconds": 0, "sources": [source]})
+        (told,) = warnings(caplog)
+        assert "has not answered for 0.5 s in an ingest that calls the user's function parse();" in told
+        workers[1].freeze(1.5)  # later silence is not the function's
+        coordinator.call("deaf", {"ranks": [1], "seconds": 0})
+        assert "has not answered for 0.5 s; it counts as lost" in warnings(caplog)[1]
+
+
 def test_silence_past_the_patience_is_loss_that_says_what_the_worker_ran(quick, caplog):
     with fake_cluster(2, patience=1.5) as (coordinator, workers):
         lost = r"rank 1, the worker at .*, has not answered for 1.5 s while it runs the user's function parse"

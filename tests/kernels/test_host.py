@@ -96,10 +96,17 @@ def test_a_compiler_that_was_killed_leaves_nothing_that_is_loaded(write, counted
     assert counted() == 2
 
 
-def test_missing_compiler(write, monkeypatch, tmp_path):
-    monkeypatch.setenv("CXX", "no-such-compiler -O9")
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("no-such-compiler -O9", r"no-such-compiler -O9.*apt install g\+\+.*CXX"),
+        ("'g++", 'CXX is "\'g\\+\\+", which is no command: No closing quotation'),
+    ],
+)
+def test_missing_compiler(write, monkeypatch, tmp_path, named, message):
+    monkeypatch.setenv("CXX", named)
     monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path))
-    with pytest.raises(DeviceError, match=r"no-such-compiler -O9.*apt install g\+\+.*CXX"):
+    with pytest.raises(DeviceError, match=message):
         load(Device("cpu"), write(PROBE), VALUE=1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import UnknownVertex
-from mgraph.structures.run import Run, merge_runs, sort_batch, sort_run
+from mgraph.structures.run import Run, sort_batch, sort_run
 
 
 @pytest.fixture(params=["cpu", "cpu, one thread", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -75,25 +75,3 @@ def test_split_at_boundaries(device):
     assert [p[0].tolist() for p in parts] == [keys[:1].tolist(), [], keys[1:3].tolist(), keys[3:].tolist()]
     assert [p[1].tolist() for p in parts] == [[1], [], [-1, 1], [-1, 1]]
     assert [len(part) for part in run.split([0, 10])] == [5]
-
-
-def test_merge_keeps_the_order_of_runs(device):
-    rng = np.random.default_rng(0)
-    runs = []
-    for i in range(4):
-        n = 0 if i == 2 else 300
-        keys = device.asarray(np.sort(rng.integers(0, 100, n)).astype(np.uint64))
-        runs.append(Run(keys, device.full(n, 1 if i else -1, np.int8), device.full(n, i, np.float32)))
-    before = [host(run) for run in runs]
-    keys, op, weight = host(merge_runs(device, runs))
-    every = [np.concatenate([run[c] for run in before]) for c in range(3)]
-    order = np.argsort(every[0], kind="stable")
-    for got, column in zip((keys, op, weight), every, strict=True):
-        np.testing.assert_array_equal(got, column[order])
-
-
-def test_merge_of_one_or_of_nothing(device):
-    empty = Run(device.empty(0, np.uint64))
-    assert len(merge_runs(device, [empty, empty])) == 0
-    one = Run(device.asarray(np.array([3, 4], np.uint64)))
-    assert host(merge_runs(device, [empty, one]))[0].tolist() == [3, 4]

@@ -137,7 +137,9 @@ class FakeServant:
             raise CapacityError(f"rank {self.rank} has no room")
         return self.wait(attempt, [self.rank]) if others_wait else {}
 
-    def deaf(self, attempt: int, ranks: Iterable[int], seconds: float, busy: str | None = None) -> dict[str, Any]:
+    def deaf(
+        self, attempt: int, ranks: Iterable[int], seconds: float, busy: str | None = None, sources: Any = ()
+    ) -> dict[str, Any]:
         """A kernel that polls nothing; or a user's function of this name."""
         self.busy = busy
         if self.rank in ranks:

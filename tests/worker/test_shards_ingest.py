@@ -190,7 +190,7 @@ def test_functions_are_called_until_they_end():
 def test_files_are_read_and_bad_ones_named(tmp_path):
     columns = {"src": np.arange(4), "dst": np.arange(4) + 1, "weight": np.ones(4), "op": np.array([1, -1, 1, 1])}
     np.savez(tmp_path / "a.npz", **columns, other=np.zeros(3))
-    np.savez(tmp_path / "b.npz", src=[1])
+    np.savez(tmp_path / "b.npz", src=[1], target=[2])
     (tmp_path / "c.npz").write_bytes(b"nothing")
     paths = [str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz", "d.npz")]
     source = open_source({"kind": "files", "parts": paths, "columns": None}, 0, 1, Device(), {}.get)
@@ -199,7 +199,11 @@ def test_files_are_read_and_bad_ones_named(tmp_path):
     assert source.left_out == {"other"}
     for name, column in columns.items():
         np.testing.assert_array_equal(getattr(batch, name), column)
-    for step, word in ((1, "b.npz.*'dst' is missing"), (2, "c.npz"), (3, "d.npz")):
+    for step, word in (
+        (1, "b.npz.*the columns 'src', 'target': 'dst' is missing and 'target' is unknown"),
+        (2, "c.npz"),
+        (3, "d.npz"),
+    ):
         with pytest.raises(ReadError, match=word):
             read(step)
     pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")

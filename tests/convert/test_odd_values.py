@@ -1,0 +1,116 @@
+"""Values that no column of a graph has: each is refused by name, and nothing is made or changed."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+from mgraph import CapacityError, DynamicGraph, InvalidBatch, InvalidOption, ReadError
+
+TINY = np.array([1, np.inf], np.float16)  # whose largest number is less than the limits
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "message"),
+    [
+        (TINY, "int64", r"src\[1\] is inf; keys are whole numbers"),
+        (TINY, "auto", r"src\[1\] is inf; keys are whole numbers"),
+        (np.array([b"a", b"b"], object), "string", r"src\[0\] is b'a'; the graph's keys are strings"),
+        (np.array(["a", b"b"], object), "string", r"src\[1\] is b'b'; the graph's keys are strings"),
+        ([True, False], "int64", r"src\[0\] is True, and the column is bool; the graph's keys are int64"),
+        (np.array(["2026"] * 2, "M8[D]"), "int64", r"src\[0\] is 2026-01-01, and the column is"),
+        ({1, 2}, "int64", "src has type set and 0 dimensions; keys must be in a 1-dimensional array"),
+        ({1, 2}, "string", "src has type set and 0 dimensions; keys must be"),
+        ({1, 2}, "auto", "src has type set and 0 dimensions; keys must be"),
+    ],
+)
+def test_keys(values, keys, message):
+    with DynamicGraph(keys=keys) as graph:
+        with pytest.raises(InvalidBatch, match=message):
+            graph.insert(values, ["x", "y"] if keys == "string" else [2, 3])
+        assert (graph.num_vertices, graph.num_edges, graph.epoch) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pd.to_timedelta([1, 2]), "row 0 is 1 nanosecond"),
+        (pa.array([[1], [2]]), r"row 0 is \[1\]"),
+        (pl.Series(["a", "b"], dtype=pl.Categorical), "row 0 is 'a'; vertex ids are whole numbers"),
+        (pl.Series([1, 2], dtype=pl.Int128), "the DataFrame cannot be made an Arrow table"),
+        (TINY, "row 1 is inf; vertex ids"),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", ""))[:12],
+)
+def test_ids(values, message):
+    library = pl if isinstance(values, pl.Series) else pa if isinstance(values, pa.Array) else pd
+    convert = {pl: DynamicGraph.from_polars, pa: DynamicGraph.from_arrow, pd: DynamicGraph.from_pandas}[library]
+    frame = {pl: pl.DataFrame, pa: pa.table, pd: pd.DataFrame}[library]({"source": [0, 1], "target": values})
+    with pytest.raises(InvalidBatch, match=message):
+        convert(frame, keys=None)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, True], "row 1 is True; weights are numbers"),
+        ([1.0, float("nan")], "row 1 is missing"),
+        ([1, 10**400], "row 1 is 10+; weights are stored as float32"),
+    ],
+)
+def test_weights_among_objects(values, message):
+    made = nx.DiGraph()
+    made.add_weighted_edges_from([(0, 1, values[0]), (1, 2, values[1])], weight="km")
+    with pytest.raises(InvalidBatch, match=f"column 'km', {message}"):
+        DynamicGraph.from_networkx(made, "km")
+
+
+@pytest.mark.parametrize("ends", [(None, "to"), ("from", None)])
+def test_an_end_without_a_column(ends):
+    frame = pd.DataFrame({"from": [0], "to": [1], "km": [2]})
+    for convert, table in (
+        (DynamicGraph.from_pandas, frame),
+        (DynamicGraph.from_arrow, pa.table(frame)),
+        (DynamicGraph.from_polars, pl.DataFrame(frame.to_dict("list"))),
+    ):
+        with pytest.raises(InvalidBatch, match="source and target each need the name of a column"):
+            convert(table, *ends, "km")  # the weights are not taken for an end
+
+
+def test_what_is_no_table():
+    with pytest.raises(InvalidBatch, match="the Int64Array cannot be made an Arrow table"):
+        DynamicGraph.from_arrow(pa.array([1, 2]))
+
+
+def test_matrices_and_their_vertices(tmp_path):
+    with pytest.raises(InvalidOption, match="n_vertices is 5; a graph of a matrix has a vertex a row, 3"):
+        DynamicGraph.from_scipy(sp.eye_array(3), n_vertices=5)
+    with pytest.raises(CapacityError, match=f"rows of the matrix is {2**33}; 32-bit ids allow"):
+        DynamicGraph.from_scipy(sp.coo_array((2**33, 2**33)))
+    (tmp_path / "a.mtx").write_text(f"%%MatrixMarket matrix coordinate pattern general\n{2**33} {2**33} 1\n1 2\n")
+    with pytest.raises(CapacityError, match=f"rows of the matrix is {2**33}"):
+        DynamicGraph.read(tmp_path / "a.mtx")
+
+
+def test_text_that_begins_with_a_mark_of_byte_order(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeff# people\n0 1\n".encode())
+    with DynamicGraph.read(tmp_path / "a.txt") as graph:
+        assert (graph.keys, graph.to_pandas().values.tolist()) == (None, [[0, 1]])
+    (tmp_path / "a.mtx").write_bytes("\ufeff%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n".encode())
+    with DynamicGraph.read(tmp_path / "a.mtx") as graph:
+        assert (graph.num_vertices, graph.to_pandas().values.tolist()) == (2, [[0, 1]])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_text_that_is_no_utf8(tmp_path, name):
+    (tmp_path / name).write_bytes("source,target\nzoë,ada\n".encode("latin-1"))
+    with pytest.raises(ReadError, match=f"{name}: .*row 0 is b'zo.xeb', which is no UTF-8"):
+        DynamicGraph.read(tmp_path / name, "source", "target")
+    (tmp_path / name).write_bytes("zoë,target\n1,2\n".encode("latin-1"))
+    with pytest.raises(ReadError, match=f"{name}: the line of names is no UTF-8"):
+        DynamicGraph.read(tmp_path / name, "zoë", "target")
