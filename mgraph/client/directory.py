@@ -14,6 +14,7 @@ from mgraph.client.caller import Caller
 from mgraph.client.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
+from mgraph.errors import InvalidOption
 from mgraph.keys import KeyTable, Names
 from mgraph.partition import Partition
 from mgraph.protocol import Recovered, Stale
@@ -198,7 +199,15 @@ class Directory:
         self.check()
 
     def decide(self, kind: str | None) -> None:
-        """Vertices have keys of this kind if the next batch, which is the first, is committed."""
+        """Vertices have keys of this kind if the next batch, which is the first, is committed.
+
+        `InvalidOption` where vertices are to be removed, and have no keys.
+        """
+        if kind is None and getattr(self.options, "drop_isolated", False):
+            raise InvalidOption(
+                "drop_isolated removes vertices, and these are ids without keys, which stay; create the graph with "
+                'keys="int64" or keys="string"'
+            )
         with self._alone():
             if self.keys == "undecided":
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))

@@ -108,13 +108,7 @@ class Updates:
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""
-        has = self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
-        if self._options.drop_isolated and not has:
-            raise InvalidOption(
-                "drop_isolated removes vertices, and those of these edges have no keys; create the graph with "
-                'keys="int64" or keys="string"'
-            )
-        return has
+        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
         check_batch(batch, None, self._options.weighted)
