@@ -266,17 +266,18 @@ class Updates:
     def add_vertices(self, n: Any) -> range:
         """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
         directory = self._directory
-        directory.check()
-        if directory.keys == "undecided" and np.ndim(n) == 0:
-            directory.decide(None)
-        elif directory.keys is not None:
-            return self._add_keys(n)
-        n = check_count(n, "n")
-        with directory.moving(more=n):
-            first = directory.n_vertices
-            total = first + n
-            self._add(total)
-        self.followed()
+        with self._coordinator.turn():
+            directory.check()
+            if directory.keys == "undecided" and np.ndim(n) == 0:
+                directory.decide(None)
+            elif directory.keys is not None:
+                return self._add_keys(n)
+            n = check_count(n, "n")
+            with directory.moving(more=n):
+                first = directory.n_vertices
+                total = first + n
+                self._add(total)
+            self.followed()
         return range(first, total)
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
