@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.columns import as_array
 from mgraph.errors import InvalidBatch, InvalidOption
 
-__all__ = ["LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
+__all__ = ["INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
 
 LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
 INTEGERS = "int64"

@@ -163,13 +163,14 @@ class Updates:
             self._drop_isolated("drop_vertices")
         self.followed()
 
-    def pipeline(self, max_bytes: int) -> Pipeline:
-        """Batches in flight, at most `max_bytes` of them."""
+    def pipeline(self, max_bytes: int, *, last: bool = True) -> Pipeline:
+        """Batches in flight, at most `max_bytes` of them; `landed` follows if they are the `last` ones of a call."""
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
+        landed = self.landed if last else lambda: None
         stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.landed, self.history)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, landed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:

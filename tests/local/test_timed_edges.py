@@ -150,8 +150,6 @@ def test_what_cannot_have_times_yet(tmp_path):
             graph.execute(Operations(["degree", "insert"], [0, 0], [0, 2]))
         assert graph.execute(Operations(["delete", "degree"], [0, 0], [1, 0])).report.deleted == 1
         assert edges_of(graph) == {(1, 2): (4, 1.0)}
-        with pytest.raises(InvalidOption, match="times by its store only"):
-            graph.move_to(None)
 
 
 def test_results_follow_a_window():

@@ -18,6 +18,7 @@ __all__ = [
     "begin_at",
     "create_store",
     "keys",
+    "latest",
     "restore",
     "save",
     "share_keys",
@@ -60,10 +61,20 @@ def restore(
     return {"epoch": rank.shard.epoch, "counts": counts}
 
 
-def begin_at(rank: Rank, epoch: int) -> None:
-    """Count on from `epoch`, in a graph without a store that holds what another one held then."""
+def begin_at(rank: Rank, epoch: int, latest: int | None = None) -> None:
+    """Count on from `epoch`, in a graph without a store that holds what another one held then.
+
+    `latest` is the latest time that it has seen, in a graph with times.
+    """
     assert rank.ballot.log is None, "epochs of a store are its own"
     rank.shard.epoch = epoch
+    if rank.shard.clock is not None and latest is not None:
+        rank.shard.clock.begin(latest)
+
+
+def latest(rank: Rank) -> Value:
+    """The latest time that the graph has seen; None in one without times."""
+    return {"latest": None if rank.shard.clock is None else rank.shard.clock.latest}
 
 
 def keys(rank: Rank, generation: int = -1, n: int = 0) -> Value:
