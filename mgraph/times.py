@@ -11,10 +11,11 @@ import numpy as np
 from mgraph.columns import as_array
 from mgraph.errors import InvalidBatch, InvalidOption
 
-__all__ = ["LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
+__all__ = ["INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
 
 LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
 INTEGERS = "int64"
+CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
 def check_times(times: Any) -> str | None:
@@ -142,7 +143,8 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
     Raises
     ------
     InvalidOption
-        It is no span, is not above 0, is not a whole number of units, or does not fit `times`.
+        It is no span, is not above 0, is not a whole number of units, or does not fit `times`; or it is in years or
+        months, and `times` is in a finer unit.
     """
     if not isinstance(window, datetime.timedelta | np.timedelta64):
         if times not in (None, INTEGERS):
@@ -153,6 +155,13 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
         raise InvalidOption(
             f'window is {window!r} and times are integers; give a span in their unit, or times="datetime64[ns]"'
         )
+    if isinstance(window, np.timedelta64):
+        given, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
+        if given in CALENDAR and kept not in CALENDAR:
+            raise InvalidOption(
+                f"window is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
+                'seconds or less ("W", "D", "h", "m", "s", "ms", "us", "ns")'
+            )
     try:
         exact, unit = np.timedelta64(window), times.replace("datetime64", "timedelta64")
         span = exact.astype(unit)

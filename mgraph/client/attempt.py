@@ -47,6 +47,11 @@ class Attempt:
         """Whether ranks were released, and have not all said yet how it ended for them."""
         return bool(self._acks)
 
+    @property
+    def lost(self) -> bool:
+        """Whether a rank was lost, or ranks may hold different states."""
+        return self._fatal is not None or self._sessions.lost is not None
+
     def check(self) -> None:
         """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
         sessions = self._sessions

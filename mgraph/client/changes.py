@@ -100,11 +100,11 @@ class _Side:
     def edges(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The edges of vertices `first` to `end` - 1, ascending: ``src << 32 | dst``, uint64[m], and float32[m]."""
         lo, hi = np.searchsorted(self._there, [first, end])
-        src, dst, weight = edges_of(self.graph, self._ids[lo:hi].astype(np.uint32))
+        src, dst, weight, _ = edges_of(self.graph, self._ids[lo:hi].astype(np.uint32))
         if self._numbers is not None:
             src, dst = self._numbers[src], self._numbers[dst]
         if not self.graph.directed:
-            src, dst, weight = once(src, dst, weight)
+            src, dst, weight, _ = once(src, dst, weight)
         pairs = src.astype(np.uint64) << np.uint64(32) | dst
         order = np.argsort(pairs)
         return pairs[order], np.ones(len(pairs), np.float32) if weight is None else weight[order]

@@ -264,8 +264,11 @@ class Coordinator:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the ranks may have changed without this client's knowing: until a call after a Ctrl-C is answered."""
-        return self._interrupted or self.attempt.settling
+        """Whether the ranks may have changed without this client's knowing.
+
+        Until a call after a Ctrl-C is answered; and from the loss of a rank on.
+        """
+        return self._interrupted or self.attempt.settling or self.attempt.lost
 
     @property
     def states(self) -> list[ShardState]:
@@ -433,6 +436,8 @@ class Coordinator:
                 await asyncio.wait([before])
                 if before.cancelled() or before.exception() is not None:
                     await asyncio.wait(asked, timeout=ABORT_SECONDS)
+                    if all(isinstance(_outcome(task), dict) for task in asked):  # before Ctrl-C was heard of
+                        return [task.result().value for task in asked]
                     self.check()
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
             return await self.attempt.finish(asked, together=True)

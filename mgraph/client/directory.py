@@ -14,7 +14,8 @@ from mgraph.client.caller import Caller
 from mgraph.client.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
-from mgraph.keys import KeyTable, Names
+from mgraph.errors import InvalidOption
+from mgraph.keys import KeyTable, Names, columns_in
 from mgraph.partition import Partition
 from mgraph.protocol import Recovered, Stale
 
@@ -45,6 +46,8 @@ class Directory:
     numbering : Numbering
         The numbering that this client knows. Replaced under the lock, after the workers have changed theirs.
     device : Device
+    shared : bool
+        Whether other clients add and remove keys. Rank 0 is then told of new ones, and tells who takes the turn.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Directory:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
-        self._undecided = undecided
+        self._undecided, self.shared = undecided, False
         self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
 
     @contextmanager
@@ -82,7 +85,7 @@ class Directory:
     @property
     def keys(self) -> str | None:
         """The kind of the vertices' keys: "int64", "string" or None; "undecided" before the first batch decides."""
-        self._undecided = self._undecided and self.n_vertices == 0
+        self._undecided = self._undecided and self.numbering.n_vertices == 0
         if self._undecided:
             return "undecided"
         return None if self.numbering.keys is None else self.numbering.keys.kind
@@ -170,14 +173,15 @@ class Directory:
     def keyed(self, batch: Batch, directed: bool, logged: bool) -> Iterator[Keyed[Batch]]:
         """Lock the numbering while a batch or a stream of keys is applied: its ids, and the vertices that it brings.
 
-        The new keys are vertices once the workers have them. If the batch is refused, they are forgotten.
+        The new keys are vertices once the workers have them. If the batch is refused, they are forgotten. With
+        `logged`, rank 0 is to know them.
         """
         with self._alone():
             self.check()
             table, n = self.numbering.keys, self.n_vertices
             assert table is not None
             table.drop(n)  # of a batch that was refused
-            found = keyed(table, batch, directed, logged)
+            found = keyed(table, batch, directed, logged or self.shared)
             with self.moving(found.n_vertices - n) if found.n_vertices > n else nullcontext():
                 yield found
 
@@ -191,15 +195,64 @@ class Directory:
     def restore(self, packed: np.ndarray | None) -> None:
         """Take over the vertices of a graph that was opened, with their keys as `Names.packed` has them."""
         if packed is not None:
-            kind, keys = Names.unpacked(packed)
-            names = Names(kind, self.device if kind == "int64" else self.device.host)
-            names.append(names.device.asarray(keys) if kind == "int64" else keys)
-            self.numbering, self._undecided = self.numbering.with_keys(KeyTable(kind, self.device, names)), False
+            self.numbering = self.numbering.with_keys(self._table(packed))
         self.check()
 
-    def decide(self, kind: str | None) -> None:
-        """Vertices have keys of this kind if the next batch, which is the first, is committed."""
+    def _table(self, packed: np.ndarray) -> KeyTable:
+        names, self._undecided = Names.unpacked(packed, self.device), False
+        return KeyTable(names.kind, self.device, names)
+
+    def share(self, logged: bool) -> None:
+        """Have rank 0 follow the keys, for other clients; it does where they are `logged`. Nothing without keys."""
+        with self.still() as table:
+            if self.keys is None or self.shared:
+                return
+            if not logged:
+                shares: list[dict[str, Any]] = [{} for _ in self.coordinator.addresses]
+                if table is not None and self.has_keys:
+                    shares[0]["keys"] = table.names.packed(0, self.n_vertices)
+                self.coordinator.call("share_keys", shares=shares)
+            self.shared = True
+
+    def join(self) -> None:
+        """Take over the keys of a published graph, if it has any."""
         with self._alone():
+            table = self._learned(self.numbering.n_vertices)
+            if table is not self.numbering.keys:
+                self.numbering = self.numbering.with_keys(table)
+            self.shared = self.keys is not None
+
+    def _learned(self, n_vertices: int) -> KeyTable | None:
+        """The keys of so many vertices, of which other clients have added some, or removed some."""
+        table, n = self.numbering.keys, self.numbering.n_vertices
+        if table is None or table.n < n:  # of a graph that was joined just now
+            n = 0
+        told = self.coordinator.call("keys", {"generation": self.numbering.generation, "n": n})[0]
+        if "keys" not in told:
+            return None if n_vertices else table
+        kind, column = columns_in(told["keys"])
+        if table is None or kind != table.kind:
+            return self._table(told["keys"])
+        gone, self._undecided = told["gone"], False
+        table.drop(n)  # of a change that was refused
+        if len(gone):
+            table = table.without(n, gone)
+        table.number(column)
+        return table
+
+    def decide(self, kind: str | None) -> None:
+        """Vertices have keys of this kind if the next batch, which is the first, is committed.
+
+        `InvalidOption` where vertices are to be removed, and have no keys.
+        """
+        if kind is None and getattr(self.options, "drop_isolated", False):
+            raise InvalidOption(
+                "drop_isolated removes vertices, and these are ids without keys, which stay; create the graph with "
+                'keys="int64" or keys="string"'
+            )
+        with self._alone():
+            if self.shared:  # another client may have decided
+                self.check()
             if self.keys == "undecided":
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
 
@@ -219,19 +272,23 @@ class Directory:
 
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
-        generation, ranges, keys = self.coordinator.states[0].generation, self._ranges(), self.numbering.keys
-        if generation != self.numbering.generation:
+        known, generation, ranges = self.numbering, self.coordinator.states[0].generation, self._ranges()
+        if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
+            coming = None
+        keys, mine = known.keys, coming is not None
+        if self._left is not None and self._left.n == ranges.n_vertices:
+            keys, mine = self._left, True
+        if self.shared and not mine and (generation, ranges.n_vertices) != (known.generation, known.n_vertices):
+            keys = self._learned(ranges.n_vertices)
+        if generation != known.generation:
             wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.addresses))]
             order = self.coordinator.call("order", shares=wanted)[0].get("order")
             order = None if order is None else np.ascontiguousarray(order, np.uint32)
             self.numbering = Numbering(ranges, order, generation, keys)
-        elif ranges != self.numbering.partition:
-            if coming is None or (coming.partition, coming.generation) != (ranges, generation):
-                coming = self.numbering.moved(ranges)
-            self.numbering = coming
-        if self._left is not None and self._left.n == ranges.n_vertices:
-            self.numbering = self.numbering.with_keys(self._left)
-        if not self.coordinator.unsettled:
+        else:
+            now = coming or (known if ranges == known.partition else known.moved(ranges))
+            self.numbering = now if now.keys is keys else now.with_keys(keys)
+        if self.shared or not self.coordinator.unsettled:  # of a shared graph the next check asks rank 0
             self._left = None
 
     def _ranges(self) -> Partition:

@@ -12,7 +12,8 @@ from mgraph.structures import Csr
 
 __all__ = ["edges_of", "once", "ranges"]
 
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray | None]  #: src and dst, uint32[m], and float32[m]
+Column = np.ndarray | None
+Edges = tuple[np.ndarray, np.ndarray, Column, Column]  #: src and dst, uint32[m]; weight, float32[m]; time, int64[m]
 
 
 def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
@@ -25,16 +26,18 @@ def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def edges_of(graph: Any, ids: np.ndarray) -> Edges:
+def edges_of(graph: Any, ids: np.ndarray, time: bool = False) -> Edges:
     """The edges in the rows of the vertices `ids`, by ids, which are places in `vertices` in a graph with keys.
+
+    With `time` their times too, as the graph keeps them.
 
     An undirected edge is in the rows of both its ends; see `once`.
     """
-    rows: Csr = graph._directory.read(lambda now: rows_of(graph._directory.coordinator, now, ids))
-    return np.repeat(ids, np.diff(rows.offsets)), rows.dst, rows.weight
+    rows: Csr = graph._directory.read(lambda now: rows_of(graph._directory.coordinator, now, ids, time=time))
+    return np.repeat(ids, np.diff(rows.offsets)), rows.dst, rows.weight, rows.time
 
 
-def once(src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None) -> Edges:
+def once(src: np.ndarray, dst: np.ndarray, weight: Column, time: Column = None) -> Edges:
     """Undirected edges without those that are seen from their higher end."""
     low = src <= dst
-    return src[low], dst[low], None if weight is None else weight[low]
+    return src[low], dst[low], None if weight is None else weight[low], None if time is None else time[low]

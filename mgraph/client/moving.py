@@ -8,10 +8,12 @@ import numpy as np
 
 from mgraph.client.edges import edges_of, once, ranges
 from mgraph.client.keyed import batch_of
+from mgraph.client.options import Options
 from mgraph.client.restoring import check_seen
 from mgraph.client.storing import check_opening
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.keys import Names
+from mgraph.times import INTEGERS, as_shown
 
 __all__ = ["move_to"]
 
@@ -34,7 +36,8 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
     Raises
     ------
     InvalidOption
-        An option is unknown, the client has no workers, the graph is published, or has times and no store.
+        An option is unknown, the client has no workers, the graph is published, or combines the insertions in a
+        window and has no store.
     StoreError
         A worker there does not see the store.
     CapacityError, DeviceError, WorkerLost
@@ -53,8 +56,11 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
         raise InvalidOption(
             f"the graph is published as {self._published!r}, and other clients may have it: unpublish it"
         )
-    if self._options.times is not None and self._storing is None:
-        raise InvalidOption("move_to moves a graph whose edges have times by its store only; create it with store=")
+    if self._options.combine != "last" and self._options.window is not None and self._storing is None:
+        raise InvalidOption(
+            f"the graph combines the insertions in a window by {self._options.combine!r}, and move_to moves these by a "
+            "store only; create it with store="
+        )
     options = {"structure": self.structure, **options}
     moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
     left = self._directory.coordinator
@@ -85,7 +91,7 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
     """A graph there with the same edges."""
     n, epoch, grows = graph.num_vertices, graph.epoch, graph._options.grows
     kind = {"weighted": graph.weighted, "directed": graph.directed, "reverse": graph._options.reverse}
-    kind["combine"] = graph._options.combine
+    kind |= {"combine": graph._options.combine, **_by_time(graph._options)}
     with graph._directory.still() as table:
         names = None if table is None else table.names.first(n)
     chosen = graph._options.keys if grows and not n else None
@@ -96,21 +102,33 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
             moved.add_vertices(names.column())
         elif grows and n:
             moved.add_vertices(n)
-        with moved.pipeline() as pipeline:
+        with moved._updates.pipeline(1 << 28, last=False) as pipeline:  # which leaves vertices without edges there
             for first, end in ranges(graph.degrees(), CHUNK):
-                src, dst, weight = edges_of(graph, np.arange(first, end, dtype=np.uint32))
+                ids, times = np.arange(first, end, dtype=np.uint32), graph._options.times
+                src, dst, weight, time = edges_of(graph, ids, times is not None)
                 if not graph.directed:
-                    src, dst, weight = once(src, dst, weight)
-                batch = batch_of(None if names is None else names.kind, _named(names, src), _named(names, dst), weight)
-                pipeline.update(batch)
+                    src, dst, weight, time = once(src, dst, weight, time)
+                src, dst = (_named(names, end) for end in (src, dst))
+                key = None if names is None else names.kind
+                pipeline.update(batch_of(key, src, dst, weight, time=as_shown(time, times)))
         moved._updates.order_first()
         if graph.epoch != epoch:
             raise MgraphError(f"graph {graph.id} was changed while it was moved: epoch {epoch} became {graph.epoch}")
-        moved._directory.coordinator.call("begin_at", {"epoch": epoch})
+        latest = graph._directory.coordinator.call("latest")[0]["latest"]
+        moved._directory.coordinator.call("begin_at", {"epoch": epoch, "latest": latest})
     except BaseException:
         moved.close()
         raise
     return moved
+
+
+def _by_time(options: Options) -> dict[str, Any]:
+    """The options that are about times, as a user gives them."""
+    span = None if options.window is None else np.int64(options.window)
+    if span is not None and options.times != INTEGERS:
+        span = span.view(str(options.times).replace("datetime64", "timedelta64"))
+    names = ("times", "window_edges", "drop_isolated")
+    return {"window": span, **{name: getattr(options, name) for name in names}}
 
 
 def _named(names: Names | None, ids: np.ndarray) -> Any:

@@ -31,6 +31,7 @@ __all__ = ["Pipeline", "Sent"]
 T = TypeVar("T")
 Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
 
+UNKNOWN = -1  #: as each count of a batch that is committed, and of which no answer came
 LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
 
 
@@ -100,7 +101,8 @@ class Pipeline:
     In a published graph the block is one turn: calls of other clients wait until it is left.
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
-    that the workers have not voted on.
+    that the workers have not voted on. Of a batch whose vote was interrupted the report says what is known: it is
+    committed, without counts; or dropped; or, while workers do not answer or after a loss, that nobody knows.
 
     Small batches wait in a queue, up to 256 of them beside those in flight, and share messages: see
     `mgraph.client.group`. Each has an epoch and a report of its own all the same.
@@ -324,8 +326,8 @@ class Pipeline:
         if isinstance(one.pending, PendingReport):
             one.pending.set_result(self._told_of("update", one.made(answers, math.nan)))
         else:
-            what = f"the updates of the stream of epoch {one.epoch} are committed, and its answers were lost"
-            one.pending.set_exception(WorkerLost(f"graph {self._coordinator.graph}: {what} with a worker"))
+            what = f"graph {self._coordinator.graph}: {_answers_lost(one.epoch)} with a worker"
+            one.pending.set_exception(WorkerLost(what))
 
     def _some_lost(self) -> bool:
         with self._told:
@@ -410,27 +412,53 @@ class Pipeline:
         """Give each batch of a group its report or its error."""
         self._bytes -= group.nbytes
         self._landed.set()
-        error = self._dropped() if flight.cancelled() else flight.exception()
-        counts = group.done if error is not None else made_before(flight.result())
+        error = None if flight.cancelled() else flight.exception()
+        failed = flight.cancelled() or error is not None
+        counts = group.done if failed else made_before(flight.result())
         seconds = time.perf_counter() - began
         for i, item in enumerate(group.items):
-            if i < len(counts):
+            if i < len(counts) or not failed:
                 answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
-                item.pending.set_result(self._told_of("update", item.made([answer], seconds)))
-                continue
-            assert error is not None
-            item.pending.set_exception(self._failed(error, epoch + i, first=i == len(counts)))
+                self._report(item.pending, "update", item.made, [answer], seconds)
+            else:
+                self._fail(item.pending, "update", item.made, epoch + i, error)
 
-    def _failed(self, error: BaseException, epoch: int, first: bool) -> BaseException:
-        """The error of a batch in a group, of which the `first` that was not committed ends the pipeline."""
-        if not first:
-            return MgraphError(
-                f"graph {self._coordinator.graph}: epoch {epoch} was not applied: a batch before it failed"
-            )
-        told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+    def _report(self, pending: Any, method: str, made: Made[Any], answers: list[Value], seconds: float) -> None:
+        """Give a batch what it came to."""
+        try:
+            pending.set_result(self._told_of(method, made(answers, seconds)))
+        except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
+            pending.set_exception(problem)
+
+    def _fail(self, pending: Any, method: str, made: Made[Any], epoch: int, error: BaseException | None) -> None:
+        """Say of a batch without an answer what is known: `error` ended its flight, or Ctrl-C if there is none.
+
+        The first one that is not known to be committed ends the pipeline.
+        """
+        caller = self._coordinator
+        known, graph = not caller.unsettled, f"graph {caller.graph}"
+        if known and caller.epoch >= epoch:  # its vote was interrupted, and decided afterwards
+            if method == "update":
+                answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
+                self._report(pending, method, made, [answer], math.nan)
+            else:
+                pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
+            return
+        if error is None:
+            what = "was dropped" if known else "may be committed, which the next call asks the workers for, or dropped"
+            told: BaseException = GraphClosed(f"{graph}: the batch of epoch {epoch} {what} because of Ctrl-C")
+        elif not known:
+            what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
+            again = isinstance(error, MgraphError) or self._error is None  # another error gets one note only
+            told = retold(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
+        elif self._error is not None:
+            told = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
+        else:
+            told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
         told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
-        self._error = self._error or told
-        return told
+        if error is not None:
+            self._error = self._error or told
+        pending.set_exception(told)
 
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
@@ -439,24 +467,18 @@ class Pipeline:
         return comes_back and self._error is None and isinstance(error, ends)
 
     def _end(self, one: _Sent, began: float, flight: Flight) -> None:
-        pending, epoch = one.pending, one.epoch
-        if flight.cancelled():
-            what = f"graph {self._coordinator.graph}: the batch of epoch {epoch} was dropped because of Ctrl-C"
-            pending.set_exception(GraphClosed(what))
-        elif (error := flight.exception()) is not None:
-            told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
-            told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
-            self._error = self._error or told
-            pending.set_exception(told)
+        error = None if flight.cancelled() else flight.exception()
+        if flight.cancelled() or error is not None:
+            self._fail(one.pending, one.method, one.made, one.epoch, error)
         else:
-            try:
-                made = one.made(flight.result(), time.perf_counter() - began)
-                pending.set_result(self._told_of(one.method, made))
-            except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
-                pending.set_exception(problem)
+            self._report(one.pending, one.method, one.made, flight.result(), time.perf_counter() - began)
 
     def _told_of(self, kind: str, done: Any) -> Any:
         """The outcome of a batch, of which the history is told."""
         if self._history is not None:
             self._history.batch(kind, self._coordinator, done)
         return done
+
+
+def _answers_lost(epoch: int) -> str:
+    return f"the updates of the stream of epoch {epoch} are committed, and its answers were lost"

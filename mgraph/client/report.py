@@ -28,7 +28,8 @@ class UpdateReport:
     inserted, updated : int
         Insertions of new edges, and of edges that existed.
     deleted, missing : int
-        Deletions of edges that existed, and of edges that did not.
+        Deletions of edges that existed, and of edges that did not. All counts are -1 where the batch is committed and
+        its answer was lost, with a worker or by Ctrl-C.
     epoch : int
         The graph's epoch after the batch.
     seconds : float

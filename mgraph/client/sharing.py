@@ -31,8 +31,8 @@ def publish(self: Any, name: str) -> None:
     Raises
     ------
     InvalidOption
-        The name is taken. The graph has another name, is in this process, has keys or may get some, was made with
-        ``recover="auto"`` or a store's earlier epoch, or waits for its first edges to be ordered by degree.
+        The name is taken. The graph has another name, is in this process, was made with ``recover="auto"`` or a
+        store's earlier epoch, or waits for its first edges to be ordered by degree.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
@@ -40,6 +40,9 @@ def publish(self: Any, name: str) -> None:
     -----
     Each call takes two messages to rank 0 more, and waits behind those of other clients; a pipeline holds its turn
     until its block is left. `num_edges`, `epoch` and the like say what this client's last call found.
+
+    In a graph with keys, each client has a table of them, and the worker of rank 0 has their list. A client that
+    attaches gets all keys; one that makes a call after another client has changed them gets the difference.
     """
     _check(self, name)
     place, coordinator = self._placed(self._client, {"workers": self.workers}), self._directory.coordinator
@@ -49,6 +52,7 @@ def publish(self: Any, name: str) -> None:
         card = {
             "graph": self.id, "addresses": self.workers, "options": self._options, "storing": self._storing,
         }  # fmt: skip
+        self._directory.share(logged=self._storing is not None)
         coordinator.publish(name, pickle.dumps(card))
     try:
         _taken([one for one in place.published() if one["graph"] != self.id], name)
@@ -69,9 +73,6 @@ def _check(graph: Any, name: Any) -> None:
         what = f"is published as {graph._published!r}; unpublish it first"
     elif graph._as_of is not None:
         what = f"is that of epoch {graph._as_of} of a store, which each client opens for itself"
-    elif graph.keys is not None:
-        kind = "may get keys with its first batch" if graph.keys == "undecided" else f"has {graph.keys} keys"
-        what = f"{kind}, whose table only its own client has: publish one made with n_vertices or keys=None"
     elif graph._storing is not None and graph._storing.recover is not None:
         what = 'has recover="auto", which is for a graph of one client: leave it out'
     elif graph._updates.order_due:
@@ -124,6 +125,8 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     try:
         with coordinator.turn():
             graph._directory = directory(coordinator, options, _numbering(coordinator))
+            if options.keys is not None:
+                graph._directory.join()
     except BaseException:
         coordinator.close()
         raise

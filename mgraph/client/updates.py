@@ -108,13 +108,7 @@ class Updates:
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""
-        has = self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
-        if self._options.drop_isolated and not has:
-            raise InvalidOption(
-                "drop_isolated removes vertices, and those of these edges have no keys; create the graph with "
-                'keys="int64" or keys="string"'
-            )
-        return has
+        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
         check_batch(batch, None, self._options.weighted)
@@ -169,13 +163,14 @@ class Updates:
             self._drop_isolated("drop_vertices")
         self.followed()
 
-    def pipeline(self, max_bytes: int) -> Pipeline:
-        """Batches in flight, at most `max_bytes` of them."""
+    def pipeline(self, max_bytes: int, *, last: bool = True) -> Pipeline:
+        """Batches in flight, at most `max_bytes` of them; `landed` follows if they are the `last` ones of a call."""
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
+        landed = self.landed if last else lambda: None
         stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, self.landed, self.history)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, landed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
@@ -272,17 +267,18 @@ class Updates:
     def add_vertices(self, n: Any) -> range:
         """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
         directory = self._directory
-        directory.check()
-        if directory.keys == "undecided" and np.ndim(n) == 0:
-            directory.decide(None)
-        elif directory.keys is not None:
-            return self._add_keys(n)
-        n = check_count(n, "n")
-        with directory.moving(more=n):
-            first = directory.n_vertices
-            total = first + n
-            self._add(total)
-        self.followed()
+        with self._coordinator.turn():
+            directory.check()
+            if directory.keys == "undecided" and np.ndim(n) == 0:
+                directory.decide(None)
+            elif directory.keys is not None:
+                return self._add_keys(n)
+            n = check_count(n, "n")
+            with directory.moving(more=n):
+                first = directory.n_vertices
+                total = first + n
+                self._add(total)
+            self.followed()
         return range(first, total)
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:

@@ -11,7 +11,7 @@ from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
 
-__all__ = ["Names"]
+__all__ = ["Names", "columns_in"]
 
 GROWTH = 4  #: arrays grow by a quarter
 
@@ -116,17 +116,36 @@ class Names:
         at = np.concatenate([np.array([1, n], np.int64), column.at - column.at[0]])
         return np.concatenate([at.view(np.uint8), column.text[column.at[0] : column.at[-1]]])
 
+    @classmethod
+    def unpacked(cls, data: np.ndarray, device: Device | None = None) -> Names:
+        """The keys in bytes of `packed`, which more bytes may follow; on a device, by default the CPU."""
+        kind, device = columns_in(data)[0], device or Device("cpu")
+        names = cls(kind, device if kind == "int64" else device.host)
+        names.extend(data)
+        return names
+
+    def extend(self, data: np.ndarray) -> None:
+        """Append the keys in bytes of `packed`, which are of this kind; as `append`."""
+        kind, keys = columns_in(data)
+        assert kind == self.kind, "all keys of a graph are of one kind"
+        self.append(self.device.asarray(keys) if kind == "int64" else keys)
+
     @staticmethod
-    def unpacked(data: np.ndarray) -> tuple[str, Any]:
-        """The kind and the keys in bytes of `packed`, which more bytes may follow."""
-        data = np.ascontiguousarray(data)
-        kind, n = np.frombuffer(data[:16], np.int64).tolist()
-        if kind == 0:
-            return "int64", np.frombuffer(data[16 : 16 + 8 * n], np.int64)
-        if kind != 1:
-            raise MgraphError(f"keys of kind {kind}, which this mgraph does not know")
-        at, text = np.frombuffer(data[16 : 24 + 8 * n], np.int64), data[24 + 8 * n :]
-        return "string", Texts(at, text[: int(at[-1])])
+    def count(data: np.ndarray) -> int:
+        """How many keys there are in bytes of `packed`."""
+        return int(np.frombuffer(np.ascontiguousarray(data[8:16]), np.int64)[0])
+
+
+def columns_in(data: np.ndarray) -> tuple[str, Any]:
+    """The kind and the keys in bytes of `Names.packed`, which more bytes may follow: int64[n] or `Texts`."""
+    data = np.ascontiguousarray(data)
+    kind, n = np.frombuffer(data[:16], np.int64).tolist()
+    if kind == 0:
+        return "int64", np.frombuffer(data[16 : 16 + 8 * n], np.int64)
+    if kind != 1:
+        raise MgraphError(f"keys of kind {kind}, which this mgraph does not know")
+    at, text = np.frombuffer(data[16 : 24 + 8 * n], np.int64), data[24 + 8 * n :]
+    return "string", Texts(at, text[: int(at[-1])])
 
 
 def objects(texts: Texts) -> np.ndarray:

@@ -27,7 +27,6 @@ from typing import Any
 
 from mgraph.errors import Aborted, InvalidOption, StoreError
 from mgraph.log.files import failed
-from mgraph.log.keys import KeyLog
 from mgraph.log.records import draft
 from mgraph.log.segments import Segments
 
@@ -85,8 +84,6 @@ class Log:
         Why nothing can be logged any more.
     offsets : dict of str to int
         The last place in each source, by what was committed.
-    keys : KeyLog
-        The keys of the vertices, on rank 0.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -119,7 +116,6 @@ class Log:
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
         self.offsets: dict[str, int] = {}
-        self.keys = KeyLog()
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
@@ -145,11 +141,9 @@ class Log:
             self._turn()
         ahead = ahead and self._sync == "always"
         record = draft(kind, columns, epoch, self._number(epoch), ahead)
-        self.keys.begin(kind, columns)
         try:
             place = self._segments.claim(record.size)
         except OSError as error:
-            self.keys.refuse()
             raise failed(error, self._segments.path, "no room in the log") from error
         written = self._writer.submit(self._write, record, place, self._sync == "always" and not ahead)
         self._open = _Open(epoch, record.attempt, place, place + record.size, written, ahead, columns.get("offset"))
@@ -231,7 +225,6 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
-        self.keys.refuse()
         wait_for([change.written])
         refused = draft("refused", {}, change.epoch, change.attempt, change.ahead)
         try:

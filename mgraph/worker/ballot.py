@@ -15,6 +15,7 @@ import numpy as np
 
 from mgraph.errors import Aborted
 from mgraph.worker.change import Change, Record
+from mgraph.worker.keys import KeyLog
 from mgraph.worker.shard import Shard
 
 __all__ = ["Ballot", "ChangeLog"]
@@ -66,6 +67,8 @@ class Ballot:
     ----------
     in_doubt : Change or None
         A prepared change for which this rank does not know the outcome of the vote.
+    keys : KeyLog or None
+        The keys of the vertices, on rank 0, where it is told of all of them.
     broken : str or None
         Why a commit failed on this rank, after which the ranks hold different states.
     """
@@ -74,6 +77,7 @@ class Ballot:
         self.shard, self.log = shard, log
         self.in_doubt: Change | None = None
         self.broken: str | None = None
+        self.keys: KeyLog | None = None
         self._snapshot_due = False
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
@@ -157,9 +161,16 @@ class Ballot:
             change.commit()
             self.shard.changes += 1
             self.shard.epoch += change.content
+            if self.keys is not None:
+                self._follow(self.keys, change)
         except BaseException as error:
             self._break(error)
             raise
+
+    def _follow(self, keys: KeyLog, change: Change) -> None:
+        keys.note(change.brought, change.gone, self.shard.generation)
+        if keys.n != self.shard.n_vertices:  # vertices without keys, or whose client has told nobody
+            self.keys = None
 
     def settle(self) -> None:
         """Wait until the device has made the commits, so that a failure is raised here and not in a later call."""

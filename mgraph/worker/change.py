@@ -62,12 +62,18 @@ class Change(ABC):
     ----------
     content : bool
         Whether it changes vertices or edges, and so increments the epoch.
+    brought : uint8[bytes] or None
+        The keys of the vertices that it brings, on rank 0 where it is to know them; see `mgraph.keys.Names.packed`.
+    gone : uint32[k] or None
+        The users' ids of the vertices that it removes, ascending.
     exchanges : bool
         Whether `prepare` communicates with other ranks. If so, no vote can follow a failure, and the call ends.
     """
 
     content: bool = True
     exchanges: ClassVar[bool] = False
+    brought: np.ndarray | None = None
+    gone: Any = None
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard

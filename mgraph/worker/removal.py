@@ -28,7 +28,7 @@ class Removal(Move):
     ----------
     shard : Shard
     ids : uint32[k]
-        Users' ids, which differ.
+        Users' ids, ascending and different.
     content : bool
         Whether it is an epoch of its own; if not, it belongs to the epoch before.
 
@@ -42,7 +42,7 @@ class Removal(Move):
 
     def __init__(self, shard: Shard, ids: Any, content: bool = True) -> None:
         super().__init__(shard, lambda shard: without(shard, ids))
-        self.content, self.deleted = content, 0
+        self.content, self.deleted, self.gone = content, 0, ids
 
     def commit(self) -> None:
         """Replace the old part by the new one. Internal ids mean other vertices now."""

@@ -18,13 +18,13 @@ from mgraph.device import Device
 from mgraph.errors import StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
-from mgraph.log.keys import KeyLog
 from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, keys_of
 from mgraph.log.snapshot import read_keys
 from mgraph.log.store import Store, Survey
 from mgraph.times import MOST
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange, VerticesChange, expiry
+from mgraph.worker.keys import KeyLog
 from mgraph.worker.removal import Removal
 from mgraph.worker.route import incident_runs, route, share_runs
 from mgraph.worker.shard import Shard
@@ -79,24 +79,25 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     return np.array(counts, np.int64).reshape(-1)
 
 
-def keys_at(store: Store, found: Survey) -> KeyLog:
-    """The keys of the vertices as of the end of what was found in a store.
+def keys_at(store: Store, found: Survey) -> Names | None:
+    """The keys of the vertices as of the end of what was found in a store; None if there was none.
 
     Raises
     ------
     StoreError
         A file or a record is damaged.
     """
-    keys, bodies = KeyLog(), _Bodies(store.files)
+    names, bodies = None, _Bodies(store.files)
     about = (found.snapshot or {}).get("keys")
     if about is not None:
-        keys.names = Names(about["kind"], Device("cpu"))
-        keys.names.append(read_keys(store.archive, about))
+        names = Names(about["kind"], Device("cpu"))
+        names.append(read_keys(store.archive, about))
+    keys = KeyLog(names)
     for entry in (shares[0] for shares in found.shares):
         if entry.mask & KEYS or entry.kind == "remove_vertices":
             body = bodies.read(entry)
-            keys.begin(entry.kind, {**columns_of(entry, body), "keys": keys_of(entry, body)})
-    return keys
+            keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
+    return keys.names
 
 
 class _Bodies:

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from mgraph.errors import InvalidOption
+from mgraph.keys import Names
 from mgraph.log.files import Files
-from mgraph.log.keys import KeyLog
 from mgraph.log.log import Lag, Log, ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.segments import Segments
 from mgraph.log.store import Store, Survey
+from mgraph.worker.keys import KeyLog
 from mgraph.worker.restore import keys_at
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import Snapshots
@@ -92,10 +93,10 @@ class Storage:
         self._survey = found = self.store.survey(epoch, repair)
         return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
 
-    def read_keys(self, found: Survey) -> None:
+    def read_keys(self, found: Survey, generation: int) -> None:
         """Read the vertices' keys as of the end of what was found, if this is rank 0."""
         if self.rank == 0:
-            self.keys = keys_at(self.store, found)
+            self.keys = KeyLog(keys_at(self.store, found), generation)
 
     def found(self, epoch: int, repair: bool) -> Survey:
         """What rank 0 found up to `epoch`, as this rank finds it."""
@@ -126,7 +127,6 @@ class Storage:
             )  # fmt: skip
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
             log.offsets = dict(self._survey.offsets) if self._survey else {}
-            log.keys = self.keys
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
@@ -174,10 +174,8 @@ class Storage:
         if store.exists:
             raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
         store.make_folder()
-        saved = KeyLog()
-        if keys is not None:
-            saved.add(keys)
-        self._of(shard).begin(shard, store, 0, 0, 0, kind, names=saved.names)
+        names = None if keys is None else Names.unpacked(keys)
+        self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
 
     def _of(self, shard: Shard) -> Snapshots:
         if self._snapshots is None:

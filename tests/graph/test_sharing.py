@@ -156,10 +156,6 @@ def test_calls_of_many_threads_and_clients(client, other):
 def test_what_cannot_be_published(client, other, tmp_path):
     with DynamicGraph(n_vertices=3) as g, pytest.raises(InvalidOption, match="is in this process"):
         g.publish("roads")
-    with DynamicGraph(client) as g, pytest.raises(InvalidOption, match="may get keys"):
-        g.publish("roads")
-    with DynamicGraph(client, keys="string") as g, pytest.raises(InvalidOption, match="string keys, whose table"):
-        g.publish("roads")
     with DynamicGraph(client, 3, order="degree") as g:
         with pytest.raises(InvalidOption, match="insert them first"):
             g.publish("roads")

@@ -80,9 +80,10 @@ def test_keys_as_bytes(kind):
     names = Names(kind, Device("cpu"))
     names.append(as_keys(keys, kind, "src"))
     for first in (0, 7, len(keys)):
-        again, column = Names.unpacked(np.concatenate([names.packed(first), np.zeros(5, np.uint8)]))
-        assert again == kind
-        assert as_list(kind, column) == keys[first:]
+        again = Names.unpacked(np.concatenate([names.packed(first), np.zeros(5, np.uint8)]))
+        assert again.kind == kind
+        assert as_list(kind, again.column()) == keys[first:]
+        assert Names.count(names.packed(first)) == again.n
 
 
 def test_too_many_vertices_leave_no_key(monkeypatch):

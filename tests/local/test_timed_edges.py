@@ -113,6 +113,34 @@ def test_vertices_without_keys_stay():
             make()
 
 
+def test_ids_are_refused_at_once_where_vertices_are_to_go():
+    with DynamicGraph(drop_isolated=True) as graph:
+        for first in (
+            lambda: graph.execute(Operations(["insert"], [0], [1])),
+            lambda: graph.add_vertices(3),
+            lambda: graph.ingest({"src": [0], "dst": [1]}),
+        ):
+            with pytest.raises(InvalidOption, match="create the graph with keys="):
+                first()
+        assert (graph.epoch, graph.num_vertices, graph.keys) == (0, 0, "undecided")
+        assert graph.execute(Operations(["insert"] * 2, ["a", "b"], ["b", "c"], keys="string")).report.inserted == 2
+        graph.delete(["a"], ["b"])
+        assert graph.vertices().tolist() == ["b", "c"]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M"])
+def test_a_window_of_years_or_months_has_no_one_length(unit):
+    window = np.timedelta64(3, unit)
+    for times in (None, "datetime64[D]"):
+        with pytest.raises(InvalidOption, match=rf"timedelta64\(3,'{unit}'\).* differ in length; give it in weeks"):
+            DynamicGraph(n_vertices=2, times=times, window=window)
+    with DynamicGraph(n_vertices=3, times="datetime64[M]", window=window) as graph:  # whole months
+        first, last = np.datetime64("2020-01"), np.datetime64("2020-01") + window
+        graph.insert([0], [1], time=first)
+        assert graph.insert([1], [2], time=last - 1).expired == 0
+        assert graph.insert([1], [2], time=last).expired == 1
+
+
 def test_what_cannot_have_times_yet(tmp_path):
     with pytest.raises(InvalidOption, match="store is"):
         DynamicGraph(store=tmp_path / "store", drop_isolated=True)
@@ -122,8 +150,6 @@ def test_what_cannot_have_times_yet(tmp_path):
             graph.execute(Operations(["degree", "insert"], [0, 0], [0, 2]))
         assert graph.execute(Operations(["delete", "degree"], [0, 0], [1, 0])).report.deleted == 1
         assert edges_of(graph) == {(1, 2): (4, 1.0)}
-        with pytest.raises(InvalidOption, match="times by its store only"):
-            graph.move_to(None)
 
 
 def test_results_follow_a_window():

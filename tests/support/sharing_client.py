@@ -17,8 +17,10 @@ from contextlib import contextmanager, suppress
 import numpy as np
 from cluster_processes import environment
 from distributed import Client
+from keyed_model import keys_of
 
 from mgraph import DynamicGraph, EdgeBatch
+from mgraph.columns import KINDS
 
 N, EDGES = 64, 400
 
@@ -36,6 +38,18 @@ def write(graph: DynamicGraph, seed: int) -> None:
         graph.update(batch(seed, graph.epoch + 1))
 
 
+def write_keys(graph: DynamicGraph, seed: int) -> None:
+    """As `write`, for a graph with keys: edges with new ones, and in every third epoch vertices go."""
+    with graph._directory.coordinator.turn():
+        rng = np.random.default_rng([seed, graph.epoch + 1])
+        src, dst = (keys_of(graph.keys, ends) for ends in rng.integers(0, 5 * N, (2, EDGES // 8)))
+        names = graph.vertices()
+        if graph.epoch % 3 < 2:
+            graph.update(EdgeBatch(src, dst, op=rng.choice([1, 1, -1], len(src)), keys=graph.keys))
+        else:
+            graph.delete_vertices(names[np.unique(rng.integers(0, len(names), len(names) // 4))])
+
+
 def call(address: str, name: str, seed: int, kind: str) -> None:
     """Call the graph again and again, in one way."""
     with Client(address) as client, DynamicGraph.attach(client, name) as graph:
@@ -47,6 +61,8 @@ def call(address: str, name: str, seed: int, kind: str) -> None:
                     first = graph.epoch + 1
                     for epoch in range(first, first + 20):
                         pipeline.update(batch(seed, epoch))
+            elif kind in KINDS:
+                write_keys(graph, seed)
             elif kind == "move":
                 graph.rebalance()
                 graph.reorder()

@@ -56,8 +56,8 @@ def update(
     """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
 
     With `n_vertices` the batch brings vertices, and the graph has so many then. `offset` is its place in a source,
-    and `keys` has the new vertices' keys, on rank 0, both for the log. If it is `ahead`, others follow it, and one
-    sync of the log may do for several.
+    and `keys` has the new vertices' keys, on rank 0 where it is to know them. If it is `ahead`, others follow it, and
+    one sync of the log may do for several.
     """
     shard = _check_epoch(rank, epoch)
     more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
@@ -76,7 +76,7 @@ def update(
             if growth is not None:
                 growth.undo()
             raise
-        done = _commit_batch(rank, routed, growth, tick)
+        done = _commit_batch(rank, routed, growth, tick, keys)
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
 
@@ -138,7 +138,7 @@ def execute(
         if epoch is None:
             change.prepare()
         else:
-            _decide(rank, change)
+            _decide(rank, change, keys)
         value = {"epoch": shard.epoch, **answered(shard, change.answers)}
         return {**value, **change.updates.told}
 
@@ -215,7 +215,7 @@ def add_vertices(rank: Rank, epoch: int, n_vertices: int, keys: np.ndarray | Non
     """Grow the graph to `n_vertices` vertices, as `epoch`; `keys` as of `update`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.attempt(_record(rank, "add_vertices", {"n_vertices": n_vertices, "keys": keys})):
-        return _decide(rank, VerticesChange(shard, n_vertices))
+        return _decide(rank, VerticesChange(shard, n_vertices), keys)
 
 
 def rebalance(rank: Rank) -> Value:
@@ -251,11 +251,18 @@ def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
     return None if rank.ballot.log is None else Record.of(kind, columns)
 
 
-def _commit_batch(rank: Rank, runs: list[Run], growth: Growth | None = None, tick: Tick | None = None) -> Value:
+def _commit_batch(
+    rank: Rank,
+    runs: list[Run],
+    growth: Growth | None = None,
+    tick: Tick | None = None,
+    keys: np.ndarray | None = None,
+) -> Value:
     change = BatchChange(rank.shard, runs, growth, tick)
-    return {**_decide(rank, change), **change.told}
+    return {**_decide(rank, change, keys), **change.told}
 
 
-def _decide(rank: Rank, change: Change) -> Value:
+def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:
+    change.brought = brought
     rank.ballot.decide(change)
     return {"epoch": rank.shard.epoch}

@@ -6,13 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.keys import Names
 from mgraph.log.log import ReadOnly
 from mgraph.worker import restore as again
 from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.keys import KeyLog
 from mgraph.worker.storage import How, Storage
 from mgraph.worker.together import together
 
-__all__ = ["begin_at", "create_store", "keys", "restore", "save", "snapshot", "store", "survey", "writing"]
+__all__ = [
+    "begin_at",
+    "create_store",
+    "keys",
+    "latest",
+    "restore",
+    "save",
+    "share_keys",
+    "snapshot",
+    "store",
+    "survey",
+    "writing",
+]
 
 
 def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
@@ -39,7 +53,7 @@ def restore(
     assert rank.storage is not None, "the client asked for no survey"
     found = rank.storage.found(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, found, after)
-    rank.storage.read_keys(found)
+    rank.storage.read_keys(found, rank.shard.generation)
     if how is not None:
         _start_log(rank, **how)
     elif read_only:
@@ -47,21 +61,38 @@ def restore(
     return {"epoch": rank.shard.epoch, "counts": counts}
 
 
-def begin_at(rank: Rank, epoch: int) -> None:
-    """Count on from `epoch`, in a graph without a store that holds what another one held then."""
+def begin_at(rank: Rank, epoch: int, latest: int | None = None) -> None:
+    """Count on from `epoch`, in a graph without a store that holds what another one held then.
+
+    `latest` is the latest time that it has seen, in a graph with times.
+    """
     assert rank.ballot.log is None, "epochs of a store are its own"
     rank.shard.epoch = epoch
+    if rank.shard.clock is not None and latest is not None:
+        rank.shard.clock.begin(latest)
 
 
-def keys(rank: Rank) -> Value:
-    """The keys of the vertices that were restored, from rank 0, as `mgraph.keys.Names.packed` has them."""
-    assert rank.storage is not None
-    names = rank.storage.keys.names
-    return {} if names is None else {"keys": names.packed()}
+def latest(rank: Rank) -> Value:
+    """The latest time that the graph has seen; None in one without times."""
+    return {"latest": None if rank.shard.clock is None else rank.shard.clock.latest}
+
+
+def keys(rank: Rank, generation: int = -1, n: int = 0) -> Value:
+    """The keys of the vertices, from rank 0, where it has them: what a client lacks; see `KeyLog.since`."""
+    if rank.ballot.keys is not None:
+        return rank.ballot.keys.since(generation, n)
+    return {} if rank.storage is None else rank.storage.keys.since(generation, n)
+
+
+def share_keys(rank: Rank, keys: np.ndarray | None = None) -> None:
+    """Follow the keys of the vertices on rank 0, for other clients; `keys` are those that there are, on rank 0."""
+    if rank.number == 0:
+        rank.ballot.keys = KeyLog(None if keys is None else Names.unpacked(keys), rank.shard.generation)
 
 
 def _start_log(rank: Rank, **how: Any) -> None:
     assert rank.storage is not None
+    rank.ballot.keys = rank.storage.keys if rank.number == 0 else None
     rank.ballot.log = rank.storage.start(rank.shard, How(**how), rank.attempt, rank.aborted)
 
 

@@ -1,0 +1,109 @@
+"""The keys of the vertices, on rank 0: for the store, and for the clients of a published graph."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import CapacityError
+from mgraph.keys import Names
+
+__all__ = ["KeyLog"]
+
+Value = dict[str, Any]
+
+
+class KeyLog:
+    """Follows the changes that are committed, in their order.
+
+    A client that knows the keys of an earlier time gets the difference. So the last removals are kept, of as many
+    vertices together as there are, or of `LEAST`.
+
+    Parameters
+    ----------
+    names : Names, optional
+        The key of each vertex; None as long as there was none.
+    generation : int
+        That of the numbering; see `mgraph.client.numbering.Numbering`.
+
+    Attributes
+    ----------
+    n : int
+        How many keys there are.
+    """
+
+    LEAST = 1 << 10
+
+    def __init__(self, names: Names | None = None, generation: int = 0) -> None:
+        self._names, self._since = names, generation
+        self.n = 0 if names is None else names.n
+        self._noted: deque[tuple[Any, Any, int]] = deque()  # what `_names` does not have yet
+        self._removals: deque[tuple[int, np.ndarray]] = deque()  # all since the generation `_since`
+        self._n_removed = 0
+
+    def note(self, brought: np.ndarray | None, gone: Any = None, generation: int = 0) -> None:
+        """Take in a change that was committed; it raises nothing. O(1) for each new key, O(n) for a removal.
+
+        Parameters
+        ----------
+        brought : uint8[bytes] or None
+            Keys that came at the end, as `Names.packed` has them.
+        gone : uint32[k] or None
+            The ids that went, ascending.
+        generation : int
+            That of the numbering afterwards.
+        """
+        if brought is None and gone is None:
+            return
+        self._noted.append((brought, gone, generation))
+        self.n += Names.count(brought) if brought is not None else -len(gone)
+        with suppress(MemoryError, CapacityError):  # who reads tries again
+            self._fold()
+
+    @property
+    def names(self) -> Names | None:
+        """The key of each vertex. `CapacityError` or `MemoryError` if there is no memory."""
+        self._fold()
+        return self._names
+
+    def _fold(self) -> None:
+        while self._noted:
+            brought, gone, generation = self._noted[0]
+            names = self._names
+            if brought is not None:
+                if names is None:
+                    self._names = Names.unpacked(brought)
+                else:
+                    names.extend(brought)
+            elif names is not None:
+                ids = np.array(gone, np.int64)
+                self._names = names.without(names.n, ids)
+                self._removals.append((generation, ids))
+                self._n_removed += len(ids)
+            self._noted.popleft()
+            while self._n_removed > max(self.LEAST, self.n):
+                self._since, ids = self._removals.popleft()
+                self._n_removed -= len(ids)
+
+    def since(self, generation: int, n: int) -> Value:
+        """What a client lacks that knows the first `n` keys of a generation; nothing if there are no keys.
+
+        Returns
+        -------
+        dict
+            `gone`, int64[k], the ids among these `n` that are none any more; and `keys`, those behind the others, as
+            `Names.packed` has them.
+        """
+        names = self.names
+        if names is None:
+            return {}
+        gone = np.arange(n if generation < self._since else 0)
+        for then, ids in self._removals:
+            if then > generation >= self._since:
+                mine = ids[ids < n - len(gone)]
+                before = gone - np.arange(len(gone))  # how many of those that were left came before each
+                gone = np.sort(np.concatenate([gone, mine + np.searchsorted(before, mine, side="right")]))
+        return {"gone": gone, "keys": names.packed(n - len(gone))}

@@ -1,0 +1,103 @@
+"""Batches in flight whose vote was interrupted: the reports say what is known of them."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeServant, fake_cluster, sending
+from interrupts import ctrl_c, when
+
+from mgraph.batch import COLUMNS
+from mgraph.client import attempt as attempts
+from mgraph.client.pipeline import Pipeline, Sent
+from mgraph.errors import GraphLost, MgraphError, WorkerLost
+from mgraph.worker.thread import ShardThread
+
+pytestmark = pytest.mark.timeout(60)
+
+ONE = {"src": np.zeros(1, np.uint32), "dst": np.zeros(1, np.uint32), **dict.fromkeys(COLUMNS[2:])}
+BATCHES = {"in one message": ONE, "in a message each": {"seconds": 0.0}}
+VOTES = 3  #: the epoch whose vote is interrupted: rank 0 has made it, and rank 1 does not know
+
+
+@pytest.fixture(params=BATCHES.values(), ids=BATCHES.keys())
+def interrupted(request, monkeypatch) -> Any:
+    """A batch of a pipeline, of which both ranks wait in the vote on epoch 3, or behind it."""
+
+    def update(self: FakeServant, attempt: int, epoch: int, *args: Any, **share: Any) -> dict[str, Any]:
+        if epoch != self.epoch + 1:
+            raise MgraphError(f"a batch came as epoch {epoch}")
+        if epoch > VOTES or (epoch == VOTES and self.rank == 1):
+            self.in_doubt = epoch == VOTES
+            return self.wait(attempt, [self.rank])
+        self.epoch = epoch
+        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
+
+    monkeypatch.setattr(FakeServant, "update", update)
+    return request.param
+
+
+def voting(workers: list[Any]) -> bool:
+    """Whether rank 0 has made the epoch, and rank 1 waits."""
+    servants = [worker.session.thread._servant for worker in workers]
+    return None not in servants and servants[0].epoch == VOTES and servants[1].in_doubt
+
+
+def reports(coordinator, workers, batch, what, error) -> list[Any]:
+    """The reports of five batches; `what` happens in the vote of the third."""
+    pipe = Pipeline(coordinator, sending(coordinator), 1 << 20)
+    pending = []
+    with pytest.raises(error), when(lambda: len(pending) == 5 and voting(workers), what), pipe:
+        for _ in range(5):
+            pending.append(pipe.update(batch))
+        pending[-1].exception()
+        pipe._check()
+    assert all(one.done() for one in pending)
+    return pending
+
+
+def test_a_batch_that_the_ranks_made_after_an_interrupt_is_reported_without_its_counts(interrupted):
+    with fake_cluster(2) as (coordinator, workers):
+        *before, voted, _, _ = found = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)
+        assert [one.result(0).inserted for one in before] == [2, 2]
+        assert coordinator.epoch == VOTES
+        told = voted.result(0)
+        assert (told.epoch, told.inserted, told.missing, told.expired) == (VOTES, -1, -1, -1)
+        assert math.isnan(told.seconds)
+        for epoch, one in enumerate(found[VOTES:], VOTES + 1):
+            assert re.search(f"epoch {epoch} was (dropped because of Ctrl-C|not applied)", str(one.exception(0)))
+
+
+def test_while_the_ranks_do_not_answer_nobody_knows(interrupted, monkeypatch):
+    monkeypatch.setattr(attempts, "ABORT_SECONDS", 0.1)
+    late = ShardThread.abort
+    monkeypatch.setattr(ShardThread, "abort", lambda *args: threading.Timer(0.6, late, args).start())
+    with fake_cluster(2) as (coordinator, workers):
+        voted = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)[VOTES - 1]
+        assert "may be committed" in str(voted.exception(0))
+        coordinator.call("echo")
+        assert coordinator.epoch == VOTES
+
+
+def test_of_batches_under_way_when_a_worker_is_lost_nobody_knows(interrupted):
+    with fake_cluster(2) as (coordinator, workers):
+        lose = lambda: workers[1].thread.loop.call_soon_threadsafe(workers[1].session.comm.abort)  # noqa: E731
+        found = reports(coordinator, workers, interrupted, lose, (WorkerLost, GraphLost))
+        for epoch, one in enumerate(found[VOTES - 1 :], VOTES):
+            assert isinstance(one.exception(0), MgraphError)
+            assert f"it is not known whether the batch of epoch {epoch}" in str(one.exception(0))
+
+
+@pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES.keys())
+def test_a_report_that_cannot_be_made_ends_its_wait(batch):
+    with fake_cluster(1) as (coordinator, _):
+        pipe = Pipeline(coordinator, lambda args, *_: nullcontext(Sent([dict(args)], absent="no number")), 1 << 20)
+        with pipe:
+            pending = [pipe.update(batch) for _ in range(2)]
+        assert all(isinstance(one.exception(5), TypeError) for one in pending)
