@@ -73,11 +73,16 @@ def whole(marks: Sequence[Value]) -> list[Value]:
 def _described(store: Store) -> Iterator[tuple[int, str]]:
     """The terms of which there are descriptions of ranks, and the names of these."""
     for folder in store.files.names(store.path):
-        begin, _, number = folder.partition("-")
-        if begin == "term" and number.isdigit():
+        if (number := _term_of(folder)) is not None:
             for name in store.files.names(store.at(folder)):
                 if name.startswith("rank-") and name.endswith(".json"):
-                    yield int(number), f"{folder}/{name}"
+                    yield number, f"{folder}/{name}"
+
+
+def _term_of(folder: str) -> int | None:
+    """The number of the term that a folder is of; None for another one."""
+    begin, _, number = folder.partition("-")
+    return int(number) if begin == "term" and number.isdigit() else None
 
 
 class LocalStore(Store):
@@ -323,18 +328,19 @@ class LocalStore(Store):
     def drop_before(self, snapshot: Mapping[str, Any]) -> None:
         """Remove what only earlier epochs than that of a whole snapshot need."""
         for folder in self.files.names(self.path):
-            if folder.startswith("snapshot-") and folder < snapshot["folder"]:
-                for name in self.files.names(self.at(folder)):
-                    if name.endswith(".json"):
-                        self.files.remove(self.at(folder, name))
-                self.files.remove(self.at(folder))
-        for number, name in list(_described(self)):
-            if number < snapshot["term"]:
-                self.files.remove(self.at(name))
-                self.files.remove(self.at(name.removesuffix(".json")))
+            number, part = _term_of(folder), folder.startswith("snapshot-")
+            if (number is not None and number < snapshot["term"]) or (part and folder < snapshot["folder"]):
+                self._remove(folder)
         for rank, place in enumerate(snapshot["places"]):
             if self._holders.get((snapshot["term"], rank)) == self.rank:
                 self.drop_segments(snapshot["term"], rank, place)
+
+    def _remove(self, folder: str) -> None:
+        """Remove a folder, the descriptions in it first."""
+        for name in self.files.names(self.at(folder)):
+            if name.endswith(".json"):
+                self.files.remove(self.at(folder, name))
+        self.files.remove(self.at(folder))
 
     def usage_key(self) -> tuple[Any, ...]:
         """The same for workers that see the same folder."""

@@ -164,7 +164,7 @@ class Store:
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if there is a store."""
-        if self.exists:
+        if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):  # or a part of one
             raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
 
     def make_folder(self) -> None:
