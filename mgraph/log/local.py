@@ -62,7 +62,7 @@ def whole(marks: Sequence[Value]) -> list[Value]:
         {
             **parts[0]["content"],
             "folder": parts[0]["folder"],
-            "keys": parts[0]["keys"],
+            "keys": parts[0]["keys"] and {**parts[0]["keys"], "holder": parts[0].get("holder")},
             "places": [parts[rank]["place"] for rank in range(len(parts))],
             "files": [{**parts[rank]["file"], "holder": parts[rank].get("holder")} for rank in range(len(parts))],
         }

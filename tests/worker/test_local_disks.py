@@ -147,6 +147,9 @@ def test_a_disk_that_is_missing_is_named(tmp_path, epochs):
     graph.ranks = reopened([tmp_path / "c", *disks], n=N)
     assert_same(graph.ranks, graph.model, graph.epoch)
     end(graph.ranks)
+    ranks = reopened([disks[0]], n=N, repair=True)  # there is no snapshot, and a disk of each term is gone
+    assert (ranks.shards[0].epoch, ranks.shards[0].num_edges) == (0, 0)
+    end(ranks)
 
 
 def test_an_opening_that_did_not_reach_all_disks_is_as_if_it_had_not_been(tmp_path, monkeypatch):
