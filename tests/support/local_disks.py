@@ -26,10 +26,12 @@ class Disks:
         return raised(self.ranks.call(method, shares, **{name: args[name] for name in args if name != "path"}))
 
 
-def stored(ranks: Ranks, paths: Sequence[Any], sync: str = "always", **how: Any) -> None:
+def stored(ranks: Ranks, paths: Sequence[Any], sync: str = "always", snapshots: str | None = None, **how: Any) -> None:
     """Give a graph without changes a store of which each rank has its part in its folder."""
     spec = ranks.shards[0].spec
     kind = {**{name: getattr(spec, name) for name in KIND}, "n_vertices": ranks.shards[0].n_vertices}
+    if snapshots is not None:
+        kind["snapshots"] = snapshots
     disks = Disks(ranks, paths)
     sees = [answer["sees"] for answer in disks.call("new_parts", {"path": ""})]
     disks.call("create_parts", {"kind": kind, "store": "a" * 32, "sees": sees, "sync": sync, **HOW, **how})

@@ -291,3 +291,20 @@ def test_who_reads_what(tmp_path):
     assert Counter(holders[0][1, rank] for rank in range(4)) == {0: 1, 1: 2, 2: 1}
     assert_same(graph.ranks, graph.model, 1)
     end(graph.ranks)
+
+
+def test_snapshots_at_a_place_that_all_see(tmp_path):
+    graph = Changed((0, 20, N), fresh_rng(), {})
+    disks = [tmp_path / "a", tmp_path / "b"]
+    stored(graph.ranks, disks, retain=1, snapshots=f"file://{tmp_path}/bucket")
+    for _ in range(3):
+        raised(graph.change("batch"))
+        raised(graph.ranks.call("snapshot"))
+        written(graph.ranks)
+    raised(graph.change("batch"))
+    assert raised(graph.ranks.call("store"))[0]["snapshots"] == [3]
+    end(graph.ranks)
+    assert [len(list(disk.glob("snapshot-*"))) for disk in disks] == [0, 0]
+    graph.ranks = reopened([tmp_path / "c", *disks[::-1]], n=N)
+    assert_same(graph.ranks, graph.model, 4)
+    end(graph.ranks)
