@@ -111,8 +111,8 @@ class DynamicGraph:
         Remove vertices that have no edge after a batch, in the same epoch; after the last batch of a `pipeline`. The
         vertices need `keys`. Where vertices go, each worker rebuilds its part of the graph.
     store : path, optional
-        A folder, on a file system that all workers share, in which every change is logged. It must not hold a store
-        yet: `DynamicGraph.open` opens one.
+        A folder in which every change is logged: on a file system that all workers share, or with ``disks="local"`` on
+        a disk of each worker. It must not hold a store yet: `DynamicGraph.open` opens one.
     sync : "always" | "background"
         When a change is acknowledged: once it is on the disk of every worker; or once it is written, while another
         thread brings it to the disk. In the background, a machine that stops may lose the epochs after `durable_epoch`;
@@ -126,6 +126,7 @@ class DynamicGraph:
         from its store when a worker is lost, and the call under way goes on. `max_recoveries` (3): how often that may
         happen in a row, without a call that succeeds in between; then the call raises. `snapshots`: a folder, or a URL
         of fsspec such as "s3://bucket/roads", in which the snapshots are, instead of the store's folder.
+        `disks` ("shared"): "local" keeps each worker's part on a disk of its own; see the guide.
 
     Raises
     ------

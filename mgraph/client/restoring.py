@@ -21,8 +21,9 @@ from mgraph.client.options import Options, fixed_order
 from mgraph.client.parts import AsParts
 from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
-from mgraph.client.storing import DEFAULTS, KIND, Storing
+from mgraph.client.storing import DEFAULTS, KIND, Storing, surveyed
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
+from mgraph.log.local import UNSEEN
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -98,7 +99,7 @@ def check_seen(place: Place, storing: Storing, epoch: int) -> None:
     """Raise `StoreError` where the first worker of a place does not see a store that has an epoch."""
     caller, _ = place.begin(PATIENCE_SECONDS)
     try:
-        caller.call("survey", {"path": storing.path, "epoch": epoch, "repair": False, "own": False})
+        surveyed(caller, storing.path, epoch, repair=False, own=False)
     finally:
         caller.close()
 
@@ -144,8 +145,7 @@ class _How:
 def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
     """The graph, by a caller that has no shards yet; it is closed if that fails."""
     try:
-        asked = {"path": how.storing.path, "epoch": how.epoch, "repair": how.repair, "own": how.own}
-        found = caller.call("survey", asked)[0]
+        found = surveyed(caller, how.storing.path, how.epoch, how.repair, how.own)
         for note in found["notes"]:
             warnings.warn(f"the store is repaired: {note}", stacklevel=5)
         kept = {
@@ -192,7 +192,9 @@ class _Reopening:
                 life = _opened(place, *place.begin(chosen["patience"]), how)
                 break
             except MgraphError as problem:  # a worker has died or starts just now, or one that died has the lock yet
-                passes = type(problem) in (MgraphError, WorkerLost, GraphLost) or "in use" in str(problem)
+                passes = type(problem) in (MgraphError, WorkerLost, GraphLost) or any(
+                    why in str(problem) for why in ("in use", UNSEEN)
+                )
                 if time.monotonic() >= end or not passes:
                     raise
                 logger.info("graph %s is opened again soon: %s", lost.caller.graph, problem)

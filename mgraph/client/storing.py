@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.options import Options
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.log.local import whole
 from mgraph.log.log import SYNCS
 from mgraph.log.remote import is_remote
 from mgraph.protocol import PATIENCE_SECONDS, Recovered
@@ -27,6 +29,7 @@ __all__ = [
     "place_of",
     "report_of",
     "split",
+    "surveyed",
     "write",
     "write_snapshot",
 ]
@@ -49,12 +52,15 @@ class Storing:
     recover: str | None = None
     max_recoveries: int = 3
     snapshots: str | None = None
+    disks: str = "shared"
 
     def __post_init__(self) -> None:
         if self.recover not in (None, "auto"):
             raise InvalidOption(f'recover is {self.recover!r}; it must be "auto", or None')
         if check_whole(self.max_recoveries, "max_recoveries") < 1:
             raise InvalidOption(f"max_recoveries is {self.max_recoveries}; at least 1 is needed")
+        if self.disks not in ("shared", "local"):
+            raise InvalidOption(f'disks is {self.disks!r}; it must be "shared" or "local"')
         if self.sync not in SYNCS:
             raise InvalidOption(f"sync {self.sync!r} is none of {', '.join(map(repr, SYNCS))}")
         if check_whole(self.lag_bytes, "lag_bytes") < 1:
@@ -72,7 +78,12 @@ class Storing:
     def create(self, coordinator: Caller, options: Options, n_vertices: int) -> None:
         """Make the store of a graph that was just made."""
         kind = _kind(options, n_vertices) | ({} if self.snapshots is None else {"snapshots": self.snapshots})
-        coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
+        if self.disks == "shared":
+            coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
+            return
+        sees = [answer["sees"] for answer in coordinator.call("new_parts", {"path": self.path})]
+        new = {"kind": kind | {"disks": self.disks}, "store": uuid.uuid4().hex, "sees": sees}
+        coordinator.call("create_parts", {**new, **self.how}, connect=True)
 
 
 #: the options that a store remembers
@@ -82,14 +93,17 @@ OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #:
 
 
 def path_of(path: Any, log: bool = False) -> str:
-    """A path as the workers are told it, or a URL of fsspec where no `log` is to be; `InvalidOption` if it is none."""
+    """A path as the workers are told it, or a URL of fsspec where no `log` is to be; `InvalidOption` if it is none.
+
+    A path that begins with a variable of the workers' environments is left as it is.
+    """
     try:
         text = os.fsdecode(os.fspath(path))
         if log and is_remote(text):
             raise InvalidOption(
                 f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
             )
-        return text if is_remote(text) else os.path.abspath(text)
+        return text if is_remote(text) or text.startswith("$") else os.path.abspath(text)
     except TypeError:
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share") from None
 
@@ -100,7 +114,7 @@ LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain", "recover", "m
 
 def asked(store: Any, sync: str, logging: Value) -> Storing | None:
     """The store that a new graph is to have; None without one."""
-    if unknown := sorted(set(logging) - {*LOGGING, "snapshots"}):
+    if unknown := sorted(set(logging) - {*LOGGING, "snapshots", "disks"}):
         raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}")
     if store is None and logging.get("recover") is not None:
         raise InvalidOption(f"recover is {logging['recover']!r} and there is no store: a graph comes back from store=")
@@ -115,6 +129,21 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     given = {name: options[name] for name in options if name not in mine}
     check_opening(given)
     return Storing(path_of(store, log=True), sync, **mine), given
+
+
+def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
+    """What a store holds, for a graph that is to be made from it, and is to write it if `own`."""
+    answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair, "own": own})
+    if "about" in answers[0]:
+        return answers[0]
+    if there := [at for at, answer in zip(coordinator.addresses, answers, strict=True) if "sees" not in answer]:
+        raise StoreError(
+            f"{path} holds a store that the worker at {there[0]} sees, and the one at {coordinator.addresses[0]} does "
+            "not; it is a folder that all workers must share"
+        )
+    upto = {"epoch": epoch, "repair": repair}
+    scanned = coordinator.call("scan_parts", {"sees": [answer["sees"] for answer in answers], **upto})
+    return coordinator.call("survey_parts", {"scans": [bytes(one["scans"]) for one in scanned], **upto})[0]
 
 
 def check_opening(given: Value) -> None:
@@ -138,7 +167,7 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
     while True:
         with suppress(Recovered):  # what was being written when a worker was lost is written again
-            coordinator.call("snapshot")
+            coordinator.call("snapshot", connect=True)
             epoch = coordinator.epoch
             if wait:
                 _written(coordinator)
@@ -196,6 +225,8 @@ class StoreReport:
         The epochs of the snapshots.
     offsets : dict of str to int
         The last place in each source, by `update`'s `offset`.
+    disks : str
+        "shared" if all workers share the folder, or "local".
     """
 
     path: str
@@ -208,6 +239,7 @@ class StoreReport:
     lag: int
     snapshots: tuple[int, ...]
     offsets: dict[str, int]
+    disks: str = "shared"
 
 
 def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | None:
@@ -215,15 +247,18 @@ def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | Non
     if storing is None:
         return None
     answers = coordinator.call("store")
+    seen = {tuple(one["seen"]["folder"]): one["seen"] for one in answers if "seen" in one}.values() or answers[:1]
+    parts = whole([mark for answer in answers for mark in answer.get("marks", ())])
     return StoreReport(
         storing.path,
         storing.sync,
         coordinator.epoch,
         min(answer["durable"] for answer in answers),
-        answers[0]["nbytes"],
-        answers[0]["segments"],
+        sum(one["nbytes"] for one in seen),
+        sum(one["segments"] for one in seen),
         sum(answer["logged"] for answer in answers),
         sum(answer["lag"] for answer in answers),
-        tuple(answers[0]["snapshots"]),
+        (*answers[0]["snapshots"], *(one["epoch"] for one in parts)),
         answers[0]["offsets"],
+        answers[0]["disks"],
     )

@@ -84,10 +84,10 @@ class Files:
             self.sync_folder(os.path.dirname(folder))
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none if it does not exist."""
+        """The names in a folder, sorted; none if it is no folder."""
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def map(self, path: str) -> np.ndarray:

@@ -108,6 +108,10 @@ class Entry:
         The offset of the header in the file.
     extra : int
         Bytes of the place in a source.
+    holder : int or None
+        The rank that reads it, of a store on local disks; None where every rank sees it.
+    term : int
+        Its term, where it has a holder.
     """
 
     kind: str
@@ -123,6 +127,8 @@ class Entry:
     path: str
     at: int
     extra: int = 0
+    holder: int | None = None
+    term: int = 0
 
     @property
     def end(self) -> int:

@@ -38,6 +38,8 @@ class Scan:
     nbytes : int
         Bytes of all segments.
     segments : int
+    first : int or None
+        The place at which the first segment begins.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -46,6 +48,7 @@ class Scan:
     last: str | None = None
     nbytes: int = 0
     segments: int = 0
+    first: int | None = None
 
 
 def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = False) -> Scan:
@@ -56,7 +59,7 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
     found, synced = Scan(), begin
     starts = [start for name in files.names(folder) if (start := segment_start(name)) is not None and start >= begin]
     place = starts[0] if starts else begin
-    found.there = bool(starts)
+    found.there, found.first = bool(starts), starts[0] if starts else None
     if starts and place > begin:
         found.broken = f"{folder}: the segment with place {begin} is missing"
         return found

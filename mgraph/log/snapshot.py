@@ -28,7 +28,9 @@ __all__ = [
     "drop_old",
     "folder_of",
     "give_up",
+    "keys_in",
     "make_valid",
+    "mapped",
     "read_keys",
     "read_rows",
     "rows_of",
@@ -82,7 +84,13 @@ class _Sink:
 
 
 def write_part(
-    store: Store, folder: str, rank: int, columns: Columns, place: int, over: Callable[[], bool] = lambda: False
+    store: Store,
+    folder: str,
+    rank: int,
+    columns: Columns,
+    place: int,
+    over: Callable[[], bool] = lambda: False,
+    mark: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a rank's edges, durably, and then that they are there.
 
@@ -93,12 +101,14 @@ def write_part(
         The place in the rank's log at which later epochs begin.
     over : callable
         Whether to give up, which is asked before each record batch.
+    mark : mapping, optional
+        On local disks: of which snapshot it is a part, as `mgraph.log.local.whole` needs it.
     """
     about = f"{folder}/rank-{rank:04d}.json"
     if store.files.exists(store.at(about)) and "problem" not in store.read(about):
         return  # of an attempt without a change since: it has the same edges, and may be valid, so it stays untouched
     what = _write(store, folder, f"{folder}/rank-{rank:04d}.arrow", columns, over)
-    store.describe(about, {**what, "place": place})
+    store.describe(about, {**what, "place": place} if mark is None else {**mark, "file": what, "place": place})
 
 
 def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any]:
@@ -114,8 +124,13 @@ def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any
 def read_keys(store: Store, about: Mapping[str, Any]) -> Any:
     """The keys that `write_keys` has written: int64[n] or `Texts`."""
     check_file(store, about)
+    return keys_in(about, mapped(store, about))
+
+
+def keys_in(about: Mapping[str, Any], data: np.ndarray) -> Any:
+    """The keys in the bytes of a file of `write_keys`."""
     pa = arrow()
-    table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(_mapped(store, about)))).read_all()
+    table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))).read_all()
     column = table["key"].combine_chunks()
     return Texts.of(column) if about["kind"] == "string" else column.to_numpy()
 
@@ -203,12 +218,13 @@ def drop_old(store: Store, retain: int) -> None:
 
 def check_file(store: Store, about: Mapping[str, Any]) -> None:
     """Raise `StoreError` unless a file of a snapshot is what was written. Reads all of it."""
-    if f"{checksum(_mapped(store, about)):016x}" != about["checksum"]:
+    if f"{checksum(mapped(store, about)):016x}" != about["checksum"]:
         path = store.at(about["name"])
         raise StoreError(f"{path} is damaged: its checksum is another; restore it, or the whole store, from a backup")
 
 
-def _mapped(store: Store, about: Mapping[str, Any]) -> np.ndarray:
+def mapped(store: Store, about: Mapping[str, Any]) -> np.ndarray:
+    """The bytes of a file of a snapshot, read when they are used."""
     path = store.at(about["name"])
     try:
         return store.files.map(path)
@@ -228,7 +244,7 @@ def read_rows(store: Store, snapshot: Mapping[str, Any], first: int, end: int, s
         lo, hi = max(first - at, 0), min(end - at, about["rows"])
         at += about["rows"]
         if lo < hi:
-            data = pa.py_buffer(_mapped(store, about))
+            data = pa.py_buffer(mapped(store, about))
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
             for row in range(lo, hi, step):
                 part = table.slice(row, min(step, hi - row))

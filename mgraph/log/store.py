@@ -22,7 +22,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +37,7 @@ from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.survey import kept
 
-__all__ = ["FORMAT", "Store", "Survey", "Term"]
+__all__ = ["FORMAT", "Store", "Survey", "Term", "chosen"]
 
 FORMAT = 2  #: of the files of a store
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
@@ -61,6 +61,11 @@ class Term:
     size: int
     epoch: int
     sync: str
+
+
+def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:
+    """The newest of some snapshots, ordered by epoch, at `epoch` or before it; None without one."""
+    return next((one for one in reversed(snapshots) if epoch is None or one["epoch"] <= epoch), None)
 
 
 @dataclass
@@ -159,7 +164,7 @@ class Store:
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if there is a store."""
-        if self.exists:
+        if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):  # or a part of one
             raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
 
     def make_folder(self) -> None:
@@ -205,15 +210,20 @@ class Store:
         """
         if not self.exists:
             raise StoreError(
-                f"{self.path} holds no store that this worker can see; a store is a folder that all workers share"
+                f"{self.path} holds no store that this worker can see; a store is a folder that all workers share, "
+                'unless the graph is made with disks="local"'
             )
         about = self.read("store.json")
+        self.check_format(about, "store.json")
+        return about
+
+    def check_format(self, about: Mapping[str, Any], name: str) -> None:
+        """Raise `StoreError` if a description is of a version to come."""
         if about["format"] > FORMAT:
             raise StoreError(
-                f"{self.at('store.json')} has format {about['format']} and this mgraph reads up to {FORMAT}: install "
+                f"{self.at(name)} has format {about['format']} and this mgraph reads up to {FORMAT}: install "
                 "the version that wrote it, or a newer one"
             )
-        return about
 
     def terms(self) -> list[Term]:
         """All terms, in their order."""
@@ -335,7 +345,7 @@ class Store:
         """
         about, terms = self.about(), self.terms()
         snapshots = self.archive.snapshots()
-        snapshot = next((one for one in reversed(snapshots) if epoch is None or one["epoch"] <= epoch), None)
+        snapshot = chosen(snapshots, epoch)
         if snapshot is None and snapshots and not self._from_the_beginning(terms):
             oldest = snapshots[0]["epoch"]
             raise InvalidOption(f"{self.path} has epochs from {oldest} on, and {epoch} was asked for")
@@ -364,13 +374,17 @@ class Store:
     def _offsets(self, found: Survey) -> dict[str, int]:
         """The last place in each source, by the snapshot and by the records after it."""
         offsets = dict((found.snapshot or {}).get("offsets", {}))
-        path, data = "", np.empty(0, np.uint8)
-        for entry in (shares[0] for shares in found.shares if shares[0].extra):
-            if entry.path != path:
-                path, data = entry.path, self.files.map(entry.path)
-            if (offset := offset_of(data, entry)) is not None:
-                offsets[offset[0]] = offset[1]
+        offsets.update(offset for _, offset in self._offsets_of([shares[0] for shares in found.shares]))
         return offsets
+
+    def _offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
+        """The places in sources that records have, and these records."""
+        path, data = "", np.empty(0, np.uint8)
+        for entry in entries:
+            if entry.extra and entry.path != path:
+                path, data = entry.path, self.files.map(entry.path)
+            if entry.extra and (offset := offset_of(data, entry)) is not None:
+                yield entry, offset
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:
         """Whether the log has all epochs, and none was dropped after a snapshot."""
@@ -382,15 +396,7 @@ class Store:
         self, term: Term, places: list[int], bound: int | None, found: Survey, repair: bool, last: bool
     ) -> bool:
         """Add what a term has after `found.epoch`; whether it reaches `bound`."""
-        about = found.about["id"]
-        try:
-            scans = [
-                scan(self.files, folder, log_id(about, term.number, rank), places[rank], repair)
-                for rank, folder in enumerate(self.log_folder(term.number, rank) for rank in range(term.size))
-            ]
-        except OSError as error:
-            where = self.at(f"term-{term.number:06d}")
-            raise failed(error, error.filename or where, "the log cannot be read:") from error
+        scans = self._scans(term, places, repair)
         has = kept(scans, found.epoch, bound)
         problem = self._problem(term, scans, has.epoch, bound, last)
         if problem is not None and not repair:
@@ -406,6 +412,22 @@ class Store:
             found.tails.extend(one.last for one in scans if one.last is not None)
         return bound is None or has.epoch >= bound
 
+    def _scans(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
+        """What the logs of a term's ranks hold from these places on."""
+        return [self.scan(term.number, rank, places[rank], repair) for rank in range(term.size)]
+
+    def scan(self, term: int, rank: int, place: int, repair: bool) -> Scan:
+        """What the log of one rank holds from a place on."""
+        folder, log = self.log_folder(term, rank), log_id(self.about()["id"], term, rank)
+        try:
+            return scan(self.files, folder, log, place, repair)
+        except OSError as error:
+            raise failed(error, error.filename or folder, "the log cannot be read:") from error
+
+    def _missing(self, term: Term, rank: int) -> str:
+        """That the log of one rank is missing."""
+        return f"{self.log_folder(term.number, rank)} is missing"
+
     def _problem(self, term: Term, scans: list[Scan], epoch: int, bound: int | None, last: bool) -> str | None:
         """Why the logs of a term have less than was synced, if they do; else None."""
         if bound is not None and epoch >= bound:
@@ -414,7 +436,7 @@ class Store:
         missing = next((rank for rank, one in enumerate(scans) if not one.there), None)
         written = any(one.entries for one in scans)
         if broken is None and missing is not None and (written or not last):
-            broken = f"{self.log_folder(term.number, missing)} is missing"
+            broken = self._missing(term, missing)
         newest = max((entry.epoch for one in scans for entry in one.entries if not entry.mask & AHEAD), default=0)
         if broken is None and (not last or (term.sync == "always" and newest > epoch + 1)):
             short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)

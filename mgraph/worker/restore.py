@@ -2,13 +2,14 @@
 
 All ranks call `restore` together, on any number of ranks, and each finds the same changes. Small records are joined to
 batches, of which each rank takes a contiguous part; a record of many operations is cut into parts. So a batch's rank
-order is stream order, whatever ranks wrote the records.
+order is stream order, whatever ranks wrote the records. Records on a local disk are read by the rank that holds them,
+and sent to those that take a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from mgraph.errors import StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
 from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, keys_of
-from mgraph.log.snapshot import read_keys
+from mgraph.log.snapshot import check_file, keys_in, mapped, read_keys
 from mgraph.log.store import Store, Survey
 from mgraph.times import MOST
 from mgraph.worker.ballot import Ballot
+from mgraph.worker.carry import Piece, carried
 from mgraph.worker.change import BatchChange, VerticesChange, expiry
 from mgraph.worker.keys import KeyLog
 from mgraph.worker.removal import Removal
@@ -38,6 +40,7 @@ CHUNK = 1 << 21  #: operations that a rank takes at a time, which bounds the mem
 DTYPES = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32, "time": np.int64}
 
 Columns = dict[str, Any]
+Cut = tuple[Entry, int, int]  #: the operations `lo` to `hi` - 1 of a record
 
 
 def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: int | None = None) -> np.ndarray:
@@ -79,8 +82,10 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     return np.array(counts, np.int64).reshape(-1)
 
 
-def keys_at(store: Store, found: Survey) -> Names | None:
-    """The keys of the vertices as of the end of what was found in a store; None if there was none.
+def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
+    """The keys of the vertices as of the end of what was found in a store, on rank 0; None if there was none.
+
+    All ranks call it together.
 
     Raises
     ------
@@ -90,14 +95,38 @@ def keys_at(store: Store, found: Survey) -> Names | None:
     names, bodies = None, _Bodies(store.files)
     about = (found.snapshot or {}).get("keys")
     if about is not None:
-        names = Names(about["kind"], Device("cpu"))
-        names.append(read_keys(store.archive, about))
+        named = _named_keys(shard, store, about)
+        if shard.rank == 0:
+            names = Names(about["kind"], Device("cpu"))
+            names.append(named)
     keys = KeyLog(names)
-    for entry in (shares[0] for shares in found.shares):
-        if entry.mask & KEYS or entry.kind == "remove_vertices":
-            body = bodies.read(entry)
-            keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
+    entries = [shares[0] for shares in found.shares]
+    entries = [entry for entry in entries if entry.mask & KEYS or entry.kind == "remove_vertices"]
+    here = [entry for entry in entries if entry.holder is not None]
+    sent = iter(carried(shard, [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]], bodies.read))
+    for entry in entries if shard.rank == 0 else []:
+        body = bodies.read(entry) if entry.holder is None else next(sent)
+        keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
     return keys.names
+
+
+def _named_keys(shard: Shard, store: Store, about: Mapping[str, Any]) -> Any:
+    """The keys of a snapshot, on rank 0."""
+    if about.get("holder") is None:
+        return read_keys(store.archive, about) if shard.rank == 0 else None
+
+    def load(about: Mapping[str, Any]) -> np.ndarray:
+        check_file(store, about)
+        return mapped(store, about)
+
+    piece = Piece(about["holder"], about["nbytes"], about)
+    sent = carried(shard, [[piece], *[[] for _ in range(1, shard.size)]], load)
+    return keys_in(about, sent[0]) if sent else None
+
+
+def _body(entry: Entry) -> Piece:
+    assert entry.holder is not None
+    return Piece(entry.holder, entry.nbytes, entry)
 
 
 class _Bodies:
@@ -173,26 +202,42 @@ class _Replay:
         shard, total = self._shard, sum(entry.n for entry in group)
         for at in range(0, total, step):
             n = min(step, total - at)
-            first, end = at + n * shard.rank // shard.size, at + n * (shard.rank + 1) // shard.size
-            yield self._cut(group, first, end)
+            bounds = [at + n * rank // shard.size for rank in range(shard.size + 1)]
+            yield self._cut(group, bounds)
 
-    def _cut(self, group: Sequence[Entry], first: int, end: int) -> Columns:
-        """The operations `first` to `end` - 1 of the records of a group."""
-        parts, at = [], 0
-        for entry in group:
-            lo, hi = max(first - at, 0), min(end - at, entry.n)
-            at += entry.n
-            if lo < hi:
-                parts.append(_filled(self._columns(entry), lo, hi))
+    def _cut(self, group: Sequence[Entry], bounds: Sequence[int]) -> Columns:
+        """The operations of the records of a group for this rank; those for rank r begin at ``bounds[r]``."""
         kept = {"weight": self._shard.spec.weighted, "time": self._shard.clock is not None}
+        dtypes = {name: dtype for name, dtype in DTYPES.items() if kept.get(name, True)}
+        cuts = [list(_overlaps(group, first, end)) for first, end in pairwise(bounds)]
+        parts = self._sent(cuts, dtypes) if any(entry.holder is not None for entry in group) else self._read(cuts)
         return {
             name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype)
-            for name, dtype in DTYPES.items()
-            if kept.get(name, True)
+            for name, dtype in dtypes.items()
         }
 
+    def _read(self, cuts: Sequence[Sequence[Cut]]) -> list[Columns]:
+        """What this rank takes of records that it sees."""
+        return [_filled(self._columns(entry), lo, hi) for entry, lo, hi in cuts[self._shard.rank]]
+
+    def _sent(self, cuts: Sequence[Sequence[Cut]], dtypes: Mapping[str, Any]) -> list[Columns]:
+        """What this rank takes of records that their holders send."""
+        width = sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
+
+        def load(cut: Cut) -> np.ndarray:
+            entry, lo, hi = cut
+            columns = _filled(columns_of(entry, self._bodies.read(entry)), lo, hi)
+            return np.concatenate([np.ascontiguousarray(columns[name]).view(np.uint8) for name in dtypes])
+
+        wanted = [[Piece(cut[0].holder or 0, (cut[2] - cut[1]) * width, cut) for cut in one] for one in cuts]
+        return [_split(data, dtypes, len(data) // width) for data in carried(self._shard, wanted, load)]
+
     def _columns(self, entry: Entry) -> Columns:
-        return columns_of(entry, self._bodies.read(entry))
+        """The columns of a record; all ranks ask together for one that has a holder."""
+        if entry.holder is None:
+            return columns_of(entry, self._bodies.read(entry))
+        (body,) = carried(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
+        return columns_of(entry, body)
 
     def apply(self, columns: Columns, op: bool, admitted: bool = False) -> dict[str, int]:
         """Apply this rank's part of a batch; what it counted, by the names in `TOLD`.
@@ -247,6 +292,26 @@ def _groups(entries: Sequence[Entry], most: int) -> Iterator[tuple[list[Entry], 
         total += entry.n
     if group:
         yield group, _mask(group)
+
+
+def _overlaps(group: Sequence[Entry], first: int, end: int) -> Iterator[Cut]:
+    """The parts of records that have the operations `first` to `end` - 1 of a group."""
+    at = 0
+    for entry in group:
+        lo, hi = max(first - at, 0), min(end - at, entry.n)
+        at += entry.n
+        if lo < hi:
+            yield entry, lo, hi
+
+
+def _split(data: np.ndarray, dtypes: Mapping[str, Any], n: int) -> Columns:
+    """Columns of `n` rows that follow one another in bytes."""
+    columns, at = {}, 0
+    for name, dtype in dtypes.items():
+        nbytes = n * np.dtype(dtype).itemsize
+        columns[name] = data[at : at + nbytes].view(dtype)
+        at += nbytes
+    return columns
 
 
 def _mask(group: Sequence[Entry]) -> int:

@@ -95,16 +95,24 @@ def _copied(column: Array) -> np.ndarray:
 
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
-    """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank."""
-    store = store.archive
+    """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank.
+
+    A file on a local disk is read by the rank that holds it.
+    """
+    store, rank, size = store.archive, shard.rank, shard.size
+    files = snapshot["files"]
+    readers = [about.get("holder") for about in files]
     with together(shard):
-        for number, about in enumerate(snapshot["files"]):
-            if number % shard.size == shard.rank:
+        for number, about in enumerate(files):
+            if rank == (number % size if readers[number] is None else readers[number]):
                 check_file(store, about)
-    total = rows_of(snapshot)
-    for at in range(0, total, step * shard.size):
-        n = min(step * shard.size, total - at)
-        first, end = at + n * shard.rank // shard.size, at + n * (shard.rank + 1) // shard.size
+    if readers.count(None) == len(readers):
+        spans = list(_spans(rows_of(snapshot), rank, size, step))
+    else:
+        rows = [rows_of({"files": [one for one in files if one["holder"] == reader]}) for reader in range(size)]
+        snapshot = {"files": [one for one in files if one["holder"] == rank]}
+        spans = [(min(at, rows[rank]), min(at + step, rows[rank])) for at in range(0, max(rows), step)]
+    for first, end in spans:
         pieces = list(read_rows(store, snapshot, first, end, step))
         kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
         yield {
@@ -112,6 +120,13 @@ def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int)
             for name, dtype in DTYPES.items()
             if kept.get(name, True)
         }
+
+
+def _spans(total: int, rank: int, size: int, step: int) -> Iterator[tuple[int, int]]:
+    """Which rows a rank takes of each of the pieces of up to `step` rows a rank."""
+    for at in range(0, total, step * size):
+        n = min(step * size, total - at)
+        yield at + n * rank // size, at + n * (rank + 1) // size
 
 
 class Snapshots:
@@ -148,6 +163,7 @@ class Snapshots:
         about: Mapping[str, Any] | None = None,
         offsets: Mapping[str, int] | None = None,
         names: Names | None = None,
+        local: bool = False,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
 
@@ -163,6 +179,8 @@ class Snapshots:
             The last place in each source.
         names : Names, optional
             The key of each vertex, on rank 0.
+        local : bool
+            Each rank describes its part where it is, and none waits for the others or drops what is old.
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
@@ -173,7 +191,7 @@ class Snapshots:
         columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
-        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys)
+        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys, local)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
@@ -187,17 +205,22 @@ class Snapshots:
         retain: int,
         about: Any,
         keys: Callable[[Store, str], dict[str, Any]] | None,
+        local: bool,
     ) -> None:
         try:
-            write_part(store.archive, folder, self._rank, columns, place, self._closing.is_set)
+            mark: dict[str, Any] | None = None
+            if local:
+                named = None if keys is None else keys(store, folder)
+                mark = {"folder": folder, "rank": self._rank, "size": self._size, "content": content, "keys": named}
+            write_part(store.archive, folder, self._rank, columns, place, self._closing.is_set, mark)
             columns.clear()
-            if self._rank == 0:
+            if self._rank == 0 and not local:
                 content["keys"] = None if keys is None else keys(store.archive, folder)
                 self._finish(store, folder, content, about)
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
             self.problem = str(error)
-            if self._rank != 0:
+            if self._rank != 0 and not local:
                 give_up(store.archive, folder, self._rank, self.problem)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], error)
 

@@ -93,10 +93,11 @@ class Storage:
         self._survey = found = self.store.survey(epoch, repair)
         return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
 
-    def read_keys(self, found: Survey, generation: int) -> None:
-        """Read the vertices' keys as of the end of what was found, if this is rank 0."""
+    def read_keys(self, shard: Shard, found: Survey) -> None:
+        """Read the vertices' keys as of the end of what was found; rank 0 has them. All ranks call it together."""
+        names = keys_at(shard, self.store, found)
         if self.rank == 0:
-            self.keys = KeyLog(keys_at(self.store, found), generation)
+            self.keys = KeyLog(names, shard.generation)
 
     def found(self, epoch: int, repair: bool) -> Survey:
         """What rank 0 found up to `epoch`, as this rank finds it."""
@@ -106,19 +107,26 @@ class Storage:
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
+    def _begin(self, shard: Shard, sync: str) -> None:
+        """Describe the term that begins; an allreduce tells the ranks that it is there."""
+        with together(shard):
+            if self.rank == 0:
+                self.store.begin(self._survey, shard.size, sync)
+
+    def _lock(self) -> None:
+        """Lock what this rank writes."""
+        self._locks.append(self.store.lock_rank(self.rank, self._who))
+
     def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
         """Begin a term, on all ranks together, and this rank's log in it.
 
-        The first allreduce tells the ranks that the term is described, the second one that all logs are there: nothing
-        is logged before.
+        Nothing is logged before the last allreduce has told the ranks that all logs are there.
         """
-        with together(shard):
-            if self.rank == 0:
-                self.store.begin(self._survey, shard.size, how.sync)
+        self._begin(shard, how.sync)
         with together(shard):
             about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
-            self._locks.append(self.store.lock_rank(self.rank, self._who))
+            self._lock()
             number = log_id(about["id"], term.number, self.rank)
             segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
             log = self.log = Log(
@@ -136,12 +144,13 @@ class Storage:
         """How far the log is durable here, the bytes that are not, and what the store has; the latter from rank 0."""
         log = self.log
         mine = {"durable": log.durable if log else 0, "lag": log.lag if log else 0, "logged": log.place if log else 0}
-        if self.rank != 0:
-            return mine
+        return mine | (self._has() if self.rank == 0 else {})
+
+    def _has(self) -> Value:
         segments, nbytes = self.store.usage()
         snapshots = [one["epoch"] for one in self.store.archive.snapshots()]
-        offsets = dict(log.offsets) if log else {}
-        return {**mine, "segments": segments, "nbytes": nbytes, "snapshots": snapshots, "offsets": offsets}
+        offsets = dict(self.log.offsets) if self.log else {}
+        return {"segments": segments, "nbytes": nbytes, "snapshots": snapshots, "offsets": offsets, "disks": "shared"}
 
     def check_offset(self, offset: tuple[str, int]) -> None:
         """Raise `InvalidOption` unless a place in a source is behind the last one that was committed."""
@@ -155,9 +164,15 @@ class Storage:
     def snapshot(self, shard: Shard) -> None:
         """Begin a snapshot; the log goes on in a new segment."""
         assert isinstance(self.log, Log)
-        place = self.log.turn()
+        self._write(shard, self.log.turn())
+
+    def _write(self, shard: Shard, place: int, local: bool = False) -> None:
+        """Begin to write a snapshot, after which the log goes on at a place."""
+        assert isinstance(self.log, Log)
         offsets, names = dict(self.log.offsets), self.keys.names
-        self._of(shard).begin(shard, self.store, place, self._term, self._retain, offsets=offsets, names=names)
+        self._of(shard).begin(
+            shard, self.store, place, self._term, self._retain, offsets=offsets, names=names, local=local
+        )
         self.log.since = place
 
     def _automatic(self, shard: Shard) -> None:

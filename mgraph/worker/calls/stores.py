@@ -2,42 +2,92 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
+from mgraph.errors import InvalidOption
 from mgraph.keys import Names
 from mgraph.log.log import ReadOnly
 from mgraph.worker import restore as again
 from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.disks import LocalStorage
 from mgraph.worker.keys import KeyLog
 from mgraph.worker.storage import How, Storage
 from mgraph.worker.together import together
 
 __all__ = [
     "begin_at",
+    "create_parts",
     "create_store",
     "keys",
     "latest",
+    "new_parts",
     "restore",
     "save",
+    "scan_parts",
     "share_keys",
     "snapshot",
     "store",
     "survey",
+    "survey_parts",
     "writing",
 ]
 
 
 def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
-    """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0."""
-    rank.storage = Storage(path, rank.number, rank.host.name)
-    return rank.storage.survey(epoch, repair, own)
+    """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0.
+
+    Where this worker sees no store on a disk that all share: `sees`, what it sees of one on local disks.
+    """
+    storage = Storage(_here(path), rank.number, rank.host.name)
+    if storage.store.exists:
+        rank.storage = storage
+        return storage.survey(epoch, repair, own)
+    rank.storage = local = LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
+    return {"sees": local.sees(new=False, own=own)}
+
+
+def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -> Value:
+    """What the logs say that this rank reads of a store on local disks, by what all ranks see: `scans`, uint8[n]."""
+    return {"scans": np.frombuffer(_local(rank).scan(sees, epoch, repair), np.uint8)}
+
+
+def survey_parts(rank: Rank, scans: list[bytes], epoch: int | None, repair: bool) -> Value:
+    """As `survey`, of a store on local disks, by what all ranks have scanned."""
+    return _local(rank).surveyed(scans, epoch, repair)
+
+
+def new_parts(rank: Rank, path: str) -> Value:
+    """Where this rank's part of a new store on local disks will be: `sees`."""
+    rank.storage = local = LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
+    return {"sees": local.sees(new=True, own=True)}
+
+
+def create_parts(rank: Rank, kind: Value, store: str, sees: list[Value], **how: Any) -> None:
+    """As `create_store`, on local disks, by what all ranks see."""
+    with together(rank.shard):
+        _local(rank).begin_new(kind, store, sees)
+    _start_log(rank, **how)
+
+
+def _local(rank: Rank) -> LocalStorage:
+    assert isinstance(rank.storage, LocalStorage), "the client asked first what this rank sees"
+    return rank.storage
+
+
+def _here(path: str) -> str:
+    """A path as this worker has it, with its environment's variables."""
+    here = os.path.expandvars(path)
+    if path.startswith("$") and here == path:
+        raise InvalidOption(f"store is {path}: this worker's environment has no such variable")
+    return here
 
 
 def create_store(rank: Rank, path: str, kind: Value, **how: Any) -> None:
     """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
-    rank.storage = Storage(path, rank.number, rank.host.name)
+    rank.storage = Storage(_here(path), rank.number, rank.host.name)
     with together(rank.shard):
         rank.storage.create(kind)
     _start_log(rank, **how)
@@ -53,7 +103,7 @@ def restore(
     assert rank.storage is not None, "the client asked for no survey"
     found = rank.storage.found(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, found, after)
-    rank.storage.read_keys(found, rank.shard.generation)
+    rank.storage.read_keys(rank.shard, found)
     if how is not None:
         _start_log(rank, **how)
     elif read_only:
@@ -104,7 +154,7 @@ def snapshot(rank: Rank) -> None:
 def save(rank: Rank, path: str, kind: Value, keys: np.ndarray | None = None) -> None:
     """Begin to write this rank's edges to a folder of their own, and on rank 0 the vertices' keys."""
     if rank.storage is None:
-        rank.storage = Storage(path, rank.number, rank.host.name)
+        rank.storage = Storage(_here(path), rank.number, rank.host.name)
     rank.storage.save(rank.shard, path, kind, keys)
 
 

@@ -1,0 +1,56 @@
+"""Bytes that one rank can read and others need: sent by the graph's own exchange, all ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.worker.shard import Shard
+
+__all__ = ["Piece", "carried"]
+
+
+class Piece(NamedTuple):
+    """Bytes that a rank can read.
+
+    Parameters
+    ----------
+    holder : int
+        That rank.
+    nbytes : int
+    what : object
+        For the holder, what they are.
+    """
+
+    holder: int
+    nbytes: int
+    what: Any
+
+
+def carried(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
+    """The pieces ``wanted[rank]`` of this rank, each uint8[nbytes], in their order. One alltoallv, if any is wanted.
+
+    Parameters
+    ----------
+    wanted : sequence of sequence of Piece
+        For each rank; the same on every rank.
+    load : callable
+        ``load(what)`` reads a piece that this rank holds: uint8[nbytes].
+    """
+    if not any(wanted):
+        return []
+    device, rank = shard.device, shard.rank
+    parts = []
+    for pieces in wanted:
+        mine = [load(piece.what) for piece in pieces if piece.holder == rank]
+        parts.append(device.asarray(np.concatenate([np.empty(0, np.uint8), *mine])))
+    with shard.waiting():
+        got = [Device.to_host(part) for part in shard.exchange.alltoallv(parts)]
+    places, found = [0] * shard.size, []
+    for holder, nbytes, _ in wanted[rank]:
+        found.append(got[holder][places[holder] : places[holder] + nbytes])
+        places[holder] += nbytes
+    return found

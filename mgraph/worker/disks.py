@@ -1,0 +1,144 @@
+"""A rank's part of a store on local disks: as `Storage`, with what the ranks have to agree about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import MgraphError
+from mgraph.log.files import Files
+from mgraph.log.local import LocalStore
+from mgraph.log.log import Log
+from mgraph.log.snapshot import folder_of
+from mgraph.log.store import Survey
+from mgraph.worker.shard import Shard
+from mgraph.worker.storage import Storage, Value
+from mgraph.worker.together import together
+
+__all__ = ["LocalStorage"]
+
+
+class LocalStorage(Storage):
+    """What one rank has open of a store on local disks.
+
+    Parameters
+    ----------
+    path : str
+    rank : int
+    graph : str
+        The graph's id.
+    who : str
+        What messages call the process of this rank.
+    files : Files, optional
+    """
+
+    store: LocalStore
+
+    def __init__(self, path: str, rank: int, graph: str, who: str = "", files: Files | None = None) -> None:
+        super().__init__(path, rank, who, files)
+        self.store = LocalStore(path, rank, graph, who, files)
+        self._seen: Sequence[Value] = ()
+        self._whole: list[Mapping[str, Any]] = []  # the snapshots that all ranks know to be whole, by epoch
+        self._begun: Mapping[str, Any] | None = None  # the one that was begun last
+
+    # ---- before there is a shard -------------------------------------------------------------------------------------
+
+    def sees(self, new: bool, own: bool) -> Value:
+        """What this worker sees of the store; nothing may be there if it is to be `new`."""
+        if new:
+            self.store.check_new()
+        elif own and self.store.files.exists(self.store.path):
+            self._lock()
+        return self.store.sees()
+
+    def scan(self, sees: Sequence[Value], epoch: int | None, repair: bool) -> bytes:
+        """What the logs say that this rank reads, by what all ranks see."""
+        self._seen = sees
+        self.store.agree(sees)
+        return self.store.scans(epoch, repair)
+
+    def surveyed(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
+        """What the store holds, by what all ranks have scanned."""
+        self.store.take(scans)
+        self._survey = found = self.store.survey(epoch, repair)
+        self._whole = list(self.store.archive.snapshots())
+        return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
+
+    def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
+        """Make the folder of a new store with this id."""
+        self._seen = sees
+        self.store.make_folder()
+        self._lock()
+        self.store.check_new()
+        self.store.found(kind, store)
+
+    def found(self, epoch: int, repair: bool) -> Survey:
+        """What all ranks have found."""
+        self.store.about()  # says so where no rank sees anything
+        assert self._survey is not None
+        return self._survey
+
+    # ---- the log -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, shard: Shard, sync: str) -> None:
+        with together(shard):
+            self.store.make_folder()
+            self._lock()
+            self.store.settle(self._survey)
+        with together(shard):
+            self.store.begin_part(self._survey, shard.size, sync, self._seen)
+
+    def _lock(self) -> None:
+        if not self._locks:
+            self._locks.extend(self.store.own())
+
+    def _has(self) -> Value:
+        return super()._has() | {"disks": "local"} | ({"snapshots": []} if self._alone else {})
+
+    def report(self) -> Value:
+        """As `Storage.report`, of the part that this worker sees; `whole` joins the snapshots."""
+        segments, nbytes = self.store.usage()
+        seen = {"folder": self.store.usage_key(), "segments": segments, "nbytes": nbytes}
+        return super().report() | {"seen": seen, "marks": list(self.store.marks()) if self._alone else []}
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the snapshots are beside the logs, and not at a place that all ranks see."""
+        return self.store.archive is self.store
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self, shard: Shard) -> None:
+        """Begin a snapshot; the ranks agree first whether the one before it is whole, and drop what it replaces."""
+        one, snapshots = self._begun, self._of(shard)
+        says = 0 if snapshots.busy else 1 if one is None or snapshots.problem is not None else 2
+        agreed = int(shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
+        if agreed == 0:
+            raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
+        self._begun = None
+        if agreed == 2 and one is not None:
+            self._whole.append(one)
+            self._drop()
+        places = np.zeros(shard.size, np.int64)
+        with together(shard):
+            assert isinstance(self.log, Log)
+            places[self.rank] = self.log.turn()
+        places = shard.exchange.allreduce(places, "sum")
+        self._write(shard, int(places[self.rank]), local=self._alone)
+        folder = folder_of(shard.epoch, self._term, shard.changes)
+        self._begun = {"folder": folder, "term": self._term, "places": places.tolist()}
+
+    def _drop(self) -> None:
+        """Drop all but the newest snapshots that are known to be whole, and the log before them."""
+        if self._retain and self._whole:
+            self._whole = self._whole[-self._retain :]
+            self.store.drop_before(self._whole[0])
+
+    def close(self) -> None:
+        """As `Storage.close`."""
+        locked = bool(self._locks)
+        super().close()
+        if locked:
+            self.store.disown()
