@@ -104,8 +104,7 @@ class Recovered(Stale):
 # ---- the state of a shard --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ShardState:
+class ShardState(NamedTuple):
     """The state of a rank's shard, sent to the client with the answer to each call.
 
     Parameters
@@ -297,7 +296,7 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 def _packed(state: ShardState) -> bytes:
     """The values of `state` in the order of its fields; one object, since Dask measures every entry of a dict."""
-    values = (value.item() if isinstance(value, np.generic) else value for value in vars(state).values())
+    values = (value.item() if isinstance(value, np.generic) else value for value in state)
     return pickle.dumps(tuple(values))
 
 
