@@ -73,7 +73,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 9  #: of the protocol; client and worker must have the same one
+VERSION = 10  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
