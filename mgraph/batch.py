@@ -180,23 +180,20 @@ class EdgeBatch:
     ) -> None:
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
-        columns: dict[str, Any] = dict.fromkeys(COLUMNS)
-        for name, values in (("src", src), ("dst", dst)):
-            columns[name] = as_ids(values, name) if keys is None else as_keys(values, keys, name)
-        object.__setattr__(self, "keys", keys)
-        if weight is not None:
-            columns["weight"] = as_weights(weight)
-        if op is not None:
-            columns["op"] = _as_ops(op)
-        n = len(columns["src"])
-        if time is not None:
-            columns["time"] = as_times(time, n)
+        if keys is None:
+            src, dst = as_ids(src, "src"), as_ids(dst, "dst")
+        else:
+            src, dst = as_keys(src, keys, "src"), as_keys(dst, keys, "dst")
+        n = len(src)
+        weight, op = None if weight is None else as_weights(weight), None if op is None else _as_ops(op)
+        time = None if time is None else as_times(time, n)
+        columns = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
         for name, column in columns.items():
             if not (column is None or isinstance(column, int)) and column.shape != (n,):
                 raise InvalidBatch(
                     f"{name} has shape {column.shape} and src has shape {(n,)}; both need one entry for each edge"
                 )
-            object.__setattr__(self, name, column)
+        vars(self).update(columns, keys=keys)
 
     def __len__(self) -> int:
         return len(self.src)
@@ -217,8 +214,7 @@ class EdgeBatch:
     def checked(cls, src: Any, dst: Any, weight: Any, op: Any, time: Any, keys: str | None = None) -> EdgeBatch:
         """A batch of columns that are as they are stored."""
         batch = object.__new__(cls)
-        for name, column in zip((*COLUMNS, "keys"), (src, dst, weight, op, time, keys), strict=True):
-            object.__setattr__(batch, name, column)
+        vars(batch).update(src=src, dst=dst, weight=weight, op=op, time=time, keys=keys)
         return batch
 
 

@@ -235,10 +235,10 @@ class Device:
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
         host = self.to_host(array)
-        dtype = host.dtype if dtype is None else np.dtype(dtype)
-        if host.dtype == dtype and host.flags.c_contiguous and host.flags.aligned:
+        flags = host.flags
+        if (dtype is None or host.dtype == dtype) and flags.c_contiguous and flags.aligned:
             return host
-        copy = self.empty(host.size, dtype).reshape(host.shape)
+        copy = self.empty(host.size, host.dtype if dtype is None else dtype).reshape(host.shape)
         np.copyto(copy, host, casting="unsafe")
         return copy
 
@@ -317,7 +317,10 @@ class Device:
 
     def sort(self, array: Array) -> None:
         """Sort a one-dimensional array in its place; on a GPU this takes as much again meanwhile."""
-        with nullcontext() if self.kind == "cpu" else self.taking(array.nbytes, f"the sort of {array.size} keys"):
+        if self.kind == "cpu":
+            array.sort()
+            return
+        with self.taking(array.nbytes, f"the sort of {array.size} keys"):
             array.sort()
 
     def _made(self, n: int, dtype: Any, make: Callable[[], Array]) -> Array:
@@ -333,6 +336,8 @@ class Device:
     @staticmethod
     def to_host(array: Any) -> np.ndarray:
         """`array` as NumPy; from a GPU this copies and waits for the device's stream."""
+        if type(array) is np.ndarray:
+            return array
         return array.get() if hasattr(array, "get") else np.asarray(array)
 
     def fetch(self, array: Array) -> np.ndarray:

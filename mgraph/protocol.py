@@ -73,7 +73,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 9  #: of the protocol; client and worker must have the same one
+VERSION = 10  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
@@ -104,8 +104,7 @@ class Recovered(Stale):
 # ---- the state of a shard --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ShardState:
+class ShardState(NamedTuple):
     """The state of a rank's shard, sent to the client with the answer to each call.
 
     Parameters
@@ -297,7 +296,7 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 def _packed(state: ShardState) -> bytes:
     """The values of `state` in the order of its fields; one object, since Dask measures every entry of a dict."""
-    values = (value.item() if isinstance(value, np.generic) else value for value in vars(state).values())
+    values = (value.item() if isinstance(value, np.generic) else value for value in state)
     return pickle.dumps(tuple(values))
 
 

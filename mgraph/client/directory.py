@@ -97,11 +97,12 @@ class Directory:
 
     def check(self) -> None:
         """Raise if no call is possible any more. If Ctrl-C interrupted a change, learn what the ranks made of it."""
-        self.coordinator.check()
-        if self.coordinator.unsettled:
-            self.coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
-        changed = self.coordinator.states[0].generation != self.numbering.generation
-        if changed or self._left is not None or self._ranges() != self.numbering.partition:
+        coordinator = self.coordinator
+        coordinator.check()
+        if coordinator.unsettled:
+            coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
+        changed = coordinator.states[0].generation != self.numbering.generation
+        if changed or self._left is not None or self._ranges() is not self.numbering.partition:
             with self._alone(), suppress(Recovered):  # another thread may be doing it
                 self._follow()
 
@@ -293,9 +294,9 @@ class Directory:
 
     def _ranges(self) -> Partition:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
-        states = self.coordinator.states
-        starts = (*(state.lo for state in states), states[-1].hi)
-        if starts == self.numbering.partition.starts:
-            return self.numbering.partition
+        states, known = self.coordinator.states, self.numbering.partition
+        starts = (*[state.lo for state in states], states[-1].hi)
+        if starts == known.starts:
+            return known
         joined = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
-        return Partition(starts) if joined else self.numbering.partition
+        return Partition(starts) if joined else known

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mgraph.batch import TOLD
 from mgraph.client.caller import Caller
 from mgraph.client.report import UpdateReport
 
@@ -54,7 +53,7 @@ class History:
 
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
         """An event that has ended now."""
-        edges = sum(state.edges for state in caller.states)
+        edges = sum([state.edges for state in caller.states])
         self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
 
     def batch(self, kind: str, caller: Caller, done: Any) -> None:
@@ -82,7 +81,8 @@ def _report(done: Any) -> UpdateReport:
 
 
 def _operations(report: UpdateReport) -> int:
-    return sum(max(0, getattr(report, name)) for name in TOLD if name != "late")  # -1: not known
+    counts = report.inserted, report.updated, report.deleted, report.missing, report.expired
+    return sum([n for n in counts if n > 0])  # -1: not known
 
 
 @contextmanager

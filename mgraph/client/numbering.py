@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
 
-__all__ = ["Numbering", "Routed", "key_at"]
+__all__ = ["Numbering", "Routed", "joined", "key_at"]
 
 
-@dataclass(frozen=True)
-class Routed:
+class Routed(NamedTuple):
     """Ids grouped by the ranks that own them.
 
     Parameters
@@ -28,30 +27,35 @@ class Routed:
         Internal ids, in the order of the request.
     places : int64[n] or None
         The place of each grouped id in the request; None if grouping keeps the order.
-    bounds : int64[size + 1]
+    bounds : list of int
         Rank r owns the grouped ids ``bounds[r] .. bounds[r + 1] - 1``.
     """
 
     internal: np.ndarray
     places: np.ndarray | None
-    bounds: np.ndarray
+    bounds: list[int]
 
     def deal(self, values: np.ndarray) -> list[np.ndarray]:
         """`values`, one for each id in the order of the request, as one part for each rank."""
         dealt = values if self.places is None else values[self.places]
         if len(self.bounds) == 2:
             return [dealt]
-        return [dealt[a:b] for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+        return [dealt[a:b] for a, b in pairwise(self.bounds)]
 
     def restore(self, parts: list[np.ndarray]) -> np.ndarray:
         """The ranks' answers, one value for each id, in the order of the request; an array that may be written to."""
-        own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
-        dealt = parts[0] if own else np.concatenate(parts)
+        dealt = joined(parts)
         if self.places is None:
             return dealt
         asked = np.empty_like(dealt)
         asked[self.places] = dealt
         return asked
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The ranks' answers one after another, as an array that may be written to."""
+    own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
+    return parts[0] if own else np.concatenate(parts)
 
 
 class Numbering:
@@ -138,9 +142,9 @@ class Numbering:
         """Users' ids grouped by the ranks that own them. O(n log n); O(n) for one rank."""
         internal, size = self.inside(ids), self.partition.size
         if size == 1:
-            return Routed(internal, None, np.array([0, len(ids)]))
+            return Routed(internal, None, [0, len(ids)])
         owner = self.partition.owner(internal)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=size))])
+        bounds = [0, *np.cumsum(np.bincount(owner, minlength=size)).tolist()]
         places = None if (owner[1:] >= owner[:-1]).all() else np.argsort(owner, kind="stable")
         return Routed(internal, places, bounds)
 

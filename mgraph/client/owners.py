@@ -13,7 +13,7 @@ import numpy as np
 
 from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
-from mgraph.client.numbering import Numbering, Routed
+from mgraph.client.numbering import Numbering, Routed, joined
 from mgraph.errors import InvalidBatch
 from mgraph.structures import Csr
 
@@ -56,8 +56,10 @@ def _edges(numbering: Numbering, src: Any, dst: Any) -> tuple[Routed, list[dict[
 
 def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> np.ndarray:
     """Out-degrees or in-degrees of vertices as users name them, or of all: uint32[n]."""
-    everything = np.arange(numbering.n_vertices, dtype=np.uint32)
-    ids = everything if vertices is None else numbering.ids(vertices, "ids")
+    if vertices is None:
+        ids = np.arange(numbering.n_vertices, dtype=np.uint32)
+    else:
+        ids = numbering.ids(vertices, "ids")
     routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
     answers = coordinator.call("degrees", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return routed.restore([answer["degrees"] for answer in answers])
@@ -66,7 +68,7 @@ def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction:
 def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str, time: bool = False) -> Csr:
     """The out-neighbours or in-neighbours of vertices, all as users name them, as rows in the order of `vertices`."""
     rows = rows_of(coordinator, numbering, numbering.ids(vertices, "ids"), direction, time)
-    return replace(rows, dst=numbering.names(rows.dst))
+    return rows if numbering.keys is None else replace(rows, dst=numbering.names(rows.dst))
 
 
 def rows_of(
@@ -108,20 +110,23 @@ def rows_here(coordinator: Caller, numbering: Numbering) -> Csr:
 
 
 def _by(numbering: Numbering) -> dict:
-    return {"starts": list(numbering.partition.starts), "generation": numbering.generation}
+    return {"starts": numbering.partition.starts, "generation": numbering.generation}
 
 
 def _joined(answers: list[dict], numbering: Numbering) -> Csr:
     """The rows of all ranks, in rank order, with users' ids."""
-    lengths = np.concatenate([np.diff(answer["offsets"]) for answer in answers])
-    dst = numbering.outside(np.concatenate([answer["dst"] for answer in answers]))
-    weight, time = (_column(answers, name) for name in ("weight", "time"))
-    return Csr(offsets_of(lengths), dst, weight, time=time)
+    if len(answers) == 1:
+        offsets = joined([answers[0]["offsets"]])
+    else:
+        offsets = offsets_of(np.concatenate([np.diff(answer["offsets"]) for answer in answers]))
+    dst = numbering.outside(joined([answer["dst"] for answer in answers]))
+    weight, time = [_column(answers, name) for name in ("weight", "time")]
+    return Csr(offsets, dst, weight, time=time)
 
 
 def _column(answers: list[dict], name: str) -> np.ndarray | None:
     """A column of all ranks' rows, if there is one."""
-    return None if answers[0].get(name) is None else np.concatenate([answer[name] for answer in answers])
+    return None if answers[0].get(name) is None else joined([answer[name] for answer in answers])
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:

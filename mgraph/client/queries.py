@@ -57,8 +57,8 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
     times, coordinator = self._options.times, self._directory.coordinator
     if time and times is None:
         raise InvalidOption("time=True needs times of the edges; create the graph with times=True")
-    rows = self._directory.read(lambda now: owners.neighbors(coordinator, now, ids, direction, bool(time)))
-    return replace(rows, time=as_shown(rows.time, times))
+    rows: Csr = self._directory.read(lambda now: owners.neighbors(coordinator, now, ids, direction, bool(time)))
+    return replace(rows, time=as_shown(rows.time, times)) if time else rows
 
 
 def vertices(self: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS
+from mgraph.batch import COUNTS, TOLD
 from mgraph.protocol import ShardState
 
 __all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps", "title"]
@@ -53,8 +53,8 @@ class UpdateReport:
 
 def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:
     """The report of a batch from the ranks' answers; `absent` edges to delete were not sent, and are missing."""
-    inserted, updated, deleted, missing = (sum(int(answer[name]) for answer in answers) for name in COUNTS)
-    late, expired = (sum(int(answer.get(name, 0)) for answer in answers) for name in ("late", "expired"))
+    told = zip(*[[int(answer.get(name, 0)) for name in TOLD] for answer in answers], strict=True)
+    inserted, updated, deleted, missing, late, expired = map(sum, told)
     return UpdateReport(inserted, updated, deleted, missing + absent, answers[0]["epoch"], seconds, late, expired)
 
 

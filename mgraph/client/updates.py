@@ -139,12 +139,14 @@ class Updates:
         """The report of a change; the ranks' shares are made again where the graph came back on other workers."""
         began = time.perf_counter()
         while True:
-            with suppress(Recovered):
+            try:
                 answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
-                done = report.of_batch(answers, time.perf_counter() - began, absent)
-                kind = "delete_vertices" if method == "remove_vertices" else method
-                self.history.batch(kind, self._coordinator, done)
-                return done
+            except Recovered:
+                continue
+            done = report.of_batch(answers, time.perf_counter() - began, absent)
+            kind = "delete_vertices" if method == "remove_vertices" else method
+            self.history.batch(kind, self._coordinator, done)
+            return done
 
     def _vertices_after(self, batch: Any) -> int | None:
         """The number of vertices that there are after a batch, if it brings some."""
@@ -258,7 +260,8 @@ class Updates:
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
         coordinator, time = self._coordinator, as_stamps(batch, self._options.times)
-        batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, time)
+        if time is not batch.time:
+            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, time)
         shared_gpu = coordinator.one_process and self._options.device == "cuda"
         return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
 

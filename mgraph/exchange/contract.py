@@ -75,6 +75,10 @@ class Exchange(ABC):
         It is reduced in rank order, so sums of floats do not depend on timing.
         """
 
+    def least(self, value: int) -> int:
+        """The least `value` of all ranks, which is below 2**63."""
+        return int(self.allreduce(np.array([value], np.int64), "min")[0])
+
     def barrier(self) -> None:
         """Return once every rank has called this."""
         self.allreduce(np.zeros(1, np.int8), "max")

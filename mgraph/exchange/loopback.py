@@ -53,6 +53,11 @@ class Loopback(Exchange):
         check_op(op)
         return np.array(values)
 
+    def least(self, value: int) -> int:
+        """See `Exchange.least`; makes no array."""
+        self._check()
+        return value
+
     def close(self) -> None:
         """Make later calls raise `Aborted`."""
         self._closed = True

@@ -8,18 +8,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 from typing import Any
 
 from mgraph.client.caller import Flight, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
 from mgraph.local.session import Session
-from mgraph.protocol import Call, ShardState
+from mgraph.protocol import ShardState
 
 __all__ = ["Coordinator"]
 
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
+_NO_TURN = nullcontext()
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 
 
@@ -60,14 +60,14 @@ class Coordinator:
         self._interrupts = Interrupts()
         self._session: Session | None = Session(graph, self._interrupts.stopped)
         self._connected = False
-        self._numbers, self._garbage = count(), deque[str]()
+        self._garbage = deque[str]()
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
 
     def turn(self) -> AbstractContextManager[None]:
         """Nothing: the graph has no other clients."""
-        return nullcontext()
+        return _NO_TURN
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -99,11 +99,11 @@ class Coordinator:
         self._connected = True
 
     def _ask(self, session: Session, method: str, given: Value) -> Value:
-        free = tuple(self._garbage.popleft() for _ in range(len(self._garbage)))
+        free = [self._garbage.popleft() for _ in range(len(self._garbage))]
         try:
             with self._interrupts:
                 try:
-                    answer = session.ask(Call(next(self._numbers), 0, method, given, free))
+                    answer = session.ask(method, given, free)
                     self.states = [answer.state]
                 except BaseException:
                     self.states = [session.state]

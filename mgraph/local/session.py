@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
-from mgraph.protocol import Answer, Call, ShardState
+from mgraph.protocol import Answer, ShardState
 from mgraph.worker.calls import Calls, Host
 
 __all__ = ["Session"]
@@ -29,7 +29,7 @@ _NOWHERE = nullcontext()
 
 
 class Session:
-    """One shard, which takes the messages of `mgraph.protocol` as Python objects. One thread at a time uses it.
+    """One shard, which runs the calls that a worker's session has messages for. One thread at a time uses it.
 
     Parameters
     ----------
@@ -60,16 +60,17 @@ class Session:
         """The shard's epoch now, for another thread."""
         return self._calls.counters.epoch
 
-    def ask(self, call: Call) -> Answer:
-        """The answer to a call, with the shard's state after it; raises what the call raises.
+    def ask(self, method: str, args: dict[str, Any], free: Sequence[str] = ()) -> Answer:
+        """The answer to a call, with the shard's state after it; raises what the call raises. Frees results first.
 
         A change that was stopped before it knew the outcome of its vote is not made: no other rank can have made it.
         """
         calls = self._calls
-        calls.free(call.free)
-        with self._on_device(call.args.get("device")):
+        if free:
+            calls.free(free)
+        with self._on_device(args.get("device")):
             try:
-                value = calls.find(call.method, call.attempt)(**call.args) or {}
+                value = calls.find(method, 0)(**args) or {}
             except BaseException as error:
                 if calls.state.in_doubt:
                     calls.ballot.resolve(calls.shard.changes)
@@ -77,8 +78,7 @@ class Session:
                     raise
                 told.__suppress_context__ = True
                 raise told  # noqa: B904
-            changes = call.free or call.method not in READS
-            return Answer(value, self.state if changes else self._state)
+            return Answer(value, self.state if free or method not in READS else self._state)
 
     def close(self) -> None:
         """Free the shard."""

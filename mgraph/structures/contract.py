@@ -370,13 +370,15 @@ class Structure(ABC):
         kernels.Weights(len(src), graph=view, src=src, dst=dst, n=len(src), weights=weights)
         return weights
 
-    def degrees(self, vertices: Any = None) -> Array:
-        """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each."""
-        rows = (
-            self.device.arange(0, self.n_rows, np.uint32)
-            if vertices is None
-            else self._ids(vertices, "vertices", self.n_rows)
-        )
+    def degrees(self, vertices: Any = None, *, checked: bool = False) -> Array:
+        """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each.
+
+        `checked` as in `has_edges`.
+        """
+        if vertices is None:
+            rows = self.device.arange(0, self.n_rows, np.uint32)
+        else:
+            rows = vertices if checked else self._ids(vertices, "vertices", self.n_rows)
         kernels, view = self._reads()
         degrees = self.device.empty(len(rows), np.uint32)
         kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
@@ -404,9 +406,12 @@ class Structure(ABC):
         kernels.CommonNeighbors(len(u), graph=view, u=u, v=v, n=len(u), counts=counts)
         return counts
 
-    def neighbors(self, vertices: Any) -> Csr:
-        """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back."""
-        return self._gather(self._ids(vertices, "vertices", self.n_rows))
+    def neighbors(self, vertices: Any, *, checked: bool = False) -> Csr:
+        """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back.
+
+        `checked` as in `has_edges`.
+        """
+        return self._gather(vertices if checked else self._ids(vertices, "vertices", self.n_rows))
 
     def to_csr(self) -> Csr:
         """All rows as CSR. O(n + m)."""

@@ -114,12 +114,13 @@ def _sort(
 ) -> Run:
     """The run of operations whose keys or columns are `given`, as `sort_keys` takes them."""
     ops = None if op is None or isinstance(op, int) else op
-    keys, places = sort_keys(device, **given, with_places=any(column is not None for column in (ops, weight, time)))
+    with_places = not (ops is None and weight is None and time is None)
+    keys, places = sort_keys(device, **given, with_places=with_places)
     if ops is not None:
         ops = device.gather(ops, places)
     elif op == -1:
         ops = device.full(len(keys), -1, np.int8)
-    weight, time = (None if column is None else device.gather(column, places) for column in (weight, time))
+    weight, time = [None if column is None else device.gather(column, places) for column in (weight, time)]
     return Run(keys, ops, weight, unchecked, time=time)
 
 

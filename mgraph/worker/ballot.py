@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-import numpy as np
-
 from mgraph.errors import Aborted
 from mgraph.worker.change import Change, Record
 from mgraph.worker.keys import KeyLog
@@ -148,9 +146,9 @@ class Ballot:
 
     def _vote(self, ready: bool) -> bool:
         """Whether every rank is ready; the same answer on every rank."""
-        says = ready and (3 if self.log is None else self.log.vote)
+        says = 0 if not ready else 3 if self.log is None else self.log.vote
         with self.shard.waiting():
-            least = int(self.shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
+            least = self.shard.exchange.least(says)
         self._snapshot_due = least == 2
         return least > 0
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import COUNTS
 from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
@@ -173,7 +172,7 @@ class BatchChange(Change):
     @property
     def told(self) -> dict[str, int]:
         """What the batch did, for its report, by the names in `COUNTS`, and `expired` and `late`."""
-        counts = {name: getattr(self.counts, name) for name in COUNTS}
+        counts = self.counts._asdict()
         counts["updated"] -= self.recombined
         counts["deleted"] -= self.expired
         return {**counts, "expired": self.expired, "late": self.late}

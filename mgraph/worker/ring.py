@@ -67,7 +67,7 @@ class Ring:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return sum(touched.nbytes for _, touched in self._held)
+        return sum([touched.nbytes for _, touched in self._held])
 
     def open(self, epoch: int) -> None:
         """Keep what is changed after `epoch`, if nothing was kept before."""

@@ -60,7 +60,7 @@ def share_runs(
     UnknownVertex
         With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
-    src, dst, *rest = (shard.here(column) for column in (src, dst, op, weight, time))
+    src, dst, *rest = [shard.here(column) for column in (src, dst, op, weight, time)]
     keys = _arcs(shard, src, dst, check)
     if not shard.directed:  # each column twice, as the arcs are
         rest = [a if a is None or isinstance(a, int) else shard.device.repeat(a, 2) for a in rest]

@@ -248,12 +248,12 @@ class Shard:
     @property
     def lo(self) -> int:
         """The first internal id that this shard owns."""
-        return self.partition.range(self.rank)[0]
+        return self.partition.starts[self.rank]
 
     @property
     def hi(self) -> int:
         """One past the last."""
-        return self.partition.range(self.rank)[1]
+        return self.partition.starts[self.rank + 1]
 
     @property
     def structures(self) -> list[Structure]:
@@ -263,9 +263,9 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
-        following = self.ring.nbytes + sum(one.nbytes for one in self.lives.values())
+        held: list[Any] = [*self.structures, self.ring, *self.results.values(), *self.lives.values()]
         times = 0 if self.clock is None else self.clock.nbytes
-        return sum(s.nbytes for s in self.structures) + sum(r.nbytes for r in self.results.values()) + following + times
+        return sum([one.nbytes for one in held]) + times
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -340,7 +340,7 @@ class Shard:
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
         """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
-        return self.device.fetch(self._edges(direction).degrees(self._rows(ids)))
+        return self.device.fetch(self._edges(direction).degrees(self._rows(ids), checked=True))
 
     def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:
         """Offsets, destinations, weights and with `time` times of the rows of ids that this shard owns; None: of all.
@@ -349,7 +349,7 @@ class Shard:
         """
         edges, device = self._edges(direction), self.device
         rows = None if ids is None else self._rows(ids)
-        csr = edges.to_csr() if rows is None else edges.neighbors(rows)
+        csr = edges.to_csr() if rows is None else edges.neighbors(rows, checked=True)
         found = {"offsets": csr.offsets, "dst": csr.dst, "weight": csr.weight}
         if time:
             found["time"] = self.times_of(csr, rows, direction)
@@ -417,8 +417,7 @@ class _Waiting:  # a generator would take three times as long, and a small batch
 
 class _Working(_Waiting):
     def __enter__(self) -> None:
-        self.waited = self.shard.waited
-        super().__enter__()
+        self.waited, self.began = self.shard.waited, time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         shard = self.shard

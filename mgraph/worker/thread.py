@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
@@ -188,7 +187,7 @@ class ShardThread(threading.Thread):
         if (error := after.exception()) is None:
             self._post_all(seq, post, value, state)
         else:
-            post(Failure(seq, encode_error(error), replace(state, broken=str(error))))
+            post(Failure(seq, encode_error(error), state._replace(broken=str(error))))
 
     def _post_all(self, seq: int, post: Post, value: dict[str, Any], state: ShardState) -> None:
         for message in answer_messages(seq, value, state):

@@ -47,7 +47,7 @@ def test_what_keeps_its_order_is_not_sorted():
     numbering = Numbering(Partition((0, 3, 3, 10)))
     assert numbering.route(np.array([0, 2, 1, 9, 3], np.uint32)).places is None
     assert numbering.route(np.array([3, 2], np.uint32)).places.tolist() == [1, 0]
-    assert numbering.route(np.array([], np.uint32)).bounds.tolist() == [0, 0, 0, 0]
+    assert numbering.route(np.array([], np.uint32)).bounds == [0, 0, 0, 0]
 
 
 def test_the_last_ids_that_there_are():

@@ -151,6 +151,7 @@ def test_allreduce_ops_shapes_and_fresh_results(kind: str, size: int) -> None:
         mine = np.array([[exchange.rank, -exchange.rank]], np.int64)
         assert exchange.allreduce(mine, "max").tolist() == [[size - 1, 0]]
         assert exchange.allreduce(mine, "min").tolist() == [[0, 1 - size]]
+        assert exchange.least(exchange.rank + 7) == 7
         result = exchange.allreduce(mine)
         result += 100
         assert mine.tolist() == [[exchange.rank, -exchange.rank]]

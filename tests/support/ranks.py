@@ -126,7 +126,7 @@ class Ranks:
                 servant = self.servants[rank]
                 call, share = servant.find(method, self.attempt), (shares or [{}] * self.size)[rank]
                 value = call(**{**args, **share}) or {}
-                answers[rank] = {**vars(servant.state), **value}
+                answers[rank] = {**servant.state._asdict(), **value}
             except BaseException as error:
                 answers[rank] = error
                 if self.attempt < len(self.tables) and not isinstance(error, Aborted):

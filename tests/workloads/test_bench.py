@@ -13,6 +13,7 @@ import workloads.bench.bfs
 import workloads.bench.components
 import workloads.bench.pagerank
 import workloads.bench.sssp
+from mgraph import DynamicGraph
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import Run, create
@@ -356,6 +357,29 @@ def test_sssp_catches_wrong_distances(monkeypatch, capsys, structure, says):
     assert says in capsys.readouterr().err
 
 
+# ---- small calls ---------------------------------------------------------------------------------------------------
+
+CALLS = ["bench", "calls", "--device", "cpu", "--vertices", "300", "--edges", "900", "--rounds", "1"]
+
+
+def test_calls(tmp_path, capsys):
+    assert main([*CALLS, "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    lines = of([json.loads(line) for line in written.read_text().splitlines()], "call")
+    assert [line["call"] for line in lines] == [
+        "empty", "insert 1", "insert 100", "delete 1", "has_edges 1", "degrees 1", "neighbors 1",
+    ]  # fmt: skip
+    assert all(line["n"] == 100 and 0 < line["p50_us"] <= line["p99_us"] for line in lines)
+    assert "in this process" in capsys.readouterr().out
+
+
+def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
+    has_edges = DynamicGraph.has_edges
+    monkeypatch.setattr(DynamicGraph, "has_edges", lambda self, src, dst: has_edges(self, src, dst) & (len(src) > 1))
+    assert main(CALLS) == 2
+    assert "single queries answer otherwise" in capsys.readouterr().err
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -507,6 +531,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         (["bench", "cores", *SMALL, "--repeats", "0"], "--repeats is 0"),
         (["bench", "triangles", *SMALL, "--directed"], "--directed"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth 0.5"),
+        (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds 0"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),

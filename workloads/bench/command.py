@@ -23,6 +23,7 @@ BENCHMARKS = (
     "triangles",
     "algorithms",
     "memory",
+    "calls",
     "exchange",
     "networkx",
 )

@@ -143,7 +143,7 @@ class _One:
             seconds.append(spent)
             total = total + counts
         key = (size, ordered, op)
-        sums = {name: getattr(total, name) for name in total.__dataclass_fields__}
+        sums = {name: getattr(total, name) for name in total._fields}
         self._same(key, sums)
         self._add("batch", key, seconds[WARM:], size=size, op="insert" if op == 1 else "delete", sorted=ordered, **sums)
 

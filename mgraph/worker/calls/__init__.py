@@ -25,4 +25,4 @@ class Calls(Rank):
         function = _CALLS.get(method)
         if function is None:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no call {method!r}")
-        return partial(function, self, **({"attempt": attempt} if method == "open_exchange" else {}))
+        return partial(function, self, attempt=attempt) if method == "open_exchange" else partial(function, self)

@@ -59,12 +59,12 @@ def update(
     and `keys` has the new vertices' keys, on rank 0 where it is to know them. If it is `ahead`, others follow it, and
     one sync of the log may do for several.
     """
-    shard = _check_epoch(rank, epoch)
+    shard, ballot = _check_epoch(rank, epoch), rank.ballot
     more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
     if offset is not None:
         more["offset"] = str(offset[0]), int(offset[1])
         rank.stored().check_offset(more["offset"])
-    with rank.ballot.attempt(_record(rank, "batch", {**share, **more}), ahead), shard.working():
+    with ballot.attempt(_record(rank, "batch", {**share, **more}), ahead), shard.working():
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
             runs = share_runs(shard, **share)
@@ -77,7 +77,7 @@ def update(
                 growth.undo()
             raise
         done = _commit_batch(rank, routed, growth, tick, keys)
-    return {**done, AFTER: rank.ballot.safe} if ahead else done
+    return {**done, AFTER: ballot.safe} if ahead else done
 
 
 def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **columns: Any) -> Value:
@@ -100,7 +100,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
             raise told  # noqa: B904
         counts[i], at = [made.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
-    return {**done, AFTER: rank.ballot.safe} if ahead else done
+    return {**done, AFTER: ballot.safe} if ahead else done
 
 
 def execute(
@@ -265,4 +265,4 @@ def _commit_batch(
 def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:
     change.brought = brought
     rank.ballot.decide(change)
-    return {"epoch": rank.shard.epoch}
+    return {"epoch": change.shard.epoch}

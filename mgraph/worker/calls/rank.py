@@ -160,7 +160,7 @@ class Rank:
             lo=shard.lo,
             hi=shard.hi,
             edges=shard.num_edges,
-            arcs=sum(structure.num_edges for structure in shard.structures),
+            arcs=sum([structure.num_edges for structure in shard.structures]),
             nbytes=shard.nbytes,
             seconds=shard.seconds,
             memory_left=self.host.budget.left(),

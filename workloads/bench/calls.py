@@ -1,0 +1,114 @@
+"""``bench calls``: small calls of a graph, one after another, as a user makes them: in this process, or on one worker.
+
+Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the least of the rounds'
+medians; the least of their 99th percentiles stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import cycle
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mgraph import DynamicGraph
+from mgraph.errors import InvalidOption
+from workloads.bench.harness import Bench, Mismatch
+
+__all__ = ["HELP", "add_arguments", "measure"]
+
+HELP = "small calls, in this process or on one worker: insert, delete, has_edges, neighbors"
+ROUND = 100  #: calls of a round
+DRAWN = 5000  #: different edges that the calls take in turn
+Call = Callable[[], Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    add = parser.add_argument
+    add("--structure", default="gpma+", metavar="S", help="with options as in slabgraph:slab=32 (default: %(default)s)")
+    add("--vertices", type=int, default=65_536, metavar="N", help="(default: %(default)s)")
+    add("--edges", type=int, default=100_000, metavar="N", help="drawn for the graph (default: %(default)s)")
+    add("--rounds", type=int, default=20, metavar="N", help=f"of {ROUND} calls of a kind (default: %(default)s)")
+    add("--worker", action="store_true", help="on one worker process of a local cluster, not in this process")
+    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
+
+
+def measure(bench: Bench) -> None:
+    """Time each kind of call; what the last ones answered is compared with a set of edges."""
+    options, rows = bench.options, []
+    if min(options.vertices, options.edges, options.rounds) < 1:
+        raise InvalidOption(
+            f"--vertices {options.vertices}, --edges {options.edges}, --rounds {options.rounds}: at least 1 of each"
+        )
+    rng = np.random.default_rng(options.seed)
+    with ExitStack() as stack:
+        graph = stack.enter_context(_graph(bench, stack))
+        src, dst = rng.integers(0, options.vertices, (2, options.edges), np.uint32)
+        graph.insert(src, dst)
+        for name, call in _calls(graph, rng, options.vertices).items():
+            line = bench.add("call", call=name, worker=options.worker, **_times(call, options.rounds))
+            rows.append([name, *list(line.values())[-2:]])
+        _check(graph, src, dst)
+    where = "on one worker" if options.worker else "in this process"
+    columns = ["call", "p50 us", "p99 us"]
+    bench.table(f"small calls {where}, the least of {options.rounds} rounds of {ROUND}", columns, rows)
+
+
+def _graph(bench: Bench, stack: ExitStack) -> Any:
+    options, kind = bench.options, bench.device.kind
+    client = None
+    if options.worker:
+        from distributed import Client, LocalCluster
+
+        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+        client = stack.enter_context(Client(stack.enter_context(cluster)))
+    return DynamicGraph(client, options.vertices, structure=options.structure, device=kind)
+
+
+def _calls(graph: Any, rng: np.random.Generator, n_vertices: int) -> dict[str, Call]:
+    """The calls by name. Each one names other edges, and "delete 1" those that "insert 1" has inserted."""
+
+    def over(call: Callable[..., Any], ids: np.ndarray) -> Call:
+        there = cycle(list(ids))
+        return lambda: call(*next(there))
+
+    one, many = (rng.integers(0, n_vertices, (DRAWN, 2, n), np.uint32) for n in (1, 100))
+    calls = {
+        "insert 1": over(graph.insert, one),
+        "insert 100": over(graph.insert, many),
+        "delete 1": over(graph.delete, one),
+        "has_edges 1": over(graph.has_edges, one),
+        "degrees 1": over(graph.degrees, one[:, :1]),
+        "neighbors 1": over(graph.neighbors, one[:, :1]),
+    }
+    coordinator = graph._directory.coordinator
+    return {"empty": lambda: coordinator.call("order", {"wanted": False}), **calls}
+
+
+def _times(call: Call, rounds: int) -> dict[str, Any]:
+    """The least median and the least 99th percentile of the rounds, in microseconds, after a round that warms up."""
+    found = np.empty((rounds + 1, ROUND))
+    for taken in found:
+        for i in range(ROUND):
+            began = perf_counter()
+            call()
+            taken[i] = perf_counter() - began
+    us = found[1:] * 1e6
+    p50, p99 = np.percentile(us, 50, axis=1), np.percentile(us, 99, axis=1)
+    return {"n": us.size, "p50_us": round(float(p50.min()), 1), "p99_us": round(float(p99.min()), 1)}
+
+
+def _check(graph: Any, src: np.ndarray, dst: np.ndarray) -> None:
+    """Raise unless the graph still answers: for one edge after another what it answers for all at once."""
+    some = slice(0, 100)
+    together = graph.has_edges(src[some], dst[some])
+    singly = [bool(graph.has_edges(s, d)[0]) for s, d in zip(src[some, None], dst[some, None], strict=True)]
+    degrees = graph.degrees(src[some])
+    rows = np.diff(graph.neighbors(src[some]).offsets)
+    if singly != together.tolist() or (rows != degrees).any():
+        raise Mismatch("single queries answer otherwise than all of them at once")
