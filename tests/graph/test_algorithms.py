@@ -122,8 +122,8 @@ def test_pagerank_in_float64_and_by_iterations(client3):
         (np.ones(N + 1), "301"),
         (["a"], "dtype"),
         (np.zeros(N), "sums to 0"),
-        (np.full(N, -1.0), "negative values or NaN on [12] workers"),
-        (np.full(N, np.nan), "negative values or NaN on [12] workers"),
+        (np.full(N, -1.0), "least value is -1.0; values must be finite and 0 or more"),
+        (np.full(N, np.nan), "least value is nan"),
     ],
 )
 def test_bad_starts(place, start, message):

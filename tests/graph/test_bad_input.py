@@ -15,6 +15,7 @@ from mgraph import (
     CapacityError,
     DeviceError,
     DynamicGraph,
+    EdgeBatch,
     GraphClosed,
     InvalidBatch,
     InvalidOption,
@@ -69,6 +70,9 @@ def test_update_wants_a_batch_or_a_table(graph):
         graph.update(([0], [1]))
     with graph.pipeline() as stream, pytest.raises(TypeError, match="EdgeBatch, got tuple"):
         stream.update(([0], [1]))
+    for change in (graph.insert, graph.delete):
+        with pytest.raises(TypeError, match=r"give it to update\(\)"):
+            change(EdgeBatch([0], [1]))
 
 
 @pytest.mark.parametrize(
