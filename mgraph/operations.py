@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
-from mgraph.columns import EXACT
+from mgraph.columns import EXACT, as_keys
 from mgraph.columns import KINDS as KEYS
-from mgraph.columns import as_keys
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants

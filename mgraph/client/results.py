@@ -494,6 +494,8 @@ def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
         alike = there.generation == here.generation and there.partition == here.partition
         if other.coordinator is held.coordinator and alike:
             return [{"result": other.key, "column": value._column}] * size
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
     if isinstance(value, int | float | np.number | np.bool_):
         return [{"number": value}] * size
     array = Device.to_host(as_array(_in_order(value, here)))

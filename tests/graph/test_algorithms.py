@@ -196,6 +196,7 @@ def test_triangles_cores_and_communities(client3, size, kind):
             found = graph.core_number()
             assert found.to_numpy().tolist() == [cores[v] for v in range(n)]
             assert found.largest == max(cores.values())
+            assert graph.k_core(10**30).vertices == 0  # of more bits than a message has
             inside = graph.k_core(2)
             assert (inside.dtype, inside.vertices) == (bool, sum(core >= 2 for core in cores.values()))
             assert set(np.flatnonzero(inside)) == {v for v, core in cores.items() if core >= 2}

@@ -92,6 +92,7 @@ def test_update_wants_a_batch_or_a_table(graph):
         ({"order": [0] * N}, InvalidOption, "no vertex has the internal id 1"),
         ({"balance": "edges"}, InvalidOption, "balance 'edges'"),
         ({"reserve": -1}, InvalidOption, "reserve is -1"),
+        ({"reserve": 2**70}, InvalidOption, "reserve is 1180591620717411303424"),
         ({"reserve": "10GB"}, InvalidOption, "reserve is '10GB'"),
         ({"n_vertices": -1}, InvalidOption, "n_vertices is -1"),
         ({"n_vertices": MAX_VERTICES + 1}, CapacityError, f"32-bit ids allow at most {MAX_VERTICES}"),
