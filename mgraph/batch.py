@@ -78,6 +78,9 @@ def as_ids(values: Any, name: str) -> Any:
             raise InvalidBatch(f"{name}[{at}] is {float(array[at])}; vertex ids are whole numbers")
     if array.dtype.kind not in "iu":
         hint = '; a graph with keys="string" takes strings' if array.dtype.kind in "OUT" else ""
+        for at, value in enumerate(array if array.dtype.kind == "O" else []):
+            if isinstance(value, int) and not 0 <= value < MAX_VERTICES:  # of more bits than an integer dtype has
+                raise InvalidBatch(f"{name}[{at}] is {value}; vertex ids run from 0 to {MAX_VERTICES - 1}")
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}{hint}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
         unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ def as_array(values: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of strings in host memory.
+    """A column of strings in host memory: a sequence of them, and ``numpy.asarray`` makes an array of str objects.
 
     Parameters
     ----------
@@ -105,8 +106,20 @@ class Texts:
         """Bytes of the arrays."""
         return int(self.at.nbytes + self.text.nbytes + (0 if self.codes is None else self.codes.nbytes))
 
-    def __getitem__(self, rows: Any) -> Texts:
-        """The rows of a slice, as a view, or of a mask."""
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_arrow().to_pylist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The strings of the rows as str objects."""
+        if copy is False:
+            raise ValueError("strings are stored in one buffer, so an array of them is always a copy; copy=False fails")
+        found: np.ndarray = self.to_arrow().to_numpy(zero_copy_only=False).astype(dtype or object)
+        return found
+
+    def __getitem__(self, rows: Any) -> Any:
+        """The rows of a slice, as a view, or of a mask; or the string of one row, a number."""
+        if isinstance(rows, int | np.integer):
+            return self.to_arrow()[int(rows)].as_py()
         if not isinstance(rows, slice):
             return self.take(np.flatnonzero(rows))
         first, end, _ = rows.indices(len(self))

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
+from mgraph.columns import EXACT, as_keys
 from mgraph.columns import KINDS as KEYS
-from mgraph.columns import as_keys
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
@@ -237,8 +237,17 @@ def _as_ends(values: Any, name: str, keys: str | None, kinds: Any, used: Any) ->
     elif keys == "string" or (keys is not None and used is None):
         return _alike(as_keys(values, keys, name), name, kinds)
     else:
-        given = _masked(_alike(as_array(values), name, kinds), used)
+        given = _without_holes(_alike(as_array(values), name, kinds), used)
     return as_ids(given, name) if keys is None else as_keys(given, keys, name)
+
+
+def _without_holes(array: Any, used: Any) -> Any:
+    """Vertices with zeros where they are not used; NaN there, as of a frame, has made floats of whole numbers."""
+    masked = _masked(array, used)
+    if used is None or array.dtype.kind != "f" or not bool(np.isnan(array[~used]).any()):
+        return masked
+    whole = bool(((masked == masked.round()) & (abs(masked) <= EXACT)).all())
+    return masked.astype(np.int64) if whole else masked
 
 
 def _masked(array: Any, used: Any) -> Any:

@@ -32,6 +32,7 @@ def test_what_is_not_used_is_not_checked_and_nothing_is_changed():
     assert ops.weight.tolist() == [2, 0, 0, 0]
     assert dst.tolist() == [1, -7, 1 << 50, 3]
     assert Operations(["degree", "has_edge"], [0, 1], [None, 3]).dst.tolist() == [0, 3]
+    assert Operations(["degree", "has_edge"], [0, 1], [np.nan, 3]).dst.tolist() == [0, 3]
 
 
 def test_updates_alone():

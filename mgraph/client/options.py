@@ -61,7 +61,8 @@ class Options:
             raise InvalidOption(
                 "drop_isolated removes vertices, which only a graph with keys can; create it with keys="
             )
-        check_whole(self.reserve, "reserve")
+        if check_whole(self.reserve, "reserve") >= 2**63:
+            raise InvalidOption(f"reserve is {self.reserve}; it must be less than 2**63 bytes")
         if not 0 < check_number(self.patience, "patience") < math.inf:
             raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
 

@@ -236,7 +236,7 @@ class VertexValues(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
         """A universal function of NumPy, on the workers; ``x += y`` makes a new result."""
-        known = ufunc.nout == 1 and getattr(np, ufunc.__name__, None) is ufunc
+        known = ufunc.nout == 1 and ufunc.signature is None and getattr(np, ufunc.__name__, None) is ufunc
         if method != "__call__" or options or not known or not (out[0] is None or out[0] is self):
             return NotImplemented
         return _combined(ufunc.__name__, inputs)
@@ -246,8 +246,12 @@ class VertexValues(NDArrayOperatorsMixin):
         made: VertexValues = _combined("where", (condition, self, other))
         return made
 
-    def sum(self) -> Any:
-        """The sum of all values: an int, or a float from sums in float64. O(n), one call; does not depend on timing."""
+    def sum(self, axis: None = None, out: None = None) -> Any:
+        """The sum of all values: an int, or a float from sums in float64. O(n), one call; does not depend on timing.
+
+        `axis` and `out` are for ``numpy.sum(result)`` and must be None; so for `min` and `max`.
+        """
+        _check_whole(axis, out)
         return sum(self._reduced("sum"))
 
     def norm(self, ord: float = 2) -> float:
@@ -263,12 +267,14 @@ class VertexValues(NDArrayOperatorsMixin):
             return float(max(map(abs, self._reduced("min") + self._reduced("max")), default=0.0))
         raise InvalidOption(f"ord is {ord!r}; it must be 1, 2 or inf")
 
-    def min(self) -> Any:
+    def min(self, axis: None = None, out: None = None) -> Any:
         """The least value; `InvalidOption` if there are no vertices. O(n), one call."""
+        _check_whole(axis, out)
         return min(self._some("min"))
 
-    def max(self) -> Any:
+    def max(self, axis: None = None, out: None = None) -> Any:
         """The largest value; `InvalidOption` if there are no vertices. O(n), one call."""
+        _check_whole(axis, out)
         return max(self._some("max"))
 
     def _reduced(self, kind: str) -> list[Any]:
@@ -453,6 +459,12 @@ def column_of(held: Held, name: str) -> VertexValues:
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
+def _check_whole(axis: Any, out: Any) -> None:
+    """`InvalidOption` unless all values are asked for as one number."""
+    if axis is not None or out is not None:
+        raise InvalidOption(f"axis is {axis!r} and out {out!r}; a result is reduced whole, to a number")
+
+
 def _combined(operation: str, inputs: Sequence[Any]) -> VertexValues:
     """An elementwise operation on the workers of the first input that lies there."""
     results = [one for one in inputs if isinstance(one, VertexValues)]
@@ -482,6 +494,8 @@ def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
         alike = there.generation == here.generation and there.partition == here.partition
         if other.coordinator is held.coordinator and alike:
             return [{"result": other.key, "column": value._column}] * size
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
     if isinstance(value, int | float | np.number | np.bool_):
         return [{"number": value}] * size
     array = Device.to_host(as_array(_in_order(value, here)))

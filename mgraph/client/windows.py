@@ -28,8 +28,8 @@ def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any, st
     if window_edges is not None:
         if window is not None:
             raise InvalidOption(f"window is {window!r} and window_edges is {window_edges!r}; a graph has one window")
-        if check_whole(window_edges, "window_edges") < 1:
-            raise InvalidOption(f"window_edges is {window_edges}; at least 1 is needed")
+        if not 1 <= check_whole(window_edges, "window_edges") < 2**63:
+            raise InvalidOption(f"window_edges is {window_edges}; it must be from 1 to 2**63 - 1")
         if times is not None and kind is None:
             raise InvalidOption(f"window_edges is {window_edges!r} and times is {times!r}; a window is one of times")
         kind, window_edges = kind or check_times(True), int(window_edges)

@@ -133,6 +133,8 @@ def _batch_in(
     time: Any = None,
 ) -> EdgeBatch:
     """The batch in a table, as the graph takes it."""
+    if isinstance(table, EdgeBatch):
+        raise TypeError("an EdgeBatch says itself what it inserts and deletes; give it to update()")
     for name, given in (("weight", weight), ("time", time)):
         if given is not None and not isinstance(given, str):
             raise InvalidOption(f"{name} is a {type(given).__name__}; of a table it is the name of a column")

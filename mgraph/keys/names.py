@@ -150,5 +150,4 @@ def columns_in(data: np.ndarray) -> tuple[str, Any]:
 
 def objects(texts: Texts) -> np.ndarray:
     """Strings as an array of str objects."""
-    found: np.ndarray = texts.to_arrow().to_numpy(zero_copy_only=False)
-    return found if found.dtype == object else found.astype(object)
+    return np.asarray(texts)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.errors import InvalidOption
 from mgraph.worker.shard import Result, Shard
 
 __all__ = ["REDUCTIONS", "combine", "reduced"]
@@ -32,7 +33,11 @@ def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str
     given = [_operand(shard, one) for one in operands]
     room = sum(8 * one.size for one in given if hasattr(one, "size"))
     with device.taking(room, f"the {operation} of results"), np.errstate(all="ignore"):
-        values = getattr(device.xp, operation)(*given)
+        try:
+            values = getattr(device.xp, operation)(*given)
+        except (OverflowError, TypeError, ValueError) as error:  # such as a number past an integer dtype
+            kinds = ", ".join(str(getattr(one, "dtype", one)) for one in given)
+            raise InvalidOption(f"{operation} of {kinds}: {error}") from None
     return Result({"value": values}, shard.result(like).lo)
 
 

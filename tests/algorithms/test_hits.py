@@ -93,7 +93,7 @@ def test_long_paths_converge_in_few_iterations() -> None:
         ({"tol": -1}, "tol is -1"),
         ({"max_iter": 1.5}, "max_iter"),
         ({"weight": True}, "weighted=True"),
-        ({"start": np.array([1, -1.0, 0])}, "start must be"),
+        ({"start": np.array([1, -1.0, 0])}, "start must be .* from -1.0 to 1.0"),
         ({"start": np.array([1, np.nan, 0])}, "start must be"),
         ({"start": np.zeros(20)}, "start must be"),
     ],

@@ -182,10 +182,22 @@ def test_negative_weights_are_refused(size: int, bad: float) -> None:
     graph = weighted(random_graph(1, 50, 90, directed=False), 1)
     assert graph.weight is not None
     graph.weight[3] = bad
+    edge = f"edge from {graph.src[3]} to {graph.dst[3]} has weight {bad:g}"
+    for algorithm, arguments in ((LOUVAIN, ()), (MODULARITY, (np.zeros(50),))):
+        with pytest.raises(InvalidOption, match=edge):
+            run(shards(graph, cut(50, size)), algorithm, *arguments)
+    graph.weight[3] = np.inf
     with pytest.raises(InvalidOption, match=r"louvain needs finite weights of 0 or more; [12] arcs"):
         run(shards(graph, cut(50, size)), LOUVAIN)
-    with pytest.raises(InvalidOption, match="modularity needs finite weights"):
-        run(shards(graph, cut(50, size)), MODULARITY, np.zeros(50))
+
+
+def test_neighbours_that_change_places_try_again_in_more_turns() -> None:
+    """Two ends of the only heavy edge that choose in one turn swap communities, which gains nothing."""
+    pairs, weight = np.array([[0, 1], [1, 2], [2, 3]], IDS), np.array([1, 1000, 2], np.float32)
+    path = Graph(4, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "path", weight)
+    for seed in range(6):
+        got, info = run(shards(path, cut(4, 2)), LOUVAIN, seed=seed)
+        assert (got.tolist(), info["modularity"]) == ([0] * 4, 0.0)
 
 
 def test_what_is_refused() -> None:

@@ -150,9 +150,11 @@ def test_weights_of_zero() -> None:
         ({"personalization": {1: "a"}}, r"personalization\[1\] is 'a'"),
         ({"personalization": np.ones(21)}, "shape"),
         ({"personalization": [{1: 1}, {}]}, r"personalization\[1\] is empty"),
-        ({"personalization": {1: -1.0}}, "personalization sums to -1.0, and has negative"),
+        ({"personalization": {1: -1.0}}, "personalization sums to -1.0, and its least value is -1.0"),
         ({"personalization": {1: 0.0}}, "personalization sums to 0"),
         ({"personalization": [{1: 1}, {2: np.nan}]}, r"personalization\[1\] sums to nan"),
+        ({"personalization": {1: 1e-320}}, "their sum at least 2.2"),  # its reciprocal is infinite
+        ({"personalization": 5}, "personalization is 5"),
         ({"dangling": "all"}, "dangling 'all' is none of 'uniform', 'personalization', 'drop'"),
         ({"dangling": {2: -1.0}}, "dangling sums to -1"),
         ({"weight": True}, "weighted=True"),

@@ -12,7 +12,7 @@ from spmd import FakeShard, Graph, cut, facts, run, shards
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
-from mgraph.errors import InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 
 WALKS, SAMPLE = ALGORITHMS["random_walks"], ALGORITHMS["sample_neighbors"]
 
@@ -143,7 +143,7 @@ def test_a_sample_of_an_order_and_after_batches(device: str) -> None:
         (WALKS, ([], 1), InvalidOption, "empty"),
         (WALKS, ([1], -1), InvalidOption, "length is -1"),
         (WALKS, ([1], 1, 2**64), InvalidOption, "less than 2"),
-        (WALKS, ([1], 2**63), InvalidOption, "length is"),
+        (WALKS, ([1], 2**40), CapacityError, "length is 1099511627776; 1 walks take"),
         (SAMPLE, ([1, 2, 1], [1]), InvalidOption, r"seeds\[2\] is 1, which comes before"),
         (SAMPLE, ([1], [3, -2]), InvalidOption, r"fanouts\[1\] is -2"),
         (SAMPLE, ([1], 3), InvalidOption, "must be a list"),

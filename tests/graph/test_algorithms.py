@@ -122,8 +122,8 @@ def test_pagerank_in_float64_and_by_iterations(client3):
         (np.ones(N + 1), "301"),
         (["a"], "dtype"),
         (np.zeros(N), "sums to 0"),
-        (np.full(N, -1.0), "negative values or NaN on [12] workers"),
-        (np.full(N, np.nan), "negative values or NaN on [12] workers"),
+        (np.full(N, -1.0), "least value is -1.0; values must be finite and 0 or more"),
+        (np.full(N, np.nan), "least value is nan"),
     ],
 )
 def test_bad_starts(place, start, message):
@@ -196,6 +196,7 @@ def test_triangles_cores_and_communities(client3, size, kind):
             found = graph.core_number()
             assert found.to_numpy().tolist() == [cores[v] for v in range(n)]
             assert found.largest == max(cores.values())
+            assert graph.k_core(10**30).vertices == 0  # of more bits than a message has
             inside = graph.k_core(2)
             assert (inside.dtype, inside.vertices) == (bool, sum(core >= 2 for core in cores.values()))
             assert set(np.flatnonzero(inside)) == {v for v, core in cores.items() if core >= 2}

@@ -15,6 +15,7 @@ from mgraph import (
     CapacityError,
     DeviceError,
     DynamicGraph,
+    EdgeBatch,
     GraphClosed,
     InvalidBatch,
     InvalidOption,
@@ -69,6 +70,9 @@ def test_update_wants_a_batch_or_a_table(graph):
         graph.update(([0], [1]))
     with graph.pipeline() as stream, pytest.raises(TypeError, match="EdgeBatch, got tuple"):
         stream.update(([0], [1]))
+    for change in (graph.insert, graph.delete):
+        with pytest.raises(TypeError, match=r"give it to update\(\)"):
+            change(EdgeBatch([0], [1]))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,7 @@ def test_update_wants_a_batch_or_a_table(graph):
         ({"order": [0] * N}, InvalidOption, "no vertex has the internal id 1"),
         ({"balance": "edges"}, InvalidOption, "balance 'edges'"),
         ({"reserve": -1}, InvalidOption, "reserve is -1"),
+        ({"reserve": 2**70}, InvalidOption, "reserve is 1180591620717411303424"),
         ({"reserve": "10GB"}, InvalidOption, "reserve is '10GB'"),
         ({"n_vertices": -1}, InvalidOption, "n_vertices is -1"),
         ({"n_vertices": MAX_VERTICES + 1}, CapacityError, f"32-bit ids allow at most {MAX_VERTICES}"),

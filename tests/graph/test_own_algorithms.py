@@ -137,6 +137,19 @@ def test_what_arithmetic_refuses():
             np.add(x, 1, where=[True, False, True])
         with pytest.raises(TypeError):
             np.add.reduce(x)
+        with pytest.raises(TypeError):
+            x @ x  # is no elementwise function
+        with pytest.raises(InvalidOption, match="operand is 1180591620717411303424"):
+            graph.core_number() + 2**70
+        with pytest.raises(InvalidOption, match="add of int32, 1099511627776"):
+            graph.bfs(0) + 2**40
+        with pytest.raises(InvalidOption, match="axis is 0"):
+            np.sum(x, axis=0)
+        assert (np.sum(x), np.max(x)) == (x.sum(), x.max())
+        with pytest.raises(InvalidOption, match="tol is None"):
+            graph.katz_centrality(tol=None)
+        with pytest.raises(InvalidOption, match="alpha is nan"):
+            graph.katz_centrality(alpha=np.nan)
         with pytest.raises(AttributeError, match="has no 'iterations'"):
             x.named("mine", rounds=2).iterations  # noqa: B018
         assert x.named("mine", rounds=2).rounds == 2

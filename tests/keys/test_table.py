@@ -149,6 +149,7 @@ def test_columns_of_strings(column):
     assert isinstance(keys, Texts)
     assert objects(keys).tolist() == NAMES
     assert objects(keys[1:3]).tolist() == NAMES[1:3]
+    assert (list(keys), keys[-1]) == (NAMES, NAMES[-1])
     found = KeyTable("string", Device("cpu"))
     assert found.number(keys).tolist() == [0, 1, 2, 0]  # and no key of a category that no row has
     assert found.n == 3

@@ -84,8 +84,10 @@ def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
         count = operator.index(k)
     except TypeError:
         ids = graph.vertices(k, "k")
-        if len(np.unique(ids)) < len(ids):
-            raise InvalidOption("k names a vertex more than once") from None
+        _, first = np.unique(ids, return_index=True)
+        if len(first) < len(ids):
+            again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
+            raise InvalidOption(f"k[{again}] is {k[again]}, which comes before; sources must be different") from None
         return ids
     if not 1 <= count <= n or isinstance(k, bool):
         raise InvalidOption(f"k is {k}; the graph has {n} vertices, of which 1 to {n} can be sources")

@@ -57,5 +57,5 @@ def eigenvector_centrality(
     """
     n, edge = max(self.num_vertices, 1), edge_of(weight)
     start = 1 / n if nstart is None else nstart
-    x, info = iterate(lambda x: unit(x + self.gather(x, edge=edge)), start, max_iter, n * tol)
+    x, info = iterate(lambda x: unit(x + self.gather(x, edge=edge)), start, max_iter, tol, n)
     return x.named("eigenvector_centrality", **info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,15 +32,17 @@ def unit(x: Any) -> Any:
     return x / (x.norm() or 1)
 
 
-def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, bound: float) -> tuple[Any, dict[str, Any]]:
-    """``x = step(x)`` until it changes by less than `bound` in the L1 norm, at most `max_iter` times.
+def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, n: int) -> tuple[Any, dict[str, Any]]:
+    """``x = step(x)`` until it changes by less than ``n * tol`` in the L1 norm, at most `max_iter` times.
 
     Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` if `max_iter`
-    is less than 1 or `bound` is negative or no number.
+    is less than 1, or `tol` is negative or not finite.
     """
-    if check_whole(max_iter, "max_iter") == 0 or not check_number(bound, "tol") >= 0:
-        raise InvalidOption(f"max_iter is {max_iter} and tol {bound}; they must be 1 or more, and 0 or more")
-    error, steps = float("inf"), 0
+    if check_whole(max_iter, "max_iter") == 0:
+        raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
+    if not 0 <= check_number(tol, "tol") < math.inf:
+        raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
+    error, steps, bound = math.inf, 0, n * tol
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
         error, steps = (x - last).norm(1), steps + 1

@@ -207,5 +207,12 @@ def _first(shard: Shard, start: Array, own: int) -> Array:
     bad = not bool((xp.isfinite(vector) & (vector >= 0)).all())
     flags = shard.exchange.allreduce(np.array([bad, bool((vector > 0).any())], np.int64), "max")
     if flags[0] or not flags[1]:
-        raise InvalidOption("start must be finite and 0 or more for each vertex, and above 0 for one")
+        least, most = (float(vector.min()), float(vector.max())) if own else (np.inf, -np.inf)
+        least, most = (
+            float(shard.exchange.allreduce(np.array([x]), op)[0]) for x, op in ((least, "min"), (most, "max"))
+        )
+        raise InvalidOption(
+            "start must be finite and 0 or more for each vertex, and above 0 for one; "
+            f"its values are from {least} to {most}"
+        )
     return vector

@@ -64,6 +64,7 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
     """The program's arguments from the user's: both ends of the pairs, one after another."""
     try:
         array = as_array(pairs)
+        array = array.reshape(0, 2) if array.shape == (0,) else array
         if array.ndim != 2 or array.shape[1] != 2:
             raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices a pair")
         ids = graph.vertices(array.reshape(-1), "pairs") if len(array) else np.empty(0, np.uint32)

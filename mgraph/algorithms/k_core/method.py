@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
@@ -55,7 +56,7 @@ def k_core(self: Runs[T], k: int | None = None) -> T:
 
 def check(graph: GraphFacts, k: Any = None) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    return {} if k is None else {"k": check_whole(k, "k")}
+    return {} if k is None else {"k": min(check_whole(k, "k"), sys.maxsize)}
 
 
 ALGORITHM = Algorithm(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mgraph.algorithms.gather.iteration import Gathers, edge_of, iterate, unit
 from mgraph.checks import check_number
+from mgraph.errors import InvalidOption
 
 __all__ = ["katz_centrality"]
 
@@ -70,6 +72,8 @@ def katz_centrality(
     array([1.  , 1.1 , 1.11])
     """
     n, edge, alpha = max(self.num_vertices, 1), edge_of(weight), check_number(alpha, "alpha")
+    if not math.isfinite(alpha):
+        raise InvalidOption(f"alpha is {alpha}; it must be finite")
     start = 0.0 if nstart is None else nstart
-    x, info = iterate(lambda x: alpha * self.gather(x, edge=edge) + beta, start, max_iter, n * tol)
+    x, info = iterate(lambda x: alpha * self.gather(x, edge=edge) + beta, start, max_iter, tol, n)
     return (unit(x) if normalized else x).named("katz_centrality", **info)

@@ -2,8 +2,9 @@
 
 At first every vertex is a community of its own. In a sweep each vertex chooses once. Vertices choose in a few turns, by
 a hash of their names, and those of a turn choose at the same time, so that few neighbours choose without knowing of
-each other. A sweep that loses modularity all the same is undone, and ends its
-level. Then the communities become the vertices of a smaller graph, and so on, while modularity gains.
+each other. A sweep that gains no modularity all the same is undone. In a small graph it is done again in twice as many
+turns, a few times; else it ends its level. Then the communities become the vertices of a smaller graph, and so on,
+while modularity gains.
 
 Every rank has the community, the weight and the name of each vertex of the graph, and the rows of its own vertices.
 After each turn the ranks share the moves. Ranks own equal ranges of the vertices of smaller graphs, whose edges are
@@ -52,6 +53,7 @@ from mgraph.structures.sort import sort_keys
 __all__ = ["run", "warm"]
 
 TURNS = 8  #: in which the vertices of a sweep choose
+FEW, MOST_TURNS = 1 << 16, 64  #: up to so many vertices, a sweep that was undone is done again in up to so many turns
 SWEEPS, LEVELS = 50, 50  #: at most, so that it ends; 3 to 15 of each is usual
 SWEEP_GAIN, LEVEL_GAIN = 1e-5, 1e-7  #: the modularity that a sweep must gain to be followed by another; a level
 PIECE = 1 << 26  #: arcs whose pairs of communities are added up at once
@@ -120,14 +122,14 @@ class _Level:
         part *= part
         return self.inside() / self.total - self.resolution * float(part.sum())
 
-    def sweep(self, seed: int, number: int) -> int:
-        """Have each vertex choose once; how many have moved."""
+    def sweep(self, seed: int, number: int, turns: int) -> int:
+        """Have each vertex choose once, in so many turns; how many have moved."""
         moved = 0
-        for turn in range(TURNS):
+        for turn in range(turns):
             self.device.fill(self.count, 0)
             votes: dict[str, Any] = {"labels": self.labels, "first": self.first, "unit": self.weights.unit}
             votes |= {"strength": self.strength, "sums": self.sums, "price": self.resolution / self.total}
-            votes |= {"names": self.names, "classes": TURNS, "turn": turn, "seed": _mixed(seed, number)}
+            votes |= {"names": self.names, "classes": turns, "turn": turn, "seed": _mixed(seed, number)}
             self.tally.vote({**votes, "chosen": None, "moves": self.moves, "count": self.count})
             n = int(Device.to_host(self.count)[0])
             state = {"strength": self.strength, "labels": self.labels, "sums": self.sums}
@@ -138,15 +140,18 @@ class _Level:
 
     def improve(self, seed: int) -> float:
         """Sweep while modularity gains; the modularity."""
-        best = self.modularity()
+        best, turns = self.modularity(), TURNS
         for number in range(SWEEPS):
             before = self.labels.copy(), self.sums.copy()
-            if self.sweep(seed, number) == 0:
+            if self.sweep(seed, number, turns) == 0:
                 break
             now = self.modularity()
             if now <= best:
                 self.labels, self.sums = before
-                break
+                turns *= 2
+                if self.n > FEW or turns > MOST_TURNS:
+                    break
+                continue
             gained, best = now - best, now
             if gained < SWEEP_GAIN:
                 break

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.algorithms.weights.check import check_weights
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, View, constants
@@ -91,6 +92,7 @@ def unit_of(shard: Shard, what: str, loops: int) -> float:
     most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
     refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()
     if refused:
+        check_weights(shard, f"the sums of {what}")  # which names a negative one
         raise InvalidOption(f"{what} needs finite weights of 0 or more; {refused} arcs have others")
     largest = float(np.array([most], np.uint32).view(np.float32)[0])
     if largest == 0:

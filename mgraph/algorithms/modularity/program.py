@@ -23,12 +23,15 @@ def warm(shard: Shard) -> None:
 def _everyones(shard: Shard, labels: Array) -> Array:
     """The labels of all vertices as indices: uint32[n]; `InvalidOption` on every rank if one is none."""
     labels, n = shard.device.asarray(labels), shard.n_vertices
-    wrong = 0
+    wrong, low, high = 0, np.inf, -np.inf
     if len(labels):
         low, high = float(labels.min()), float(labels.max())
         wrong = int(not (low >= 0 and high < n)) or int(bool((labels != labels.astype(np.int64)).any()))
     if int(shard.exchange.allreduce(np.array([wrong]))[0]):
-        raise InvalidOption(f"labels must be whole numbers from 0 to {n - 1}, one for each vertex")
+        low, high = (float(shard.exchange.allreduce(np.array([x]), op)[0]) for x, op in ((low, "min"), (high, "max")))
+        raise InvalidOption(
+            f"labels must be whole numbers from 0 to {n - 1}, one for each vertex; these are from {low:g} to {high:g}"
+        )
     return share(shard, shard.device.astype(labels, np.uint32))
 
 

@@ -184,8 +184,10 @@ def _pairs(given: Mapping[Any, Any], graph: GraphFacts, name: str) -> tuple[np.n
 
 
 def _padded(given: Any, n: int, name: str) -> Any:
-    """An array with zeros for the vertices past its end; anything else as it is."""
+    """An array with zeros for the vertices past its end; a result, or an array on a GPU, as it is."""
     if not isinstance(given, np.ndarray | list | tuple):
+        if not hasattr(given, "__len__") or isinstance(given, str | bytes):
+            raise InvalidOption(f"{name} is {given!r}; it must be a mapping, or an array of numbers")
         return given
     try:
         array = np.asarray(given, np.float64)

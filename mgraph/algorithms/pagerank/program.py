@@ -58,6 +58,7 @@ __all__ = ["SHARES", "run", "warm", "whole"]
 
 NARROW_TOL = 1e-7  #: shares are sent with 16 bits down to this tolerance; below it, iterates follow the definition
 SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype in which shares are sent, by their bits
+TINY = float(np.finfo(np.float64).tiny)  #: the least sum of values whose reciprocal is finite
 FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that takes 59 ms and saves 9 ms an iteration
 _RANKS = constants("algorithms/pagerank/ranks.cuh")
 CELLS, LOW_BITS = _RANKS["tally_cells"], _RANKS["low_bits"]  #: the words of a tally; the bits of each low word
@@ -313,19 +314,21 @@ def _common(shard: Shard, weight: int = 0) -> Library:
 def _scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
     """The factor by which numbers are multiplied so that they sum to 1; up to two read-backs, one allreduce.
 
-    `InvalidOption`, naming `name`, on every rank if it is not possible.
+    `InvalidOption`, naming `name` and the least value, on every rank if it is not possible.
     """
-    total, bad = even * (shard.hi - shard.lo), 0.0
+    total, bad, least = even * (shard.hi - shard.lo), 0.0, math.inf
     if start is not None and len(start):
         start = start[: shard.hi - shard.lo]
         with np.errstate(over="ignore"):  # a sum that is not finite is refused below
             total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
-        bad = float(not float(start.min()) >= 0)  # NaN too
+        least = float(start.min())
+        bad = float(not least >= 0)  # NaN too
     total, bad = shard.exchange.allreduce(np.array([total, bad])).tolist()
-    if bad or not 0 < total < math.inf:
+    if bad or not TINY <= total < math.inf:
+        least = float(shard.exchange.allreduce(np.array([least]), "min")[0])
         raise InvalidOption(
-            f"{name} sums to {total}, and has negative values or NaN on {int(bad)} workers; it must be finite, 0 or "
-            "more, and not all 0"
+            f"{name} sums to {total}, and its least value is {least}; values must be finite and 0 or more, and their "
+            f"sum at least {TINY}"
         )
     return 1 / total
 

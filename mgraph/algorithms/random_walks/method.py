@@ -8,8 +8,9 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
 from mgraph.algorithms.random_walks.program import run, warm
+from mgraph.budget import host_memory_limit
 from mgraph.checks import check_whole
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 
 __all__ = ["ALGORITHM", "check_seed", "random_walks"]
 
@@ -41,8 +42,8 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
     InvalidOption
         `starts` is empty or no array of whole numbers, `length` is negative, or `seed` is out of range.
     CapacityError
-        A worker has too little memory: 24 bytes for each visit of its vertices, 40 for each walk that is there, and in
-        a graph with an order 8 for each vertex of the whole graph.
+        This process has too little memory for the walks, or a worker has too little: 24 bytes for each visit of its
+        vertices, 40 for each walk that is there, and in a graph with an order 8 for each vertex of the whole graph.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
@@ -67,8 +68,9 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
     """The program's arguments from the user's."""
     vertices = graph.vertices(starts, "starts")
     steps = check_whole(length, "length")
-    if (steps + 1) * len(vertices) >= 2**63:
-        raise InvalidOption(f"length is {length}; {len(vertices)} walks of that length have more than 2**63 steps")
+    wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
+    if wanted > free:
+        raise CapacityError(f"length is {length}; {len(vertices)} walks take {wanted} bytes here, and {free} are free")
     return {"starts": Vertices(vertices), "length": steps, "seed": check_seed(seed)}
 
 
