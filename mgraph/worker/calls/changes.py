@@ -100,7 +100,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
             raise told  # noqa: B904
         counts[i], at = [made.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
-    return {**done, AFTER: ballot.safe} if ahead else done
+    return {**done, AFTER: rank.ballot.safe} if ahead else done
 
 
 def execute(
