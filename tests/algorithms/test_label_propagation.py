@@ -168,7 +168,7 @@ def test_launches(counted: Counter[str]) -> None:
     assert {counted[name] for name in ("CastWide", "RankWide")} == {2}
 
 
-@pytest.mark.parametrize("name", ["cit-HepPh", "luxembourg_osm"])
+@pytest.mark.parametrize("name", [pytest.param("cit-HepPh", marks=pytest.mark.slow), "luxembourg_osm"])
 @pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
 def test_real_graphs(data_dir: Path, device: str, name: str) -> None:
     graph = real_graph(data_dir, name)

@@ -193,7 +193,9 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:
 # ---- real graphs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "size"), [("cit-HepPh", 1), ("cit-HepPh", 3), ("luxembourg_osm", 2)])
+@pytest.mark.parametrize(
+    ("name", "size"), [pytest.param("cit-HepPh", 1, marks=pytest.mark.slow), ("cit-HepPh", 3), ("luxembourg_osm", 2)]
+)
 @pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
 def test_real_graphs(data_dir: Path, device: str, name: str, size: int) -> None:
     graph = real_graph(data_dir, name)

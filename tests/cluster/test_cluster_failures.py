@@ -149,7 +149,7 @@ print("not killed", flush=True)
 """
 
 
-@pytest.mark.parametrize("step", [*each_step("route", "commit", "gather"), "route, while stopped"])
+@pytest.mark.parametrize("step", [*each_step("commit"), "route, while stopped"])
 def test_client_is_killed_during_a(lasting, step):
     """The workers free its graph: at once where it died, and once it is gone where it was only stopped."""
     cluster = lasting

@@ -77,7 +77,9 @@ def assert_gone(process: subprocess.Popen[str], folder: Path) -> None:
     assert not list(folder.glob("dask-scratch-space/*/")), "workers were killed before they had closed"
 
 
-@pytest.mark.parametrize(("script", "nodes"), [("one-node.sbatch", 1), ("several-nodes.sbatch", 2)])
+@pytest.mark.parametrize(
+    ("script", "nodes"), [pytest.param("one-node.sbatch", 1, marks=pytest.mark.slow), ("several-nodes.sbatch", 2)]
+)
 def test_a_job_runs_on_its_cluster_and_leaves_nothing(job, tmp_path, script, nodes):
     options = ["--scale", "10", "--batch", "2000", "--batches", "2"]
     command = [PYTHON, "cluster/slurm/job.py", *options]

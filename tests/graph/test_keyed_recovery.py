@@ -100,7 +100,15 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "calls"), [("string", CALLS[::2]), ("int64", CALLS[1::2])])
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        ("string", CALLS[::4]),
+        ("int64", CALLS[1::4]),
+        pytest.param("string", CALLS[2::4], marks=pytest.mark.slow),
+        pytest.param("int64", CALLS[3::4], marks=pytest.mark.slow),
+    ],
+)
 def test_a_session_is_cut_in_each_kind_of_call(client, tmp_path, kind, calls):
     both = Both(client, tmp_path / "store", fresh_rng(), kind, snapshot_bytes=4000 if kind == "string" else 0)
     with both.graph as graph:

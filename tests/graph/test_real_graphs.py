@@ -22,7 +22,7 @@ def ranks_in_float64(matrix: sp.csr_array) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
+@pytest.mark.parametrize("size", [HERE, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2)), 3])
 @pytest.mark.parametrize(("name", "directed"), [("web-NotreDame", True), ("cit-HepPh", True), ("ego-twitter", False)])
 def test_bfs_and_pagerank_of_a_real_graph(client3, data_dir, name, directed, size):
     with np.load(data_dir / f"{name}.npz") as archive:

@@ -40,7 +40,9 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name[0] in "35" else ()) for name in NOTEBOOKS]
+)
 def test_runs_on_cpu_workers(name):
     book = execute(
         FOLDER / name, CUDA_VISIBLE_DEVICES="", DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD="forkserver"

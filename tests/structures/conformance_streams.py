@@ -21,6 +21,7 @@ EXAMPLES = int(os.environ.get("MGRAPH_EXAMPLES", "8" if BUILD == "plain" else "2
 GRAPHS = ("CollegeMsg", "cit-HepPh", "debian-deps", "ego-twitter", "email-Eu-core-temporal", "higgs-activity",
           "luxembourg_osm", "moby-thesaurus", "web-NotreDame")  # fmt: skip
 SMALL = ("CollegeMsg", "cit-HepPh", "email-Eu-core-temporal")
+LARGE = ("ego-twitter", "moby-thesaurus", "web-NotreDame")  #: for the slow set
 
 
 class Machine(RuleBasedStateMachine):
@@ -98,7 +99,9 @@ class Streams:
         )  # fmt: skip
 
     @pytest.mark.skipif(BUILD != "plain", reason="real graphs are for the plain build")
-    @pytest.mark.parametrize("graph", GRAPHS)
+    @pytest.mark.parametrize(
+        "graph", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in GRAPHS]
+    )
     def test_real_graph(self, make, data_dir: Path, graph):
         if self.options and graph not in SMALL:
             pytest.skip("the large ones are for the structure as it is")

@@ -72,7 +72,7 @@ SLOW = [pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) fo
     ("size", "kind"),
     [
         (1, {"weighted": True, "reverse": True}),
-        (1, {"weighted": True, "directed": False}),
+        pytest.param(1, {"weighted": True, "directed": False}, marks=pytest.mark.slow),
         (1, {}),
         (2, {"weighted": True}),
     ],
