@@ -1,9 +1,8 @@
 // The View contract: what kernels may ask of any structure. A View is a small copyable struct of 8-byte fields with
-//   degree(v), units(v)        a row's edges, and its units: independent pieces of it, the grain of load balancing;
-// O(1)
+//   degree(v)                  a row's edges; O(1)
+//   units(v)                   a row's independent pieces, the grain of load balancing; O(1)
 //   visit(tile, v, unit, f)    f(dst, slot, live) by all lanes of a tile of any width, until f returns true to all of
-// them;
-//                              a lane that has no edge calls f too, with live false and any dst
+//                              them; a lane that has no edge calls f too, with live false and any dst
 //   weight(slot)               of a live slot; 1 where the graph has no weights
 //   sorted                     constexpr: whether visiting the units in order meets a row's dst in ascending order
 //   find(v, dst)               the slot of an edge, or -1, by one lane: O(log degree), O(1) by hashing, or O(degree)
