@@ -6,6 +6,7 @@ An algorithm is a folder. `method.py` has the method that users call, the check 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -174,6 +175,17 @@ class Algorithm:
     warm: Callable[[Shard], None]
     result: Callable[[dict[str, list[np.ndarray]], dict[str, Any], Names], Any] | None = None
     maintain: Callable[..., Maintained] | None = None
+
+    def arguments(self, facts: GraphFacts, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The program's arguments, by `check`; a `TypeError` for one that is missing or unknown names the method."""
+        try:
+            return self.check(facts, **given)
+        except TypeError:
+            try:
+                inspect.signature(self.check).bind(facts, **given)
+            except TypeError as error:
+                raise TypeError(f"{self.name}: {error}") from None
+            raise
 
 
 # ---- results that follow the graph, on the workers -------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Live:
         return result
 
     def _checked(self, now: Numbering) -> dict[str, Any]:
-        return ALGORITHMS[self.name].check(self._options.facts(now), **self._arguments)
+        return ALGORITHMS[self.name].arguments(self._options.facts(now), self._arguments)
 
     @property
     def epoch(self) -> int:

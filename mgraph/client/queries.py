@@ -97,8 +97,8 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
     if algorithm not in ALGORITHMS:
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
-    check, facts = ALGORITHMS[algorithm].check, self._options.facts
-    checked = lambda now: check(facts(now), **arguments)  # noqa: E731
+    known, facts = ALGORITHMS[algorithm], self._options.facts
+    checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
     stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
     with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):

@@ -12,6 +12,8 @@ from mgraph.errors import InvalidBatch
 
 __all__ = ["from_dlpack"]
 
+_ENDS = ("source", "target")
+
 
 def from_dlpack(
     cls: Any,
@@ -19,6 +21,7 @@ def from_dlpack(
     target: Any,
     weight: Any = None,
     *,
+    time: Any = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -34,6 +37,8 @@ def from_dlpack(
         The ends of each edge.
     weight : array with ``__dlpack__``, numbers, shape (m,), optional
         The weights. With them the graph is weighted.
+    time : array with ``__dlpack__``, integers, shape (m,), optional
+        The edges' times. With them the graph has `times`. DLPack has no datetime64.
     client, n_vertices, **options
         As in `from_pandas`.
 
@@ -57,10 +62,10 @@ def from_dlpack(
     (3, 3)
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    given = [("source", source), ("target", target), *([] if weight is None else [("weight", weight)])]
-    columns = [(name, _array(name, values)) for name, values in given]
+    given = [("source", source), ("target", target), ("weight", weight), ("time", time)]
+    columns = [(name, _array(name, values)) for name, values in given if values is not None or name in _ENDS]
     check_alike(columns)
-    edges = Edges.read(columns, keys, Column)
+    edges = Edges.read(columns, keys, Column, None if time is None else "time")
     return build(cls, edges, client, n_vertices, options)
 
 

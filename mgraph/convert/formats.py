@@ -29,10 +29,10 @@ from mgraph.errors import InvalidOption, ReadError, UnknownVertex
 __all__ = ["check_names", "evlp", "graphml", "matrix_market", "metis"]
 
 
-def check_names(kind: str, names: tuple[Any, Any, Any]) -> None:
+def check_names(kind: str, names: tuple[Any, ...]) -> None:
     """Raise `InvalidOption` if columns are named that a format has not."""
-    source, target, weight = names
-    given = {"source": source, "target": target}
+    source, target, weight, time = names
+    given = {"source": source, "target": target, "time": time}
     if kind in ("matrix market", "metis"):
         given["weight"] = weight
     for name, value in given.items():

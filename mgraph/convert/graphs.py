@@ -21,6 +21,7 @@ def from_networkx(
     graph: Any,
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     directed: bool | None = None,
@@ -36,6 +37,9 @@ def from_networkx(
     weight : str, optional
         The attribute of the edges that is their weight; every edge has it. With it the graph is weighted. Other
         attributes are not read.
+    time : str, optional
+        The attribute of the edges that is their time, an integer or a `datetime`; every edge has it. With it the graph
+        has `times`.
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     n_vertices : int, optional
@@ -53,8 +57,8 @@ def from_networkx(
     Raises
     ------
     InvalidBatch
-        A node is neither a whole number nor a string, or not as the others; an edge lacks the weight; or `graph` has
-        parallel edges. The message names the node or edge. No graph was made.
+        A node is neither a whole number nor a string, or not as the others; an edge lacks the weight or time; or
+        `graph` has parallel edges. The message names the node or edge. No graph was made.
     UnknownVertex
         A node is `n_vertices` or more. No graph was made.
     """
@@ -68,32 +72,35 @@ def from_networkx(
     keys = chosen_kind(found, found, ("column 'nodes'",) * 2) if keys == "auto" else keys
     if keys is not None:
         names = as_keys(found, keys, "column 'nodes'")
-        return build(cls, _edges(graph, weight, both, keys), client, None, options, names)
+        return build(cls, _edges(graph, weight, time, both, keys), client, None, options, names)
     nodes = vertex_ids(Column("nodes", found))
     least = int(nodes.max()) + 1 if len(nodes) else 0
     if n_vertices is not None and check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
-    edges = _edges(graph, weight, both, None)
+    edges = _edges(graph, weight, time, both, None)
     return build(cls, edges, client, least if n_vertices is None else n_vertices, options)
 
 
-def _edges(graph: Any, weight: str | None, both: bool, keys: str | None) -> Edges:
+def _edges(graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None) -> Edges:
     """The edges of a graph whose nodes were checked; `both` ways if wanted."""
     pairs = [*graph.edges()]
     source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
-    values = None if weight is None else _weights(graph, weight)
-    if both:
-        source, target = np.concatenate([source, target]), np.concatenate([target, source])
-        values = values if values is None else np.concatenate([values, values])
-    columns = [("source", source), ("target", target)]
-    return Edges.read(columns if values is None else [*columns, (str(weight), values)], keys, Column)
+    columns = [("source", np.concatenate([source, target]) if both else source)]
+    columns.append(("target", np.concatenate([target, source]) if both else target))
+    for attribute, what in ((weight, "weight"), (time, "time")):
+        if attribute is not None:
+            values = _attribute(graph, attribute, what)
+            columns.append((str(attribute), np.concatenate([values, values]) if both else values))
+    if time is not None and len(pairs):
+        columns[-1] = columns[-1][0], np.array(columns[-1][1].tolist())  # datetimes become datetime64
+    return Edges.read(columns, keys, Column, time)
 
 
-def _weights(graph: Any, weight: str) -> np.ndarray:
-    found = [*graph.edges(data=weight, default=None)]
+def _attribute(graph: Any, name: str, what: str) -> np.ndarray:
+    found = [*graph.edges(data=name, default=None)]
     for source, target, value in found:
         if value is None:
-            raise InvalidBatch(f"edge ({source!r}, {target!r}) has no attribute {weight!r}; every edge needs a weight")
+            raise InvalidBatch(f"edge ({source!r}, {target!r}) has no attribute {name!r}; every edge needs a {what}")
     return _objects(value for _, _, value in found)
 
 

@@ -14,7 +14,7 @@ from mgraph.convert.build import Edges, build, check_largest, check_weighted
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import columns_in
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch
+from mgraph.errors import InvalidBatch, InvalidOption
 
 __all__ = ["from_dask"]
 
@@ -26,6 +26,7 @@ def from_dask(
     target: str = "target",
     weight: str | None = None,
     *,
+    time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -33,8 +34,8 @@ def from_dask(
     """A new graph of the rows of a Dask DataFrame, an edge a row; other columns are not read.
 
     With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
-    has keys, which this process numbers. Then it takes one partition after another. Without a client the graph is in
-    this process, and so are the rows, once Dask has computed them.
+    has times, or keys, which this process numbers. Then it takes one partition after another. Without a client the
+    graph is in this process, and so are the rows, once Dask has computed them.
 
     Parameters
     ----------
@@ -43,14 +44,14 @@ def from_dask(
         made; `DynamicGraph.ingest` says how large they may be.
     client : distributed.Client, optional
         The cluster that computes the frame and holds the graph.
-    source, target, weight, n_vertices, **options
+    source, target, weight, time, n_vertices, **options
         As in `from_pandas`.
 
     Returns
     -------
     DynamicGraph
-        Of rows with the same ends the last one counts. With a client and without keys and `n_vertices`, its first epoch
-        adds the vertices, and each step of the ingest is an epoch.
+        Of rows with the same ends the last one counts. With a client and without keys, times and `n_vertices`, its
+        first epoch adds the vertices, and each step of the ingest is an epoch.
 
     Raises
     ------
@@ -59,17 +60,17 @@ def from_dask(
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
-    names = choose(frame.columns, (source, target, weight), "the frame")
+    names = choose(frame.columns, (source, target, weight, time), "the frame")
     keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[names]
     if client is None:
         found, column = columns_in(chosen.compute(), names)
-        return build(cls, Edges.read(found, keys, column), None, n_vertices, options)
+        return build(cls, Edges.read(found, keys, column, time), None, n_vertices, options)
     check_weighted(options, weight is not None)
     parts = client.compute(chosen.to_delayed())
     kind = _chosen(client, parts, names) if keys == "auto" else keys
     options["keys"] = kind
-    if kind is not None:
-        return _inserted(cls, client, parts, names, options)
+    if kind is not None or time is not None:
+        return _inserted(cls, client, parts, names, time, n_vertices, options)
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
     del parts
@@ -85,16 +86,29 @@ def from_dask(
     return graph
 
 
-def _inserted(cls: Any, client: Any, parts: Sequence[Any], names: list[str], options: dict[str, Any]) -> Any:
-    """A graph with keys, of one partition after another. All are checked first."""
+def _inserted(
+    cls: Any,
+    client: Any,
+    parts: Sequence[Any],
+    names: list[str],
+    time: str | None,
+    n_vertices: int | None,
+    options: dict[str, Any],
+) -> Any:
+    """A graph with keys or times, of one partition after another. All are checked first."""
     kind = options["keys"]
-    _finished(client.map(_rows, parts, range(len(parts)), names=names, keys=kind))
-    graph = cls(client, None, **options)
+    checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind, time=time))
+    facts = client.gather(checked)
+    if kind is None:
+        _largest([one[:4] for one in facts], n_vertices)
+    if time is not None and facts and options.setdefault("times", facts[0][4]) is False:
+        raise InvalidOption("times is False and a column of times is named; leave one of them out")
+    graph = cls(client, n_vertices, **options)
     try:
         for i, part in enumerate(parts):
-            edges = _edges(part.result(), i, names, kind)
+            edges = _edges(part.result(), i, names, kind, time)
             if len(edges.src):
-                graph.insert(edges.src, edges.dst, edges.weight)
+                graph.insert(edges.src, edges.dst, edges.weight, edges.time)
     except BaseException:
         graph.close()
         raise
@@ -121,18 +135,20 @@ def _finished(futures: list[Any]) -> list[Any]:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def _edges(part: Any, i: int, names: Sequence[str], keys: str | None) -> Edges:
+def _edges(part: Any, i: int, names: Sequence[str], keys: str | None, time: str | None = None) -> Edges:
     """The edges of partition `i`."""
     try:
         found, column = columns_in(part, names)
-        return Edges.read(found, keys, column)
+        return Edges.read(found, keys, column, time)
     except InvalidBatch as error:
         raise InvalidBatch(f"partition {i}: {error}") from None
 
 
-def _rows(part: Any, i: int, names: Sequence[str], keys: str) -> int:
-    """The number of edges of partition `i`, whose values are checked."""
-    return len(_edges(part, i, names, keys).src)
+def _checked(part: Any, i: int, names: Sequence[str], keys: str | None, time: str | None) -> tuple[Any, ...]:
+    """Of partition `i`, whose values are checked: the rows, as `_facts` without keys, and the dtype of the times."""
+    edges = _edges(part, i, names, keys, time)
+    largest = edges.largest() if keys is None else (-1, "", 0)
+    return len(edges.src), *largest, None if edges.time is None else edges.time.dtype
 
 
 def _batch(part: Any, i: int, names: Sequence[str]) -> EdgeBatch:

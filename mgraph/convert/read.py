@@ -47,6 +47,7 @@ def read(
     target: str | int | None = None,
     weight: str | int | None = None,
     *,
+    time: str | int | None = None,
     client: Any = None,
     n_vertices: int | None = None,
     **options: Any,
@@ -74,10 +75,11 @@ def read(
     path : path
         The suffixes .gz, .bz2, .zst and .lz4 say that the file is compressed; the suffix before counts then. Parquet
         compresses its own columns.
-    source, target, weight : str or int, optional
+    source, target, weight, time : str or int, optional
         The columns of an edge list, Parquet, CSV or TSV: names, or for text without a line of names numbers from 0. By
-        default "source" and "target", and 0 and 1 for an edge list; and no weights. For GraphML and EVLP `weight` is
-        the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no names.
+        default "source" and "target", and 0 and 1 for an edge list; and no weights and no times. For GraphML and EVLP
+        `weight` is the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no
+        names. Times are read of edge lists and tables only.
     client, n_vertices, **options
         As in `from_pandas`. ``weighted=False`` leaves the weights out that a format brings; `directed` overrides what a
         file says of itself.
@@ -105,11 +107,12 @@ def read(
     >>> from mgraph import DynamicGraph
     >>> g = DynamicGraph.read("roads.txt.gz", weight=2)  # doctest: +SKIP
     """
-    names = source, target, weight
+    names = source, target, weight, time
     with reading(path) as file:
         kind = _format(file)
         if kind in ("csv", "parquet") and not any(isinstance(name, int) for name in names):
             given: dict[str, Any] = {"client": client, "n_vertices": n_vertices, **options}
+            given["time"] = None if time is None else str(time)
             ends = str(source or "source"), str(target or "target"), None if weight is None else str(weight)
             if kind == "parquet":
                 return from_parquet(cls, path, *ends, **given)
@@ -143,13 +146,13 @@ def _delimiter(path: str) -> str | None:
 
 
 def _edge_list(
-    cls: Any, path: str, names: tuple[Any, Any, Any], client: Any, n_vertices: Any, options: dict[str, Any]
+    cls: Any, path: str, names: tuple[Any, ...], client: Any, n_vertices: Any, options: dict[str, Any]
 ) -> Any:
     """A graph of a text file."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    source, target, weight = names
-    wanted = 0 if source is None else source, 1 if target is None else target, weight
+    source, target, *others = names
+    wanted = 0 if source is None else source, 1 if target is None else target, *others
     table = table_of(path, wanted, keys, _delimiter(path))
     columns = [None if name is None else str(name) for name in wanted]
-    edges = arrow_edges(table, str(columns[0]), str(columns[1]), columns[2], keys)
+    edges = arrow_edges(table, str(columns[0]), str(columns[1]), columns[2], keys, columns[3])
     return build(cls, edges, client, n_vertices, options)

@@ -65,6 +65,27 @@ def test_what_the_ends_choose(client):
             assert graph.num_edges == here.num_edges == 4
 
 
+@pytest.mark.parametrize("keys", [None, "string"])
+def test_times(client, keys):
+    days = np.array(["2024-01-05", "2024-01-01", "2024-01-02", "2024-01-03"], "datetime64[us]")
+    ends = {"source": [0, 1, 2, 3], "target": [1, 2, 3, 0], "day": days}
+    given = pd.DataFrame(ends if keys is None else ends | {"source": list("abcd"), "target": list("bcda")})
+    there = dd.from_pandas(given, npartitions=2, sort=False)
+    for place in (client, None):
+        with DynamicGraph.from_dask(there, time="day", client=place, keys=keys) as graph:
+            assert sorted(graph.to_pandas()["time"]) == sorted(days)
+        with DynamicGraph.from_dask(there, time="day", client=place, keys=keys, window=np.timedelta64(3, "D")) as graph:
+            assert sorted(graph.to_pandas()["time"]) == sorted(days[[0, 3]])
+    with pytest.raises(InvalidOption, match="times is False"):
+        DynamicGraph.from_dask(there, time="day", client=client, keys=keys, times=False)
+    with pytest.raises(InvalidBatch, match="partition 1: column 'day'"):
+        late = dd.from_pandas(given.assign(day=[*days[:3], pd.NaT]), npartitions=2, sort=False)
+        DynamicGraph.from_dask(late, time="day", client=client, keys=keys)
+    if keys is None:
+        with pytest.raises(UnknownVertex, match="row 1 is 3; the graph has 3 vertices"):
+            DynamicGraph.from_dask(there, time="day", client=client, n_vertices=3)
+
+
 def frame(**columns) -> dd.DataFrame:
     good = {"source": [0, 1, 2, 3], "target": [1, 2, 3, 0], "w": [0.5, 1.0, 1.5, 2.0]}
     return dd.from_pandas(pd.DataFrame(good | columns), npartitions=2, sort=False)

@@ -54,6 +54,40 @@ def test_files(tmp_path):
         assert graph.num_edges == 3
 
 
+@pytest.mark.parametrize("dtype", TIMES)
+def test_of_networkx_and_dlpack(dtype):
+    nx = pytest.importorskip("networkx")
+    made, times = nx.DiGraph(), TIMES[dtype]
+    for u, v, t in zip([0, 1, 2], [1, 2, 0], times.tolist(), strict=True):
+        made.add_edge(u, v, when=t, length=1.5)
+    with DynamicGraph.from_networkx(made, "length", time="when") as graph:
+        assert (graph.to_pandas()["time"] == times).all()
+        assert (graph.to_pandas()["weight"] == 1.5).all()
+    both = nx.Graph()
+    both.add_edge("a", "b", when=times[1].item())
+    with DynamicGraph.from_networkx(both, time="when", directed=True) as graph:
+        assert graph.to_pandas()["time"].tolist() == [times[1]] * 2
+    both.add_edge("b", "c")
+    with pytest.raises(InvalidBatch, match=r"edge \('b', 'c'\) has no attribute 'when'; every edge needs a time"):
+        DynamicGraph.from_networkx(both, time="when")
+    if dtype == "int64":
+        ends = np.array([0, 1, 2]), np.array([1, 2, 0])
+        with DynamicGraph.from_dlpack(*ends, time=times) as graph:
+            assert (graph.to_pandas()["time"] == times).all()
+        with pytest.raises(InvalidBatch, match="column 'time' has 2 rows"):
+            DynamicGraph.from_dlpack(*ends, time=times[:2])
+
+
+def test_of_edge_lists(tmp_path):
+    path = tmp_path / "edges.txt"
+    path.write_text("# from to weight time\n0 1 .5 30\n1 2 .5 10\n")
+    with DynamicGraph.read(path, weight=2, time=3) as graph:
+        assert graph.to_pandas()["time"].tolist() == [30, 10]
+    with pytest.raises(InvalidOption, match="time is 3; a file of the format metis has no columns"):
+        (tmp_path / "edges.metis").write_text("2 1\n2\n1\n")
+        DynamicGraph.read(tmp_path / "edges.metis", time=3)
+
+
 def test_bad_columns(tmp_path):
     missing, zoned = DATES.copy(), pandas.Series(DATES).dt.tz_localize("UTC")
     missing[1] = "NaT"

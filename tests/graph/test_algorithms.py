@@ -267,3 +267,7 @@ def test_run_by_name_is_the_method(client3):
             assert callable(getattr(graph, name))
         with pytest.raises(InvalidOption, match="algorithm 'colour' is none of .*'bfs', .*'pagerank'"):
             graph.run("colour")
+        with pytest.raises(TypeError, match="^bfs: missing a required argument: 'source'$"):
+            graph.maintain("bfs")
+        with pytest.raises(TypeError, match="^pagerank: got an unexpected keyword argument 'colour'$"):
+            graph.run("pagerank", colour=1)
