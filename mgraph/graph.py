@@ -11,7 +11,6 @@ from mgraph.checks import check_count
 from mgraph.client import live, mixed, queries, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
-from mgraph.client.facts import Facts
 from mgraph.client.following import follow
 from mgraph.client.history import history
 from mgraph.client.moving import move_to
@@ -19,6 +18,7 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options, fixed_order, keys_of
 from mgraph.client.pipeline import Pipeline
 from mgraph.client.place import Place
+from mgraph.client.properties import Properties
 from mgraph.client.report import Balance, UpdateReport
 from mgraph.client.restoring import make_graph, open_stored
 from mgraph.client.storing import Storing, asked
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DynamicGraph", "UpdateReport"]
 
 
-class DynamicGraph(Facts):
+class DynamicGraph(Properties):
     """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
 
     Algorithms run on the graph as it is after the last committed batch.

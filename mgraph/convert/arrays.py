@@ -12,8 +12,6 @@ from mgraph.errors import InvalidBatch
 
 __all__ = ["from_dlpack"]
 
-_ENDS = ("source", "target")
-
 
 def from_dlpack(
     cls: Any,
@@ -62,8 +60,8 @@ def from_dlpack(
     (3, 3)
     """
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    given = [("source", source), ("target", target), ("weight", weight), ("time", time)]
-    columns = [(name, _array(name, values)) for name, values in given if values is not None or name in _ENDS]
+    optional = [(name, values) for name, values in (("weight", weight), ("time", time)) if values is not None]
+    columns = [(name, _array(name, values)) for name, values in (("source", source), ("target", target), *optional)]
     check_alike(columns)
     edges = Edges.read(columns, keys, Column, None if time is None else "time")
     return build(cls, edges, client, n_vertices, options)

@@ -30,6 +30,13 @@ def place(request: pytest.FixtureRequest) -> Client | None:
 
 
 @pytest.fixture
+def other(client: Client) -> Iterator[Client]:
+    """Another client of the cluster of `client`."""
+    with Client(client.scheduler.address) as other:
+        yield other
+
+
+@pytest.fixture
 def own_client() -> Iterator[Client]:
     """Two worker processes for one test, which may do away with them."""
     with processes(2) as client:

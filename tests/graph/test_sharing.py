@@ -18,13 +18,6 @@ from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, MgraphEr
 N = 60
 
 
-@pytest.fixture
-def other(client):
-    """Another client of the same cluster."""
-    with Client(client.scheduler.address) as other:
-        yield other
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(client):
     yield

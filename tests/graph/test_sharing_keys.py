@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import sharing_client
-from dask.distributed import Client
 from graph_clusters import assert_clean
 from interrupts import ctrl_c, when
 from keyed_model import keys_of
@@ -19,13 +18,6 @@ from steps import before, refuse, rest
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, Operations, UnknownVertex
 
 KINDS = ["int64", "string"]
-
-
-@pytest.fixture
-def other(client):
-    """Another client of the same cluster."""
-    with Client(client.scheduler.address) as other:
-        yield other
 
 
 @pytest.fixture(autouse=True)

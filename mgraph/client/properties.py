@@ -12,10 +12,10 @@ from mgraph.client.report import balance_of
 from mgraph.client.storing import StoreReport, Storing, report_of
 from mgraph.errors import MgraphError
 
-__all__ = ["Facts"]
+__all__ = ["Properties"]
 
 
-class Facts:
+class Properties:
     """The properties of a `DynamicGraph`, and how it is shown."""
 
     _directory: Directory
