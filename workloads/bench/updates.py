@@ -191,6 +191,7 @@ class _One:
             size=size,
             copy_ms=round(copy * 1e3, 4),
             slowest_copies=ratio,
+            each_ms=[round(spent * 1e3, 4) for spent in seconds],
             **last,
         )
         self.finish("doubled")
