@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from cluster import start
-from cluster.exchanges import connect_ranks, look, open_ranks
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.client.coordinator import Coordinator
@@ -53,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Start a cluster, and run the program on an exchange of each kind in turn."""
+    from cluster import start  # the other benchmarks run where Dask is absent
+    from cluster.exchanges import open_ranks
+
     options, on_gpus = bench.options, bench.device.kind == "cuda"
     sizes = counts_of(options.sizes, "sizes")
     if options.repeats < 1:
@@ -67,6 +68,8 @@ def measure(bench: Bench) -> None:
 
 
 def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) -> None:
+    from cluster.exchanges import connect_ranks, look
+
     addresses, size = ranks.addresses, len(ranks.addresses)
     device, found, apart = look(ranks, "gpu" if bench.device.kind == "cuda" else "cpu", name)
     name = choose_exchange(name, device, addresses, found, apart)

@@ -1,6 +1,6 @@
 """The mixed streams of LPMA's paper: updates with 3% queries, answered in stream order.
 
-Without operations that a graph executes together, the stream is cut into runs of one kind, as the paper's baseline is.
+They are executed together, and cut into runs of one kind, as the paper's baseline is.
 """
 
 from __future__ import annotations
@@ -11,31 +11,26 @@ from typing import Any
 
 import numpy as np
 
-import mgraph
-from mgraph import DynamicGraph
+from mgraph import DynamicGraph, Operations
 from workloads.bench.harness import Mismatch, short
 from workloads.paper.experiments import Run
 from workloads.paper.streams import Stream
 
 __all__ = ["mixed"]
 
-OPERATIONS = "Operations"  #: the class of streams that a graph executes at once, by its name: it may not be there
+BATCHES = 3  #: of a size, the first to warm up: one that is cut into runs takes thousands of calls
 Answer = Callable[[], np.ndarray]  #: does the operations, and gives the answers of the queries
 
 
 def mixed(run: Run, stream: Stream, sizes: Sequence[int], share: float) -> None:
-    """Inserts with a share of edge queries at random places, cut into runs and, where the library can, at once."""
-    ways = {"cut into runs": _cut}
-    if hasattr(mgraph, OPERATIONS):
-        ways["executed at once"] = _at_once
-    else:
-        run.bench.say("mixed streams: mgraph.Operations is not there; only the stream cut into runs is timed")
+    """Inserts with a share of edge queries at random places, cut into runs and at once."""
+    ways = {"cut into runs": _cut, "executed at once": _at_once}
     resident = len(stream) // 2
     for name in run.names:
         for size in run.divided(sizes):
             what = f"{short(size)} operations, {share:.0%} queries"
             query = np.random.default_rng(size).random(size) < share
-            batches = min(1 + run.repeats, (len(stream) - resident) // size)
+            batches = min(1 + run.repeats, BATCHES, (len(stream) - resident) // size)
             for way, prepare in ways.items():
                 with DynamicGraph(n_vertices=stream.n_vertices, structure=name, device=run.bench.device.kind) as g:
                     g.insert(*_on_host(stream, 0, resident))
@@ -56,8 +51,7 @@ def _on_host(stream: Stream, start: int, stop: int) -> tuple[np.ndarray, np.ndar
 
 def _at_once(g: Any, query: np.ndarray, src: np.ndarray, dst: np.ndarray) -> Answer:
     """One call for all operations."""
-    kinds: Any = getattr(mgraph, OPERATIONS)
-    operations = kinds(np.where(query, kinds.HAS_EDGE, kinds.INSERT), src, dst)
+    operations = Operations(np.where(query, Operations.HAS_EDGE, Operations.INSERT), src, dst)
     return lambda: g.execute(operations).has_edge
 
 
