@@ -9,19 +9,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.client.coordinator import Coordinator
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.exchange.choice import check_exchange, choose_exchange
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
 from workloads.bench.raw import RAW
+
+if TYPE_CHECKING:
+    from mgraph.client.coordinator import Coordinator
 
 __all__ = ["HELP", "add_arguments", "collectives", "measure"]
 
