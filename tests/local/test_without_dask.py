@@ -67,3 +67,8 @@ def test_importing_mgraph_imports_neither_dask_nor_other_large_packages():
     assert run(f"import mgraph, sys; print(sorted({large} & set(sys.modules)))") == "[]"
     large -= {"asyncio"}  # of pipelines
     assert run(f"from mgraph import DynamicGraph; import sys; print(sorted({large} & set(sys.modules)))") == "[]"
+
+
+def test_the_benchmarks_of_one_device_need_no_dask():
+    declare = "import argparse; from workloads.bench import add_arguments; add_arguments(argparse.ArgumentParser())"
+    assert run(BLOCK + declare + "; print('declared')") == "declared"
