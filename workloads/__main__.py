@@ -34,7 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+        _end_record()
         return 130
+
+
+def _end_record() -> None:
+    """What a run had measured before Ctrl-C counts; its record says that it is not all."""
+    record = sys.modules.get("workloads.record")
+    if record is not None and record.Record.latest is not None:
+        record.Record.latest.add("end", interrupted=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The archived runs of the benchmarks: which exist, and their parameters and provenance.
 
-Of runs with equal parameters the newest counts. A run without its last line was cut short and is skipped.
+Of runs with equal parameters the newest counts, or the newest whole one where one was whole. A run that Ctrl-C ended
+counts for what it had measured. One without its last line failed, and is skipped.
 """
 
 from __future__ import annotations
@@ -34,15 +35,20 @@ ASIDE = (
 
 
 def newest(folder: Path) -> list[Run]:
-    """The newest whole run of each benchmark and choice of parameters among a folder's JSON lines."""
+    """The run of each benchmark and choice of parameters that counts, among a folder's JSON lines."""
     found: dict[str, Run] = {}
     for path in folder.glob("*.jsonl"):
         lines = _read(path)
         if len(lines) > 1 and lines[0].get("kind") == "run" and lines[-1]["kind"] == "end":
+            lines[0]["whole"] = not lines[-1].get("interrupted", False)
             key = lines[0]["name"] + json.dumps(parameters(lines[0]), sort_keys=True)
-            if key not in found or found[key][0]["time"] < lines[0]["time"]:
+            if key not in found or _rank(found[key]) < _rank(lines):
                 found[key] = lines
     return [lines for _, lines in sorted(found.items())]
+
+
+def _rank(lines: Run) -> tuple[bool, str]:
+    return lines[0]["whole"], lines[0]["time"]
 
 
 def of(lines: Run, kind: str) -> Run:
@@ -76,4 +82,5 @@ def provenance(first: dict[str, Any]) -> str:
         where += f", {hardware['cores']} cores"
     # asked for by name: a copy of the tree may lie within another checkout
     commit = first["parameters"].get("commit") or first.get("commit") or "unknown"
-    return f"{where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}"
+    cut = "" if first.get("whole", True) else ", interrupted before its end"
+    return f"{where}, {first['time'][:10]}, commit {commit[:10]}{'-dirty' * commit.endswith('-dirty')}{cut}"

@@ -42,6 +42,8 @@ class Record:
         What the user chose; goes into the first line with `environment()`.
     """
 
+    latest: Record | None = None  #: of this process
+
     def __init__(self, name: str, folder: Path | None, parameters: dict[str, Any]) -> None:
         self.lines: list[dict[str, Any]] = []
         self.path: Path | None = None
@@ -54,6 +56,7 @@ class Record:
             except OSError as error:
                 raise InvalidOption(f"cannot write to {folder}: {error.strerror}") from None
         self.add("run", name=name, parameters=parameters, **environment())
+        Record.latest = self
 
     def add(self, kind: str, **values: Any) -> dict[str, Any]:
         """Keep one line and write it at once."""

@@ -49,6 +49,24 @@ def test_report_takes_the_newest_whole_run(archive, capsys):
     assert "9.25" not in out
 
 
+def test_a_run_that_was_interrupted_counts_where_there_is_no_whole_one(archive, tmp_path, capsys, monkeypatch):
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "interrupted" / "some-gpu"
+    with monkeypatch.context() as patch:
+        patch.setattr("workloads.bench.harness.Bench.close", interrupt)
+        assert main(["bench", "bfs", *SMALL, "--roots", "1", "--out", str(folder)]) == 130
+    capsys.readouterr()
+    assert main(["report", "--results", str(folder.parent)]) == 0
+    out = capsys.readouterr().out
+    assert "interrupted before its end" in out and "| gpma+ |" in out
+    (path,) = folder.iterdir()
+    path.rename(archive / "some-gpu" / "newer.jsonl")
+    assert main(["report", "--results", str(archive)]) == 0
+    assert "interrupted" not in capsys.readouterr().out
+
+
 def test_report_knows_every_benchmark(tmp_path, capsys):
     folder = tmp_path / "archive" / "cpu"
     for name, options in (
