@@ -15,7 +15,7 @@ import numpy as np
 from mgraph.budget import GRAIN, Budget, host_memory_limit
 from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
-LINE = 64  #: bytes of a CPU's cache line
+LINES = 128  #: bytes of two of a CPU's cache lines
 PAGE = 4096
 CHUNK = 1 << 16  #: items that a CPU takes at once where NumPy makes copies of what it is given
 
@@ -154,9 +154,9 @@ class Device:
 
     @staticmethod
     def _lines(nbytes: int) -> np.ndarray:
-        """An array of bytes that begins at a cache line, so that a leaf of 128 bytes occupies two lines, not three."""
-        whole = np.empty(nbytes + LINE, np.uint8)
-        first = -whole.__array_interface__["data"][0] % LINE
+        """An array of bytes so aligned that a leaf or a slab of 128 bytes occupies two cache lines, not three."""
+        whole = np.empty(nbytes + LINES, np.uint8)
+        first = -whole.__array_interface__["data"][0] % LINES
         return whole[first : first + nbytes]
 
     def reserve(self, nbytes: int) -> None:

@@ -23,6 +23,7 @@ from mgraph import DynamicGraph, UpdateReport
 from mgraph.client.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
+from mgraph.growing import mapped_bytes
 from mgraph.partition import degree_order
 from workloads.arguments import add_born_graph, add_record
 from workloads.bench.harness import Mismatch, open_record, short, show_table, summary
@@ -172,7 +173,7 @@ def _taken() -> dict[str, int | None]:
     if not gpu_count():
         return {"used": None, "pool": None}
     pool = Device("cuda").xp.get_default_memory_pool()
-    return {"used": int(pool.used_bytes()), "pool": int(pool.total_bytes())}
+    return {"used": int(pool.used_bytes()) + mapped_bytes(), "pool": int(pool.total_bytes()) + mapped_bytes()}
 
 
 def _show(record: Record, console: Console) -> None:

@@ -1,8 +1,8 @@
 """``bench memory``: bytes an edge after the build and while the graph grows, and the peak during a batch.
 
 The peak of a batch is the structure, its plan and every temporary of prepare and commit, over the structure before it.
-On a GPU it is read off the memory pool's allocations; on the CPU it is the larger of the structure with the arrays of
-its plan and the structure afterwards, which leaves temporaries out.
+On a GPU it is read off the memory pool's allocations, and what is mapped behind arrays that grow; on the CPU it is the
+larger of the structure with the arrays of its plan and the structure afterwards, which leaves temporaries out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.errors import InvalidOption
+from mgraph.growing import mapped_bytes
 from mgraph.kernels import Struct
 from mgraph.structures import Plan, Structure, create
 from mgraph.structures.run import sort_batch
@@ -93,21 +94,25 @@ def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: in
 
 @contextmanager
 def _high_water(bench: Bench) -> Iterator[list[int]]:
-    """Most bytes that were taken from the GPU's pool inside, over those at the beginning; empty on the CPU."""
+    """Most bytes of the GPU that were taken inside, over those at the beginning; empty on the CPU."""
     if bench.device.kind == "cpu":
         yield []
         return
     pool = bench.xp.get_default_memory_pool()
-    begin, high = pool.used_bytes(), [0]
+    begin, high = pool.used_bytes() + mapped_bytes(), [0]
+
+    def look() -> None:
+        high[0] = max(high[0], pool.used_bytes() + mapped_bytes() - begin)
 
     class Watch(bench.xp.cuda.MemoryHook):  # type: ignore[name-defined]
         name = "high water"
 
         def malloc_postprocess(self, **_: Any) -> None:
-            high[0] = max(high[0], pool.used_bytes() - begin)
+            look()
 
     with Watch():
         yield high
+    look()
 
 
 def held_bytes(plan: Plan, structure: Structure) -> int:

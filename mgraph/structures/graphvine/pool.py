@@ -11,6 +11,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
+from mgraph.growing import Growable, all_longer
 from mgraph.kernels import Struct, constants
 
 __all__ = ["CLASSES", "Needs", "Pool", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
@@ -20,6 +21,8 @@ _COUNTERS = constants("structures/graphvine/batch.cuh")
 POPS, DIRECTORIES, PUSHES, FILLED = (_COUNTERS[name] for name in ("pop0", "directories", "push0", "filled"))  # words
 CLASSES = DIRECTORIES - POPS  # of pieces: a quarter, a half, a block; 1, 2 and 4 quanta
 RING_SHARE = 32  # a ring has room for one piece per so many quanta of the pool; if more are given back, it is rebuilt
+STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
+LEAST_STEP = 1 << 19  # and by so many slots: the grain of a GPU's memory
 
 
 def quanta_of(pieces: Sequence[int]) -> int:
@@ -32,6 +35,7 @@ class Pool(NamedTuple):
 
     shift: int
     quanta: int
+    grows: tuple[Growable | None, ...]  # what holds the slots, the weights and the children
     slots: Array
     weights: Array
     children: Array
@@ -42,15 +46,15 @@ class Pool(NamedTuple):
         """A pool of undefined slots; `CapacityError` where addresses or memory do not suffice."""
         if quanta >= 1 << 32:
             raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
-        slots, ring = quanta << (shift - 2), max(64, quanta // RING_SHARE) if quanta else 0
-        return cls(
-            shift,
-            quanta,
-            device.empty(slots, np.uint32),
-            device.empty(slots, np.float32) if weighted else None,
-            device.empty(quanta // 2 + 2, np.uint32) if tree else None,
-            device.empty(CLASSES * ring, np.uint32),
+        slots = quanta << (shift - 2)
+        grows = (
+            Growable(device, slots, np.uint32),
+            Growable(device, slots, np.float32) if weighted else None,
+            Growable(device, _children(quanta), np.uint32) if tree else None,
         )
+        array, weights, children = (None if g is None else g.array for g in grows)
+        rings = device.empty(CLASSES * _ring(quanta), np.uint32)
+        return cls(shift, quanta, grows, array, weights, children, rings)
 
     @property
     def nbytes(self) -> int:
@@ -67,10 +71,27 @@ class Pool(NamedTuple):
             return Pool.empty(device, self.shift, max(self.quanta + self.quanta // 4, needs), *kind)
         return Pool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
 
+    def longer(self, device: Device, needs: int) -> Pool | None:
+        """The pool with `needs` quanta or more, its memory where it is; None where addresses or memory lack."""
+        more = max(self.quanta // STEP_SHARE, LEAST_STEP >> (self.shift - 2))
+        quanta = min(max(needs, self.quanta + more), (1 << 32) - 1)
+        slots = quanta << (self.shift - 2)
+        longer = all_longer(
+            device, (self.slots, self.weights, self.children), self.grows, (slots, slots, _children(quanta))
+        )
+        if longer is None:
+            return None
+        array, weights, children = longer
+        with suppress(CapacityError):
+            rings = device.empty(CLASSES * _ring(quanta), np.uint32)
+            return Pool(self.shift, quanta, self.grows, array, weights, children, rings)
+        return None
+
     def move(self, old: Pool, queues: Queues) -> Queues:
         """Copy all that `old` holds, every piece to the place that it had; returns the queues. Allocates nothing."""
-        for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
-            new[: len(array)] = array
+        if self.grows is not old.grows:
+            for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
+                new[: len(array)] = array
         for c, (head, waiting) in enumerate(zip(queues.head, queues.waiting, strict=True)):
             ring, first = old.rings[c * old.ring :], min(waiting, old.ring - head)
             to = self.rings[c * self.ring :]
@@ -86,6 +107,14 @@ class Pool(NamedTuple):
     def arrays(self) -> list[Array]:
         """All that it holds."""
         return [a for a in (self.slots, self.weights, self.children, self.rings) if a is not None]
+
+
+def _ring(quanta: int) -> int:
+    return max(64, quanta // RING_SHARE) if quanta else 0
+
+
+def _children(quanta: int) -> int:
+    return quanta // 2 + 2
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ block goes. commit deletes in place, gives every touched row its blocks, and ins
 - `split`: all rows get their blocks first, then one lane inserts one edge. Without it one lane inserts all edges of a
   row.
 
-Where the queues run dry the pool is rebuilt: all rows are copied, one after another, into a new pool that is then 80%
-full (`spare`). This is also how memory is given back, and how outgrown directories and pieces of sizes no longer used
-are collected. (`share` is the paper's way.)
+Where the queues run dry the pool grows where it is: memory is mapped behind it, and no row moves. It is rebuilt where
+that cannot be, where a quarter of it waits in the queues, and where blocks of another size have become better: all rows
+are copied, one after another, into a new pool that is then 80% full (`spare`). This is also how memory is given back,
+and how outgrown directories and pieces of sizes no longer used are collected. (`share` is the paper's way.)
 
 What it is bad at: a batch reads every row that it touches whole, 4 bytes per edge, so that it is slow where it has a
 few edges of each of many hubs. A query for one edge is O(degree); queries for the same long row share one scan. Where
@@ -58,7 +59,7 @@ from mgraph.kernels import Library, Struct, View, constants, load
 from mgraph.structures.contract import KEPT, Counts, Plan, Structure
 from mgraph.structures.graphvine.check import check_graphvine
 from mgraph.structures.graphvine.look import Look, Rows, Scratch
-from mgraph.structures.graphvine.pool import Needs, Pool, Queues, Rebuild, plan_rebuild
+from mgraph.structures.graphvine.pool import Needs, Pool, Queues, Rebuild, plan_rebuild, quanta_of
 from mgraph.structures.graphvine.vertices import sever
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
@@ -102,8 +103,8 @@ class GraphVine(Structure):
     -----
     A batch of b operations costs O(b log b) plus the degrees of the rows that it touches, in 6 to 9 launches and one
     wait for the device. Where it has the pool rebuilt it waits twice; that costs O(n_rows + m), amortised over the
-    batches. Memory: 4 bytes per slot (8 with weights), and 8 per row, rows being rounded up to a power of two.
-    Neighbours are not sorted.
+    batches. Where the pool grows in its place, memory for a thirty-second of it is mapped. Memory: 4 bytes per slot (8
+    with weights), and 8 per row, rows being rounded up to a power of two. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "graphvine"
@@ -168,15 +169,26 @@ class GraphVine(Structure):
         plan = Plan(run, counts, scratch.outcome[:n], work, self._state, scratch)
         if not (counts.inserted or counts.deleted):
             return plan
-        end = self.queues.end(seen.needs)
-        if self.share and self.pool.quanta and 5 * end > 4 * self.pool.quanta:
-            work.larger = self.pool.enlarged(self.device, end)
+        shift = self._choose_shift(counts, seen.needs.filled)
+        work.larger = self._larger(seen.needs, shift)
         if self._fits(seen.needs, work.larger or self.pool):
             work.pieces = seen.room_for_pieces()
         else:
-            shift = self._choose_shift(counts, seen.needs.filled)
-            work.rebuild = plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
+            work.larger, work.rebuild = None, plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
         return plan
+
+    def _larger(self, needs: Needs, shift: int) -> Pool | None:
+        """A larger pool with every piece at its place, where one is wanted and can be had.
+
+        A pool stays where it is until a quarter of it waits in the queues, or the best size of a block, ``1 << shift``,
+        is four times or a quarter of its own.
+        """
+        pool, end = self.pool, self.queues.end(needs)
+        if self.share:
+            return pool.enlarged(self.device, end) if pool.quanta and 5 * end > 4 * pool.quanta else None
+        if end <= pool.quanta or abs(shift - pool.shift) > 1 or 4 * quanta_of(self.queues.waiting) > pool.quanta:
+            return None
+        return pool.longer(self.device, end)
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
         return Scratch(self, capacity, deletes=capacity <= KEPT or run.op is not None)

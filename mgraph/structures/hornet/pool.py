@@ -9,6 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
+from mgraph.growing import Growable, all_longer
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.contract import HUB_DEGREE
 
@@ -27,6 +28,8 @@ ADDRESSES = 1 << 32  #: blocks and units of slots are numbered with 32 bits
 LEAST_BITS, MOST_BITS = 5, 26  #: of an array, which has at least a word of leaf bits
 ARRAYS = 12  #: log2 of how many arrays a pool has, about: each batch that takes blocks looks at every array's root
 LEAST_SPARE = 256  #: slots that a new pool has in bare arrays, at least
+STEP_SHARE = 32  #: a pool grows where it is by this part of its arrays at least, since each time costs some launches
+MOST_ARRAYS = 4 << ARRAYS  #: past which a pool does not grow where it is: larger arrays make fewer of them
 
 
 class Pool(NamedTuple):
@@ -34,6 +37,7 @@ class Pool(NamedTuple):
 
     bits: int
     unit: int
+    grows: tuple[Growable | None, ...]  # what holds the seven arrays
     slots: Array
     weights: Array
     kinds: Array
@@ -45,13 +49,29 @@ class Pool(NamedTuple):
     @classmethod
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
         """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
-        words = 1 << (bits - unit - 5)
-        slots, weights = device.empty(count << bits, np.uint32), None
-        if weighted:
-            weights = device.empty(count << bits, np.float32)
-        kinds, frees, before = (device.empty(count, np.uint32) for _ in range(3))
-        leaves, nodes = (device.empty(count * n, np.uint32) for n in (words, -(-words // 32)))
-        return cls(bits, unit, slots, weights, kinds, frees, before, leaves, nodes)
+        kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 5)
+        sizes = _sizes(bits, unit, count)
+        grows = tuple(None if k is None else Growable(device, n, k) for k, n in zip(kinds, sizes, strict=True))
+        return cls(bits, unit, grows, *(None if g is None else g.array for g in grows))
+
+    def longer(self, device: Device, lack: int) -> Pool | None:
+        """The pool with `lack` arrays more, or some more than that, its memory where it is.
+
+        The new arrays are undefined; see `clear`. None where addresses or memory do not suffice.
+        """
+        count = self.arrays + max(lack, self.arrays // STEP_SHARE)
+        if count > MOST_ARRAYS or count << self.bits >> self.unit > ADDRESSES:
+            return None
+        longer = all_longer(device, self[3:], self.grows, _sizes(self.bits, self.unit, count))
+        return None if longer is None else Pool(self.bits, self.unit, self.grows, *longer)
+
+    def clear(self, device: Device, first: int) -> None:
+        """Make the arrays from `first` on bare."""
+        words = 1 << (self.bits - self.unit - 5)
+        device.fill(self.kinds[first:], BARE)
+        device.fill(self.frees[first:], 0)
+        device.fill(self.leaves[first * words :], 0)
+        device.fill(self.nodes[first * -(-words // 32) :], 0)
 
     @property
     def arrays(self) -> int:
@@ -71,6 +91,12 @@ class Pool(NamedTuple):
         )  # fmt: skip
 
 
+def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
+    """Of the slots, weights, kinds, frees, before, leaves and nodes of `count` arrays."""
+    words = 1 << (bits - unit - 5)
+    return (count << bits, count << bits, count, count, count, count * words, count * -(-words // 32))
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a batch takes and gives back, by class, and what the pool has for it."""
@@ -88,10 +114,10 @@ class Needs:
         blocks = 1 << np.arange(bits, -1, -1)[: len(lack)]
         return large, int((-(-lack // blocks)).sum())
 
-    def fit(self, pool: Pool) -> bool:
-        """Whether the pool has blocks and bare arrays for all of it."""
+    def lack(self, pool: Pool) -> int:
+        """How many bare arrays more the pool must have, behind its last, to have blocks for all of it."""
         large, small = self.opened(pool.bits)
-        return large <= pool.arrays - self.end and large + small <= self.bare
+        return max(large - (pool.arrays - self.end), large + small - self.bare, 0)
 
     @property
     def slots(self) -> int:

@@ -28,7 +28,8 @@ What differs from the paper:
   one on, and so the last ones drain.
 - A row's block follows its degree also when it shrinks: the block is halved as soon as half is empty.
 - Arrays lie in one pool, so that a row is 8 bytes and is read without a look at a table. A pool that has too few bare
-  arrays, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
+  arrays grows where it is: memory is mapped behind it, and no row moves. One that cannot, or has four times as many
+  arrays as a new one, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
 - Duplicates, within a batch and against the graph, are found, and counts are exact.
 
 What it is bad at: a change of one edge of a row moves the row's edges behind it.
@@ -78,6 +79,7 @@ class _Work:
 
     look: Look | None = None
     rebuild: Rebuild | None = None
+    larger: Pool | None = None  # the pool where it is, with more arrays
     huge: dict[str, Array] | None = None  # room for copies and pieces of huge rows
 
 
@@ -153,7 +155,9 @@ class Hornet(Structure):
             self._refuse(run, look.unknown)
         plan = Plan(run, look.counts, scratch.outcome[: len(run)], _Work(look), self._state, scratch)
         if look.counts.inserted or look.counts.deleted:
-            plan.work.rebuild = self._new_pool(look, scratch.batch(run))
+            lack = look.needs.lack(self.pool)
+            plan.work.larger = self.pool.longer(self.device, lack) if lack else None
+            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, scratch.batch(run))
             plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
         return plan
 
@@ -162,7 +166,7 @@ class Hornet(Structure):
 
     def _new_pool(self, look: Look, batch: Struct) -> Rebuild | None:
         """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
-        if not look.needs.fit(self.pool):
+        if look.needs.lack(self.pool):
             return plan_rebuild(self, self._view, batch)
         if self._too_large(self.used + look.needs.slots):
             with suppress(CapacityError):
@@ -214,6 +218,10 @@ class Hornet(Structure):
             self._copy(work.rebuild)
             self._take_over(work.rebuild)
         else:
+            if work.larger:
+                work.larger.clear(self.device, old.arrays)
+                self.pool = work.larger
+                self._changed()
             if needs.pops.any():
                 self._take_blocks(work.look, scratch)
             self.used += needs.slots

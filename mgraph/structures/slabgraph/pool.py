@@ -9,6 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
+from mgraph.growing import Growable, all_longer
 from mgraph.kernels import Library, constants
 
 __all__ = ["MOST_SLABS", "PIECE_BUCKETS", "ROW", "Move", "Pool"]
@@ -19,6 +20,7 @@ _SOURCE = constants("structures/slabgraph/pool.cuh")
 PIECE_BUCKETS = _SOURCE["piece_buckets"]  # of a table, for one tile
 BLOCK_ROWS = _SOURCE["MoveTables::lanes"]  # for one block
 ROW = _SOURCE.size("Row") // 4  # words of a row: first slab, buckets, degree
+STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
 
 
 class Pool(NamedTuple):
@@ -26,12 +28,15 @@ class Pool(NamedTuple):
 
     Attributes
     ----------
+    grows : tuple of Growable or None
+        What holds the three arrays.
     words : uint32[slabs * words_of_slab]
     weights : float32, as many, or None
     free : uint32[slabs]
         Room for the numbers of slabs that were given back.
     """
 
+    grows: tuple[Growable | None, ...]
     words: Array
     weights: Array
     free: Array
@@ -40,8 +45,21 @@ class Pool(NamedTuple):
     def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> Pool:
         """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
         n = slabs * words_of_slab
-        words, weights = _aligned(device, n, np.uint32), _aligned(device, n, np.float32) if weighted else None
-        return cls(words, weights, device.empty(slabs, np.uint32))
+        grows = (
+            Growable(device, n, np.uint32),
+            Growable(device, n, np.float32) if weighted else None,
+            Growable(device, slabs, np.uint32),
+        )
+        return cls(grows, *(None if g is None else g.array for g in grows))
+
+    def longer(self, device: Device, needs: int, words_of_slab: int) -> Pool | None:
+        """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
+        slabs = min(max(needs, self.slabs + self.slabs // STEP_SHARE), MOST_SLABS)
+        if needs > slabs:
+            return None
+        n = slabs * words_of_slab
+        longer = all_longer(device, self[1:], self.grows, (n, n, slabs))
+        return None if longer is None else Pool(self.grows, *longer)
 
     @property
     def slabs(self) -> int:
@@ -51,7 +69,7 @@ class Pool(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of all its arrays."""
-        return sum(int(a.nbytes) for a in self if a is not None)
+        return sum(int(a.nbytes) for a in self[1:] if a is not None)
 
 
 @dataclass
@@ -63,7 +81,8 @@ class Move:
     pool : Pool
         The new one.
     tail, free : int
-        How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted.
+        How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted, and
+        where the pool grows where it is.
     first : int
         From which slab on the new pool is to be cleared.
     rows, pieces, state : arrays or None
@@ -80,7 +99,7 @@ class Move:
 
     @classmethod
     def grow(cls, old: Pool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
-        """A move to a pool of `needs` slabs and some more; slabs keep their numbers."""
+        """A move to another pool of `needs` slabs and some more; slabs keep their numbers."""
         return cls(_larger(old, device, needs, needs // (8 if old.slabs else 16), words_of_slab), tail, free, tail)
 
     @classmethod
@@ -99,9 +118,9 @@ class Move:
         """Move what `old` and `rows` hold; allocates nothing, asynchronous on a GPU."""
         new = self.pool
         kernels.Grow(
-            new.slabs * words_of_slab // 4, words=old.words, weights=old.weights, free=old.free, used=self.tail,
-            first=self.first, n_free=self.free, words_out=new.words, weights_out=new.weights, free_out=new.free,
-            n=new.slabs,
+            max(self.tail, new.slabs - self.first) * words_of_slab // 4, words=old.words, weights=old.weights,
+            free=old.free, used=self.tail, first=self.first, n_free=self.free, words_out=new.words,
+            weights_out=new.weights, free_out=new.free, n=new.slabs,
         )  # fmt: skip
         if self.rows is None:
             return
@@ -120,12 +139,3 @@ def _larger(old: Pool, device: Device, needs: int, more: int, words_of_slab: int
     if needs > MOST_SLABS:
         raise CapacityError(f"{needs} slabs of {4 * words_of_slab} bytes; their 32-bit numbers allow {MOST_SLABS}")
     return Pool.empty(device, min(needs + more, MOST_SLABS), words_of_slab, old.weights is not None)
-
-
-def _aligned(device: Device, n: int, dtype: Any) -> Array:
-    """Undefined elements, aligned to 128 bytes so that no slab lies on more cache lines than it must."""
-    if device.kind != "cpu":
-        return device.empty(n, dtype)  # always so aligned
-    array = device.empty(n + 32, dtype)
-    at = -array.ctypes.data % 128 // array.itemsize
-    return array[at : at + n]

@@ -212,15 +212,19 @@ class SlabGraph(Structure):
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
     def _plan_moves(self, found: Found) -> tuple[Move | None, Move | None, bool]:
-        """Plan a move to a larger pool where the batch may need it, to a smaller one where it leaves much unused.
+        """Plan a larger pool where the batch may need it, and a smaller one where it leaves much unused.
 
+        The pool grows where it is while less than a quarter of it is free: then no slab moves.
         Compacting costs about as much as one deletion per slab. Once there were half as many deletions as slabs, the
         pool is compacted if an eighth of it is wasted; before that, if half of it is.
         """
         pool, device, words = self.pool, self.device, self.words
         before, slabs, looks = None, pool.slabs, False
         if found.needs > slabs:
-            if found.free_slabs > found.tail_slab // 8:
+            longer = pool.longer(device, found.needs, words) if 4 * found.free_slabs < found.tail_slab else None
+            if longer is not None:
+                before = Move(longer, 0, 0, slabs)
+            elif found.free_slabs > found.tail_slab // 8:
                 found.tail_slab, found.free_slabs = found.tail_slab - found.free_slabs, 0  # as it will be
                 before = Move.compact(pool, device, found.needs, found.needs // 8, words, self.rows, self.buckets)
             else:
