@@ -72,22 +72,23 @@ def mapped_bytes() -> int:
 
 
 def all_longer(
-    device: Device, arrays: Sequence[Array | None], grows: Sequence[Growable | None], sizes: Sequence[int]
+    device: Device, arrays: Sequence[Any], grows: Sequence[Growable | None], sizes: Sequence[int]
 ) -> list[Array | None] | None:
-    """Arrays with so many elements, of which the first stays where it is, and each that is not small.
+    """Arrays with so many elements, of which the first stays where it is, and so does each that is not small.
 
-    A small one is copied. An array that is None stays None.
+    One of less than a sixteenth of the first, or of less than `LEAST` bytes, is copied where it cannot grow. An array
+    that is None stays None.
 
     Returns
     -------
     longer : list of Array or None
         None where addresses or memory lack.
     """
-    longer = list[Any]()
+    longer, small = list[Any](), max(LEAST, arrays[0].nbytes // 16)
     for array, growable, n in zip(arrays, grows, sizes, strict=True):
         found = None if growable is None else growable.longer(n)
         if array is not None and found is None:
-            if not longer or array.nbytes >= LEAST:
+            if not longer or array.nbytes >= small:
                 return None
             try:
                 found = device.empty(n, array.dtype)
