@@ -11,6 +11,7 @@ from batches import apply_to, reordered
 from graphs import NONE, random_graph, shapes
 from spmd import FakeShard, Graph, cut, run, shards
 
+from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.algorithms.gather.expression import MOST, parse_edge
@@ -181,3 +182,11 @@ def test_bad_arguments() -> None:
     ):
         with pytest.raises(InvalidOption, match=message):
             GATHER.check(facts, **{"values": np.ones(5), **given})
+
+
+def test_infinite_weights_are_refused_where_they_make_nan():
+    with DynamicGraph(n_vertices=3, weighted=True, directed=False) as g:
+        g.insert([0, 1], [1, 2], [1.0, np.inf])
+        for call in (g.katz_centrality, g.eigenvector_centrality):
+            with pytest.raises(InvalidOption, match="weights must be finite"):
+                call(weight=True)

@@ -50,7 +50,8 @@ def katz_centrality(
     Raises
     ------
     InvalidOption
-        An argument is out of its range, the graph is directed and has no in-edges, or has no weights and needs them.
+        An argument is out of its range, the graph is directed and has no in-edges, or has no weights and needs them; or
+        values become NaN, by infinite weights or past the range of float64.
     CapacityError
         A worker has too little memory: 48 bytes for each of its vertices, and what `gather` takes.
     WorkerLost, GraphLost, GraphClosed
