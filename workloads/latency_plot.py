@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -15,7 +16,7 @@ from workloads.pauses import named
 __all__ = ["save_latencies"]
 
 #: the same file from the same archive: no date, no random ids
-SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "mgraph", "font.size": 9}
+SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "mgraph", "font.size": 9}
 
 
 def save_latencies(runs: list[Run], path: Path) -> None:
