@@ -60,6 +60,7 @@ notebooks: setup
 figures: setup
 	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md docs/papers/*.md); do \
 	  $(BIN)/python -m workloads report --write $$page || exit 1; done
+	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
 
 setup: $(VENV)/.installed-dev
 

@@ -18,6 +18,7 @@ from workloads.bench.harness import ARCHIVE, short
 from workloads.gap.command import means
 from workloads.paper.command import measured
 from workloads.paper.papers import PAPERS
+from workloads.pauses import doubling, pauses
 from workloads.pivot import pivot
 from workloads.summary import headline, summary
 
@@ -25,7 +26,7 @@ __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
 #: tables that are made from all benchmarks of one machine
-OVERVIEWS = {"headline": headline, "summary": summary}
+OVERVIEWS = {"headline": headline, "summary": summary, "pauses": pauses}
 MARKED = re.compile(r"(<!-- results:begin([ a-z,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
 Row = Sequence[Any]
@@ -37,11 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--results", type=Path, default=ARCHIVE, metavar="DIR", help="the archive (default: %(default)s)")
     add("--hardware", metavar="NAME", help="only the archive's folders whose name contains this")
     add("--only", metavar="A,B", help=f"only these tables: {', '.join((*OVERVIEWS, *TABLES))}")
-    add("--write", type=Path, metavar="FILE", help="write them between the markers of this file instead")
+    instead = parser.add_mutually_exclusive_group().add_argument
+    instead("--write", type=Path, metavar="FILE", help="write them between the markers of this file instead")
+    instead("--latencies", type=Path, metavar="FILE", help="draw the batches that double a graph into this SVG instead")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables, or write them."""
+    """Print the tables, or write them, or the picture."""
     folders = [f for f in sorted(options.results.glob("*")) if f.is_dir() and (options.hardware or "") in f.name]
 
     def tables(wanted: str) -> str:
@@ -55,11 +58,24 @@ def run(options: argparse.Namespace) -> int:
             raise InvalidOption(f"{options.results} has no folder{named} with results of {', '.join(names)}")
         return text
 
-    if options.write is None:
-        print(tables(options.only or ""))
-    else:
+    if options.latencies is not None:
+        _draw([run for folder in folders for run in doubling(newest(folder))], options.latencies)
+    elif options.write is not None:
         _write(options.write, lambda wanted: tables(options.only or wanted))
+    else:
+        print(tables(options.only or ""))
     return 0
+
+
+def _draw(runs: list[Run], path: Path) -> None:
+    if not runs:
+        raise InvalidOption("no run to draw has the time of each batch: bench updates --double keeps it")
+    from workloads.latency_plot import save_latencies  # tables need no Matplotlib
+
+    try:
+        save_latencies(runs, path)
+    except OSError as error:
+        raise InvalidOption(f"{path}: {error.strerror}") from None
 
 
 def _write(path: Path, tables: Callable[[str], str]) -> None:

@@ -75,7 +75,7 @@ class Options:
 def choose_structure(structure: str, device: str, grows: bool) -> str:
     """The structure to use: `structure` itself, or for "auto" lpma on the CPU for a graph that grows, else gpma+.
 
-    The page "Which structure?" has the figures behind the rule. lpma was measured on the CPU only.
+    The page "Which structure?" has the figures behind the rule.
     """
     if structure != "auto":
         return structure

@@ -151,3 +151,35 @@ def test_no_such_table(archive, tmp_path, capsys):
     assert main(["report", "--results", str(archive), "--write", str(document)]) == 2
     assert "no table is named 'speed'" in capsys.readouterr().err
     assert document.read_text() == f"<!-- results:begin speed -->\n{END}\n"
+
+
+def _doubled(structure, p50, p99, most, reserved=0):
+    times = {"n": 3, "each_ms": [p50, p99, most], "p50_ms": p50, "p99_ms": p99, "max_ms": most}
+    return {"kind": "double", "structure": structure, "size": 1000, "reserved_bytes": reserved, **times}
+
+
+def test_pauses_as_a_table_and_as_a_picture(archive, tmp_path, capsys):
+    (path,) = archive.glob("*/*.jsonl")
+    picture = tmp_path / "latency.svg"
+    assert main(["report", "--results", str(archive), "--latencies", str(picture)]) == 2
+    assert "--double" in capsys.readouterr().err
+    first = json.loads(path.read_text().splitlines()[0]) | {"name": "bench-updates"}
+    doubled = [_doubled("fast", 1.0, 2.5, 4.0), _doubled("rare", 1.0, 2.0, 4.5), _doubled("fast", 1.0, 3.0, 9.0, 8)]
+    lines = [first, {"kind": "build", "drawn": 20_000}, *doubled, {"kind": "end"}]
+    path.with_name("updates.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["report", "--results", str(archive), "--only", "pauses"]) == 0
+    rows = [
+        line.split(" | ")[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("| 3 of 1k onto 20k")
+    ]
+    assert [(row[0], row[1], *row[5:7], row[7].strip(" |")) for row in rows] == [
+        ("not reserved", "fast", "2.50", "4.00", "both"),
+        ("not reserved", "rare", "2.00", "4.50", "p99"),
+        ("reserved", "fast", "3.00", "9.00", "neither"),
+    ]
+    assert main(["report", "--results", str(archive), "--latencies", str(picture)]) == 0
+    drawn = picture.read_bytes()
+    assert b"fast, median 1 ms" in drawn and b"rare, median 1 ms" in drawn
+    assert drawn.count(b"fast") == 1  # not again with memory reserved
+    assert main(["report", "--results", str(archive), "--latencies", str(picture)]) == 0
+    assert picture.read_bytes() == drawn
+    assert main(["report", "--results", str(archive), "--latencies", str(tmp_path / "no" / "where.svg")]) == 2
