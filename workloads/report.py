@@ -192,6 +192,9 @@ SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 5
 NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
 NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
 NETWORKX |= {"on a live graph, ms": "live_ms"}
+STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
+STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
+STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
 LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
 LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
 
@@ -257,6 +260,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),
+    "bench-store": ("Stores", _plain("store", STORE)),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
     "longrun": ("Long run", _longrun),
     "bench-gap": ("GAP, mean ms of the trials", _gap),
