@@ -8,7 +8,7 @@ from bench_runs import SMALL, bench, of
 import workloads.bench.stored
 from mgraph import DynamicGraph
 from workloads.__main__ import main
-from workloads.bench.disk import drop_cached, file_system, files_in, read_seconds, size_of, write_seconds
+from workloads.bench.disk import drop_cached, file_system, files_in, read_seconds, size_of, touch_memory, write_seconds
 
 TINY = ["--batch", "500", "--batches", "3", "--disk-bytes", "100000", "--part", "1000"]
 
@@ -20,7 +20,7 @@ def test_store(tmp_path, capsys):
         "write, one sync", "write, a sync every 4k bytes", "read, cold", "read, cached",
     ]  # fmt: skip
     for sync in ("background", "always"):
-        for name, count in (("no pause", 3), ("burst", 3), ("paused", 3)):
+        for name, count in (("no pause", 3), ("burst", 3), ("paced", 3), ("paused", 3)):
             (line,) = of(lines, "store", part="stream", what=f"{sync}, {name}")
             assert (line["n"], line["edges"], line["lag_epochs"] >= 0) == (count, 500 * count, True)
             assert 8 < line["bytes_per_edge"] < 9  # the headers, and marks of syncs
@@ -30,7 +30,7 @@ def test_store(tmp_path, capsys):
     assert snapshot["nbytes"] > 8 * snapshot["edges"]
     log, back = of(lines, "store", part="open")
     assert (log["what"], back["what"], back["edges"]) == ("the log", "a snapshot", snapshot["edges"])
-    assert log["edges"] == 4096 + (3 + 9) * 500  # as drawn
+    assert log["edges"] == 4096 + (3 + 12) * 500  # as drawn
     assert all(line["ratio"] > 0 and line["nbytes"] > 8 * line["edges"] for line in (log, back))
     capsys.readouterr()
     assert (
@@ -88,3 +88,4 @@ def test_disk(tmp_path):
     drop_cached(files_in(tmp_path))
     assert read_seconds(files_in(tmp_path)) > 0
     assert file_system(tmp_path) != "unknown"
+    assert touch_memory(100_000) > 0

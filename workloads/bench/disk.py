@@ -1,7 +1,7 @@
 """The disk alone: what a store's logs, snapshots and openings are compared with.
 
 Files are written with `write` and `fdatasync` and read with `read`, through the page cache. Before a cold read the
-file's pages are dropped with `posix_fadvise`; a host of a virtual machine may keep them all the same.
+file's pages are dropped with `posix_fadvise`; the host of a virtual machine may keep them all the same.
 """
 
 from __future__ import annotations
@@ -9,14 +9,43 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["PIECE", "drop_cached", "file_system", "files_in", "read_seconds", "size_of", "write_seconds"]
+from mgraph.budget import host_memory_limit
+
+__all__ = [
+    "PIECE",
+    "drop_cached",
+    "file_system",
+    "files_in",
+    "read_seconds",
+    "size_of",
+    "touch_memory",
+    "write_seconds",
+]
 
 PIECE = 8 << 20  #: bytes of one call of write or read
 DRAWN = 64 << 20  #: random bytes that a file repeats, so that no disk makes less of them
+
+
+def touch_memory(nbytes: int) -> float:
+    """Use so many bytes of the free memory once, up to a half of it, and give them back; the seconds that took.
+
+    A virtual machine gets its memory when it is used first, at 0.3 to 4 s a GB, which the first files would pay.
+    """
+    began, threads = time.perf_counter(), len(os.sched_getaffinity(0))
+    part = min(nbytes, host_memory_limit() // 2) // threads + 1
+    parts = [np.empty(part, np.uint8) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(_touch, parts))
+    return time.perf_counter() - began
+
+
+def _touch(part: np.ndarray) -> None:
+    part[::4096] = 1
 
 
 def write_seconds(path: Path, nbytes: int, sync_every: int | None = None) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mgraph.errors import InvalidOption
-from workloads.bench.disk import drop_cached, file_system, read_seconds, write_seconds
+from workloads.bench.disk import drop_cached, file_system, read_seconds, touch_memory, write_seconds
 from workloads.bench.harness import Bench, counts_of, short
 from workloads.bench.inputs import Edges
 from workloads.bench.recovery import measure_recovery
@@ -47,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--part", type=int, default=1 << 24, metavar="N", help="edges of a batch of these (default: %(default)s)")
     add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
     add("--batches", type=int, default=100, metavar="N", help="batches of each pass (default: %(default)s)")
-    pause = "ms between batches of the second pass; 0 for none (default: so that the log needs 70%% of the disk's rate)"
-    add("--pause", type=float, metavar="MS", help=pause)
+    add("--pause", type=float, metavar="MS", help="one more pass, with so many ms between batches")
     add("--lag-bytes", type=int, default=256 << 20, metavar="N", help="of the stores (default: %(default)s)")
     add("--disk-bytes", type=int, default=1 << 30, metavar="N", help="of the disk's files (default: %(default)s)")
     recover = "edges drawn before a worker is killed, ascending; needs --workers of 2 or more (default: %(default)s)"
@@ -61,7 +60,8 @@ def measure(bench: Bench) -> None:
     parts = _checked(options)
     with ExitStack() as stack:
         root = _folder(options, stack)
-        _check_room(options, parts, root)
+        needed = _check_room(options, parts, root)
+        bench.say(f"{needed / 1e9:.3g} GB of memory used once, in {touch_memory(needed):.3g} s")
         client = _client(bench, stack) if options.workers else None
         run = Stored(bench, root, client, Edges(options, bench.device))
         where = f"on {options.workers} workers" if client is not None else "in this process"
@@ -91,8 +91,8 @@ def _checked(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise InvalidOption(f"--{name.replace('_', '-')} is {value}; at least 1 is needed")
-    if options.pause is not None and not 0 <= options.pause < math.inf:
-        raise InvalidOption(f"--pause is {options.pause}; milliseconds from 0 on are needed")
+    if options.pause is not None and not 0 < options.pause < math.inf:
+        raise InvalidOption(f"--pause is {options.pause}; milliseconds above 0 are needed")
     counts_of(options.recover_edges, "recover-edges")
     if options.workers is None and parts == ["recover"]:
         raise InvalidOption("a worker can be lost only where there are some: add --workers 2")
@@ -111,13 +111,15 @@ def _folder(options: argparse.Namespace, stack: ExitStack) -> Path:
     return root
 
 
-def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> None:
+def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> int:
+    """Bytes of the files that there are at the same time; `InvalidOption` if the disk has fewer."""
     edges = (options.resident or options.edge_factor << options.scale) + 3 * options.batches * options.batch
     if "recover" in parts and options.workers:
         edges = max(edges, *counts_of(options.recover_edges, "recover-edges"))
     needed, free = max(options.disk_bytes, 8 * edges * COPIES), shutil.disk_usage(root).free
     if free < needed:
         raise InvalidOption(f"{root} has {free:,} bytes free; {needed:,} are needed: fewer edges, or another --path")
+    return needed
 
 
 def _client(bench: Bench, stack: ExitStack) -> Any:

@@ -1,14 +1,14 @@
 """Streams of the same batches into a graph without a store, with one in the background, and with one synced always.
 
-Three passes go into each graph: batches without a pause; as many as fit in the lag of the background; and with a pause,
-which by default is such that the log needs `TARGET` of what the disk takes.
+The passes that go into each graph: batches without a pause; as many as fit in the lag of the background; one batch each
+so many milliseconds, such that the log needs `TARGET` of what the disk takes; and, if asked for, a pause after each.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from mgraph import DynamicGraph, EdgeBatch
 from workloads.bench.harness import summary
@@ -16,7 +16,7 @@ from workloads.bench.stored import Stored, wait_until
 
 __all__ = ["measure_streams"]
 
-TARGET = 0.7  #: of the disk's rate, which the log needs in the pass with pauses
+TARGET = 0.7  #: of the disk's rate, which the log needs in the pass at a given rate
 WARM = 3  #: batches that do not count
 EDGE_BYTES = 8  #: of a logged edge, without its batch's header
 
@@ -25,13 +25,15 @@ def measure_streams(run: Stored) -> None:
     """Time the passes in each graph; the one in the background is kept."""
     options, first = run.bench.options, run.resident
     burst = max(1, min(options.batches, options.lag_bytes * 9 // 10 // (EDGE_BYTES * options.batch)))
-    passes = {"no pause": options.batches, "burst": burst, "paused": options.batches}
+    passes = {"no pause": options.batches, "burst": burst, "paced": options.batches}
+    if options.pause:
+        passes["paused"] = options.batches
+    period = EDGE_BYTES * options.batch / (TARGET * run.disk["background"])
     batches: dict[str, list[EdgeBatch]] = {}
     for name, count in {"warm": WARM, **passes}.items():
         ends = range(first, first + count * options.batch, options.batch)
         batches[name] = [run.batch(at, at + options.batch) for at in ends]
         first += count * options.batch
-    drawn = first
     run.bench.synchronize()
     plain: dict[str, float] = {}
     for sync in (None, "background", "always"):
@@ -42,24 +44,40 @@ def measure_streams(run: Stored) -> None:
             for batch in batches["warm"]:
                 graph.update(batch)
             for name in passes:
-                if name == "paused" and not plain["pause"]:  # the log needs less without one
-                    drawn = first - len(batches[name]) * options.batch
-                    continue
-                _pass(run, graph, sync, name, batches[name], plain)
+                pace = _Pace(period if name == "paced" else 0.0, (options.pause or 0.0) / 1e3 * (name == "paused"))
+                _pass(run, graph, sync, name, batches[name], pace, plain)
             run.same("the graph of the streams", graph)
             if sync == "background":
                 assert path is not None
-                run.keep(path, drawn, graph)
+                run.keep(path, first, graph)
         if sync == "always" and path is not None:
             shutil.rmtree(path, ignore_errors=True)
         run.bench.free()
 
 
+class _Pace(NamedTuple):
+    """When the batches of a pass come: one a `period`, or as soon as the one before is done and a `pause` is over."""
+
+    period: float
+    pause: float
+
+    def wait(self, began: float, done: int) -> None:
+        """Wait until the batch after the first `done` ones is due."""
+        due = max(self.pause, began + done * self.period - time.perf_counter() if self.period else 0.0)
+        if due > 0:
+            time.sleep(due)
+
+
 def _pass(
-    run: Stored, graph: DynamicGraph, sync: str | None, name: str, batches: list[EdgeBatch], plain: dict[str, float]
+    run: Stored,
+    graph: DynamicGraph,
+    sync: str | None,
+    name: str,
+    batches: list[EdgeBatch],
+    pace: _Pace,
+    plain: dict[str, float],
 ) -> None:
-    """Time one pass; `plain` has what the graph without a store took for each, and the pause, in seconds."""
-    pause = plain["pause"] if name == "paused" else 0.0
+    """Time one pass; `plain` has what the graph without a store took for each, in seconds."""
     _settled(graph)
     before = graph.store
     spent = []
@@ -68,16 +86,14 @@ def _pass(
         start = time.perf_counter()
         graph.update(batch)
         spent.append(time.perf_counter() - start)
-        if pause:
-            time.sleep(pause)
+        pace.wait(began, len(spent))
     seconds = time.perf_counter() - began
-    values: dict[str, Any] = {"sync": sync, "pause_ms": pause * 1e3, "seconds": seconds, **summary(spent)}
+    values: dict[str, Any] = {"sync": sync, "period_ms": pace.period * 1e3, "pause_ms": pace.pause * 1e3}
+    values |= {"seconds": seconds, **summary(spent)}
     values["edges"] = sum(map(len, batches))
     after = graph.store
     if before is None or after is None:
         plain[name] = seconds
-        if name == "no pause":
-            plain["pause"] = _pause(run, seconds / len(batches))
     else:
         drained = _settled(graph)
         logged = after.logged - before.logged
@@ -86,14 +102,6 @@ def _pass(
         values |= {"disk_share": rate / run.disk[str(sync)], "loss_percent": 100 * (1 - plain[name] / seconds)}
         values |= {"lag_bytes": after.lag, "lag_epochs": after.epoch - after.durable_epoch, "drain_s": drained}
     run.add("stream", f"{sync or 'no store'}, {name}", **values)
-
-
-def _pause(run: Stored, batch_seconds: float) -> float:
-    """The seconds between two batches of the second pass."""
-    options = run.bench.options
-    if options.pause is not None:
-        return float(options.pause) / 1e3
-    return max(0.0, EDGE_BYTES * options.batch / (TARGET * run.disk["background"]) - batch_seconds)
 
 
 def _settled(graph: DynamicGraph) -> float:
