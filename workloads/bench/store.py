@@ -61,7 +61,7 @@ def measure(bench: Bench) -> None:
     with ExitStack() as stack:
         root = _folder(options, stack)
         needed = _check_room(options, parts, root)
-        bench.say(f"{needed / 1e9:.3g} GB of memory used once, in {touch_memory(needed):.3g} s")
+        bench.say(f"up to {needed / 2e9:.3g} GB of memory used once, in {touch_memory(needed // 2):.3g} s")
         client = _client(bench, stack) if options.workers else None
         run = Stored(bench, root, client, Edges(options, bench.device))
         where = f"on {options.workers} workers" if client is not None else "in this process"
@@ -113,7 +113,9 @@ def _folder(options: argparse.Namespace, stack: ExitStack) -> Path:
 
 def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> int:
     """Bytes of the files that there are at the same time; `InvalidOption` if the disk has fewer."""
-    edges = (options.resident or options.edge_factor << options.scale) + 3 * options.batches * options.batch
+    edges = 0
+    if {"stream", "snapshot", "open"} & set(parts):
+        edges = (options.resident or options.edge_factor << options.scale) + 4 * options.batches * options.batch
     if "recover" in parts and options.workers:
         edges = max(edges, *counts_of(options.recover_edges, "recover-edges"))
     needed, free = max(options.disk_bytes, 8 * edges * COPIES), shutil.disk_usage(root).free
