@@ -17,10 +17,10 @@ from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
 LINES = 128  #: bytes of two of a CPU's cache lines
 PAGE = 4096
-STAGED = 64 << 20  #: bytes of an array of a GPU up to which its copy for the log is in page-locked memory
+STAGED = 32 << 20  #: bytes of an array of a GPU up to which `Device.staged` uses page-locked memory
 CHUNK = 1 << 16  #: items that a CPU takes at once where NumPy makes copies of what it is given
 
-__all__ = ["Array", "Device", "gpu_count", "touch_pages"]
+__all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
 
 Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
 

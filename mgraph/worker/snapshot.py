@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.budget import Reservation
-from mgraph.device import Array, Device
+from mgraph.device import STAGED, Array, Device
 from mgraph.errors import MgraphError
 from mgraph.keys import Names
 from mgraph.log.snapshot import (
@@ -39,7 +39,7 @@ __all__ = ["Snapshots", "edges_of", "parts_of"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
-ROWS = 1 << 16  #: of which the sources are made at a time
+ROWS = 1 << 16  #: whose arcs get their sources in one step
 WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
 
 DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.int64}
@@ -80,8 +80,8 @@ def _columns(
     with taken:
         device.use()
         with nullcontext() if device.kind == "cpu" else device.xp.cuda.Stream(non_blocking=True):
-            columns = {name: Device.to_host(copied.pop(name)) for name in list(copied)}
-            order = None if order is None else Device.to_host(order)
+            columns = {name: _fetched(copied.pop(name)) for name in list(copied)}
+            order = None if order is None else _fetched(order)
         if "offsets" in columns:
             columns = {"src": _sources(lo, columns.pop("offsets")), **columns}
         if order is not None:
@@ -92,6 +92,16 @@ def _columns(
             once = columns["src"] <= columns["dst"]
             columns = {name: column[once] for name, column in columns.items()}
     return columns
+
+
+def _fetched(column: Array) -> np.ndarray:
+    """A column in host memory; from a GPU in pieces, between which the graph's calls get at the device."""
+    if isinstance(column, np.ndarray):
+        return column
+    host, step = np.empty(len(column), column.dtype), STAGED // column.dtype.itemsize
+    for at in range(0, len(column), step):
+        host[at : at + step] = Device.staged(column[at : at + step])
+    return host
 
 
 def _sources(lo: int, offsets: np.ndarray) -> np.ndarray:
