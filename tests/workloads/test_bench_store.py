@@ -69,7 +69,7 @@ def test_a_full_disk_ends_the_wait(monkeypatch, capsys):
         (["--pause", "-1"], "--pause is -1"),
         (["--batches", "0"], "--batches is 0"),
         (["--parts", "recover"], "add --workers 2"),
-        (["--parts", "recover", "--workers", "1"], "raise --workers"),
+        (["--parts", "recover", "--workers", "1"], "--workers is 1"),
         (["--resident", str(1 << 50)], "bytes free"),
         (["--path", "/proc/nowhere"], "cannot write to /proc/nowhere"),
     ],

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph import DynamicGraph
-from mgraph.client.coordinator import Coordinator
-from mgraph.errors import InvalidOption
 from workloads.bench.stored import Stored
 
 __all__ = ["measure_recovery"]
@@ -25,8 +23,6 @@ Call = tuple[str, float, float]  #: method, when it began, when it ended
 
 def measure_recovery(run: Stored, edges: list[int]) -> None:
     """Fill a graph up to each number of edges in turn, and kill the worker of the last rank."""
-    if run.client is None or run.bench.options.workers < 2:
-        raise InvalidOption("recovery is measured on 2 workers or more: raise --workers")
     done = 0
     with run.graph("background", run.root / "recovered", recover="auto") as graph:
         for goal in sorted(edges):
@@ -71,6 +67,8 @@ def _where(calls: list[Call], began: float) -> dict[str, float]:
 @contextmanager
 def _noted() -> Iterator[list[Call]]:
     """The calls of all graphs of this process that are made inside, by the workers' methods."""
+    from mgraph.client.coordinator import Coordinator  # needs Dask, which the other parts do not
+
     calls: list[Call] = []
     plain = Coordinator.call
 

@@ -94,6 +94,8 @@ def _checked(options: argparse.Namespace) -> list[str]:
     if options.pause is not None and not 0 < options.pause < math.inf:
         raise InvalidOption(f"--pause is {options.pause}; milliseconds above 0 are needed")
     counts_of(options.recover_edges, "recover-edges")
+    if "recover" in parts and (options.workers or 2) < 2:
+        raise InvalidOption(f"--workers is {options.workers}; recovery is measured on 2 or more")
     if options.workers is None and parts == ["recover"]:
         raise InvalidOption("a worker can be lost only where there are some: add --workers 2")
     return parts
