@@ -105,12 +105,18 @@ def _fetched(column: Array) -> np.ndarray:
 
 
 def _sources(lo: int, offsets: np.ndarray) -> np.ndarray:
-    """The source of each arc of the rows from `lo` on, in steps, between which another thread may run."""
+    """The source of each arc of the rows from `lo` on.
+
+    By running sums, since ``numpy.repeat`` holds the GIL, as does a ``cumsum`` in its place: a call of the graph takes
+    the GIL dozens of times, and would wait for each.
+    """
     src = np.empty(offsets[-1], np.uint32)
     for row in range(0, len(offsets) - 1, ROWS):
         ends = offsets[row : row + ROWS + 1]
-        ids = np.arange(lo + row, lo + row + len(ends) - 1, dtype=np.uint32)
-        src[ends[0] : ends[-1]] = np.repeat(ids, np.diff(ends))
+        rows = np.flatnonzero(ends[1:] > ends[:-1])
+        steps = np.zeros(ends[-1] - ends[0], np.uint32)
+        steps[ends[rows] - ends[0]] = np.diff(rows, prepend=-lo - row)
+        np.cumsum(steps, out=src[ends[0] : ends[-1]], dtype=np.uint32)
     return src
 
 
