@@ -29,7 +29,7 @@ __all__ = ["HELP", "add_arguments", "measure"]
 HELP = "what a store costs: logged batches, snapshots, openings and a lost worker, beside the disk alone"
 PARTS = ("disk", "stream", "snapshot", "open", "recover")
 TRIES = 2  #: files of each kind that are written; the faster one counts
-COPIES = 4  #: stores of all edges that are on the disk at the same time, at most; a snapshot counts as one
+COPIES = 3  #: stores of all edges that are on the disk at the same time, at most; a snapshot counts as one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,8 @@ def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> in
     """Bytes of the files that there are at the same time; `InvalidOption` if the disk has fewer."""
     edges = 0
     if {"stream", "snapshot", "open"} & set(parts):
-        edges = (options.resident or options.edge_factor << options.scale) + 4 * options.batches * options.batch
+        passes = 0 if "stream" not in parts else 4 if options.pause else 3
+        edges = (options.resident or options.edge_factor << options.scale) + passes * options.batches * options.batch
     if "recover" in parts and options.workers:
         edges = max(edges, *counts_of(options.recover_edges, "recover-edges"))
     needed, free = max(options.disk_bytes, 8 * edges * COPIES), shutil.disk_usage(root).free
