@@ -17,9 +17,10 @@ from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
 LINES = 128  #: bytes of two of a CPU's cache lines
 PAGE = 4096
+STAGED = 32 << 20  #: bytes of an array of a GPU up to which `Device.staged` uses page-locked memory
 CHUNK = 1 << 16  #: items that a CPU takes at once where NumPy makes copies of what it is given
 
-__all__ = ["Array", "Device", "gpu_count", "touch_pages"]
+__all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
 
 Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
 
@@ -339,6 +340,22 @@ class Device:
         if type(array) is np.ndarray:
             return array
         return array.get() if hasattr(array, "get") else np.asarray(array)
+
+    @staticmethod
+    def staged(array: Any) -> np.ndarray:
+        """As `to_host`, for arrays of batches: of a GPU up to `STAGED` bytes, in page-locked memory that is used again.
+
+        The memory comes from CuPy's pool of it, in sizes that are powers of two, so that the pool stays small. The
+        driver copies there at the link's rate, and the system maps no new pages.
+        """
+        nbytes = getattr(array, "nbytes", 0)
+        if type(array) is np.ndarray or not hasattr(array, "get") or array.ndim != 1 or not 0 < nbytes <= STAGED:
+            return Device.to_host(array)
+        import cupy
+
+        memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
+        host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
+        return host
 
     def fetch(self, array: Array) -> np.ndarray:
         """As `to_host`, but takes the host memory from the budget."""

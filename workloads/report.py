@@ -208,6 +208,10 @@ SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 5
 NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
 NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
 NETWORKX |= {"on a live graph, ms": "live_ms"}
+STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
+STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
+STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
+STORE |= {"loss noticed, s": "noticed_s", "workers there, s": "sessions_s", "restored, s": "restore_s"}
 LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
 LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
 
@@ -221,6 +225,13 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     columns, rows = _plain("batches", LONGRUN)(lines)
     held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
     return [*columns, "graph, GB", "other memory, GB"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
+
+
+def _store(lines: Run) -> tuple[list[str], list[Row]]:
+    """A row a figure, without the columns that none of them has."""
+    columns, rows = _plain("store", STORE)(lines)
+    kept = [at for at in range(len(columns)) if any(row[at] != "" for row in rows)]
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
@@ -273,6 +284,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),
+    "bench-store": ("Stores", _store),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
     "longrun": ("Long run", _longrun),
     "bench-gap": ("GAP, mean ms of the trials", _gap),

@@ -67,8 +67,8 @@ def open_graph(
 def snapshot(self: Any, wait: bool = True) -> int:
     """Write the edges to the store, so that opening it reads them and only later changes from the log.
 
-    Each worker copies its edges to host memory while the graph waits, and writes them while it goes on, as an Arrow
-    IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
+    Each worker copies its edges while the graph waits, on a GPU that has room on the GPU, and writes them while it goes
+    on, as an Arrow IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from mgraph.log.store import Store
 
 __all__ = [
     "arrow",
+    "check_arrow",
     "check_file",
     "drop_old",
     "folder_of",
@@ -44,13 +46,18 @@ ROWS = 1 << 20  #: rows of a record batch
 Columns = Mapping[str, np.ndarray]
 
 
+def check_arrow() -> None:
+    """Raise `StoreError` where pyarrow is not installed, without the time that an import takes."""
+    if find_spec("pyarrow") is None:
+        raise StoreError('snapshots need pyarrow on every worker: pip install "dask-mgraph[snapshots]"')
+
+
 def arrow() -> Any:
     """The module pyarrow; `StoreError` where it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError:
-        raise StoreError('snapshots need pyarrow on every worker: pip install "dask-mgraph[snapshots]"') from None
+    check_arrow()
+    import pyarrow
+    import pyarrow.ipc
+
     return pyarrow
 
 

@@ -46,7 +46,7 @@ class Record:
     def of(cls, kind: str, columns: Mapping[str, Any]) -> Record:
         """The record of columns wherever they are: those on a GPU are copied to the host."""
         plain = (type(None), int, tuple)
-        host = {k: c if isinstance(c, plain) else Device.to_host(c) for k, c in columns.items()}
+        host = {k: c if isinstance(c, plain) else Device.staged(c) for k, c in columns.items()}
         return cls(kind, host)
 
 

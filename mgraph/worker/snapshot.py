@@ -1,4 +1,4 @@
-"""A rank's part of a snapshot: copied to host memory while the graph waits, and written while it goes on."""
+"""A rank's part of a snapshot: copied on its device while the graph waits, and written while it goes on."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mgraph.device import Array, Device
+from mgraph.budget import Reservation
+from mgraph.device import STAGED, Array, Device
 from mgraph.errors import MgraphError
 from mgraph.keys import Names
 from mgraph.log.snapshot import (
-    arrow,
+    check_arrow,
     check_file,
     drop_old,
     folder_of,
@@ -37,6 +39,7 @@ __all__ = ["Snapshots", "edges_of", "parts_of"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
+ROWS = 1 << 16  #: whose arcs get their sources in one step
 WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
 
 DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.int64}
@@ -44,40 +47,91 @@ DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.i
 Columns = dict[str, np.ndarray]
 
 
-def edges_of(shard: Shard) -> Columns:
-    """The edges that this rank counts, in host memory, by users' ids; O(n_rows + m).
+def edges_of(shard: Shard) -> Callable[[], Columns]:
+    """Copy the edges that this rank counts; O(m) on the shard's device.
 
     In a graph with times with their times; where a window combines weights each insertion inside the window, in stream
     order. `CapacityError` if the host has no memory for them.
+
+    Returns
+    -------
+    callable
+        Makes the columns in host memory, by users' ids, O(n_rows + m). Any thread may call it, once, while the graph
+        goes on.
     """
     device, arcs = shard.device, shard.out_edges.num_edges
     held = None if shard.clock is None else shard.clock.times[0]
     n = arcs if held is None else max(arcs, sum(map(len, held.levels)))
-    with device.budget.reserve(44 * n + 8 * shard.n_vertices, f"a copy of {n} arcs for a snapshot"):
-        columns = _rows(shard) if held is None or not held.repeats else _insertions(shard, held.current())
-        if shard.order is not None:
-            names = np.empty(shard.n_vertices, np.uint32)
-            names[Device.to_host(shard.order)] = np.arange(shard.n_vertices, dtype=np.uint32)
+    taken = device.budget.reserve(44 * n + 8 * shard.n_vertices, f"a copy of {n} arcs for a snapshot")
+    try:
+        copied = _rows(shard) if held is None or not held.repeats else _insertions(shard, held.current())
+        order = None if shard.order is None else _copied(device, shard.order)
+        device.synchronize()  # the thread that makes the columns has another stream
+    except BaseException:
+        taken.release()
+        raise
+    return partial(_columns, device, taken, copied, order, shard.lo, shard.directed)
+
+
+def _columns(
+    device: Device, taken: Reservation, copied: dict[str, Array], order: Array, lo: int, directed: bool
+) -> Columns:
+    """The columns of what was copied, which leaves the device."""
+    with taken:
+        device.use()
+        with nullcontext() if device.kind == "cpu" else device.xp.cuda.Stream(non_blocking=True):
+            columns = {name: _fetched(copied.pop(name)) for name in list(copied)}
+            order = None if order is None else _fetched(order)
+        if "offsets" in columns:
+            columns = {"src": _sources(lo, columns.pop("offsets")), **columns}
+        if order is not None:
+            names = np.empty(len(order), np.uint32)
+            names[order] = np.arange(len(order), dtype=np.uint32)
             columns["src"], columns["dst"] = names[columns["src"]], names[columns["dst"]]
-        if not shard.directed:
+        if not directed:
             once = columns["src"] <= columns["dst"]
             columns = {name: column[once] for name, column in columns.items()}
     return columns
 
 
-def _rows(shard: Shard) -> Columns:
-    """The arcs of a rank."""
+def _fetched(column: Array) -> np.ndarray:
+    """A column in host memory; from a GPU in pieces, between which the graph's calls get at the device."""
+    if isinstance(column, np.ndarray):
+        return column
+    host, step = np.empty(len(column), column.dtype), STAGED // column.dtype.itemsize
+    for at in range(0, len(column), step):
+        host[at : at + step] = Device.staged(column[at : at + step])
+    return host
+
+
+def _sources(lo: int, offsets: np.ndarray) -> np.ndarray:
+    """The source of each arc of the rows from `lo` on.
+
+    By running sums, since ``numpy.repeat`` holds the GIL, as does a ``cumsum`` in its place: a call of the graph takes
+    the GIL dozens of times, and would wait for each.
+    """
+    src = np.empty(offsets[-1], np.uint32)
+    for row in range(0, len(offsets) - 1, ROWS):
+        ends = offsets[row : row + ROWS + 1]
+        rows = np.flatnonzero(ends[1:] > ends[:-1])
+        steps = np.zeros(ends[-1] - ends[0], np.uint32)
+        steps[ends[rows] - ends[0]] = np.diff(rows, prepend=-lo - row)
+        np.cumsum(steps, out=src[ends[0] : ends[-1]], dtype=np.uint32)
+    return src
+
+
+def _rows(shard: Shard) -> dict[str, Array]:
+    """The arcs of a rank, with the offsets of its rows in place of sources."""
     csr = shard.out_edges.to_csr()
-    src = np.repeat(np.arange(shard.lo, shard.hi, dtype=np.uint32), np.diff(Device.to_host(csr.offsets)))
-    columns = {"src": src, "dst": _copied(csr.dst)}
+    columns = {"offsets": csr.offsets, "dst": csr.dst}
     if csr.weight is not None:
-        columns["weight"] = _copied(csr.weight)
+        columns["weight"] = csr.weight
     if shard.clock is not None:
-        columns["time"] = _copied(shard.times_of(csr, None, "out"))
-    return columns
+        columns["time"] = shard.times_of(csr, None, "out")
+    return {name: _copied(shard.device, column) for name, column in columns.items()}
 
 
-def _insertions(shard: Shard, run: Run) -> Columns:
+def _insertions(shard: Shard, run: Run) -> dict[str, Array]:
     """The arcs of insertions that count; of the two of a self-loop in an undirected graph one."""
     keys = Device.to_host(run.keys) + np.uint64(shard.lo << 32)
     found = {"weight": Device.to_host(run.weight), "time": Device.to_host(run.time)}
@@ -85,13 +139,17 @@ def _insertions(shard: Shard, run: Run) -> Columns:
     if not shard.directed:
         second = (columns["src"] == columns["dst"]) & ((np.arange(len(keys)) - np.searchsorted(keys, keys)) % 2 == 1)
         columns = {name: column[~second] for name, column in columns.items()}
-    return columns
+    return {name: column if column.base is None else column.copy() for name, column in columns.items()}
 
 
-def _copied(column: Array) -> np.ndarray:
-    """A copy in host memory: on the CPU, a structure may hand out its own arrays, which the next batch changes."""
-    host = Device.to_host(column)
-    return host.copy() if host is column or host.base is not None else host
+def _copied(device: Device, column: Array) -> Array:
+    """A copy, since a structure may hand out its own arrays: on the device, which is fast, if most of it stays free.
+
+    On a GPU with less memory it is in host memory.
+    """
+    if device.kind == "cuda" and 4 * column.nbytes > device.memory_free:
+        return Device.to_host(column)
+    return column.copy()
 
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
@@ -184,14 +242,14 @@ class Snapshots:
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
-        arrow()
+        check_arrow()
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
         if shard.clock is not None:
             content["latest"] = shard.clock.latest
-        columns, self.problem = edges_of(shard), None
+        made, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
-        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys, local)
+        args = (store, folder_of(shard.epoch, term, shard.changes), made, place, content, retain, about, keys, local)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
@@ -199,7 +257,7 @@ class Snapshots:
         self,
         store: Store,
         folder: str,
-        columns: Columns,
+        made: Callable[[], Columns],
         place: int,
         content: dict[str, Any],
         retain: int,
@@ -212,8 +270,7 @@ class Snapshots:
             if local:
                 named = None if keys is None else keys(store, folder)
                 mark = {"folder": folder, "rank": self._rank, "size": self._size, "content": content, "keys": named}
-            write_part(store.archive, folder, self._rank, columns, place, self._closing.is_set, mark)
-            columns.clear()
+            write_part(store.archive, folder, self._rank, made(), place, self._closing.is_set, mark)
             if self._rank == 0 and not local:
                 content["keys"] = None if keys is None else keys(store.archive, folder)
                 self._finish(store, folder, content, about)

@@ -15,6 +15,7 @@ from stores import end, opened, raised, store_of, written
 from test_ballot import CONTENT, KINDS, STARTS, Changed, N
 from test_restore import assert_same
 
+from mgraph.device import Device
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log import snapshot as arrow_files
 from mgraph.log.store import Store
@@ -144,6 +145,23 @@ def test_one_that_cannot_be_taken_harms_nothing(tmp_path, monkeypatch, caplog):
     ranks = opened(tmp_path, 2)
     assert_same(ranks, graph.model, 3)
     end(ranks)
+
+
+def test_sources_are_made_in_steps(monkeypatch):
+    monkeypatch.setattr(snapshots, "ROWS", 3)
+    rng = fresh_rng()
+    for n in (0, 1, 3, 10):
+        lengths = rng.integers(0, 4, n)
+        found = snapshots._sources(5, np.concatenate([[0], np.cumsum(lengths)]))
+        np.testing.assert_array_equal(found, np.repeat(np.arange(5, 5 + n), lengths))
+
+
+@pytest.mark.gpu
+def test_columns_leave_a_gpu_in_pieces(monkeypatch):
+    monkeypatch.setattr(snapshots, "STAGED", 4096)
+    for n in (0, 1, 1024, 10_000):
+        column = Device("cuda").arange(3, 3 + n, np.uint32)
+        np.testing.assert_array_equal(snapshots._fetched(column), np.arange(3, 3 + n))
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "algorithms",
     "memory",
     "calls",
+    "store",
     "exchange",
     "networkx",
 )

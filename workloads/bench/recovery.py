@@ -1,0 +1,90 @@
+"""From the death of one of a graph's workers to the next call that is acknowledged, with ``recover="auto"``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mgraph import DynamicGraph
+from workloads.bench.stored import Stored
+
+__all__ = ["measure_recovery"]
+
+WORKERS_SECONDS = 60.0  #: for which to wait until the nanny has started another worker
+AGAIN = 1000  #: edges of the call after the kill, which are there already
+
+Call = tuple[str, float, float]  #: method, when it began, when it ended
+
+
+def measure_recovery(run: Stored, edges: list[int]) -> None:
+    """Fill a graph up to each number of edges in turn, and kill the worker of the last rank."""
+    done = 0
+    with run.graph("background", run.root / "recovered", recover="auto") as graph:
+        for goal in sorted(edges):
+            seconds = run.fill(graph, done, goal)
+            done = goal
+            run.add("fill", f"background, {len(graph.workers)} workers", edges=goal, seconds=seconds)
+            _kill(run, graph)
+            run.client.wait_for_workers(run.bench.options.workers, timeout=WORKERS_SECONDS)
+
+
+def _kill(run: Stored, graph: DynamicGraph) -> None:
+    what = f"the recovered graph after epoch {graph.epoch}"
+    edges, _ = run.same(what, graph)
+    batch, count = run.batch(0, AGAIN), len(graph.recoveries)
+    pid = run.client.run(os.getpid, workers=[graph.workers[-1]])[graph.workers[-1]]
+    with _noted() as calls:
+        began, clock = time.perf_counter(), time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        graph.update(batch)
+        seconds = time.perf_counter() - began
+    run.same(what, graph)
+    if len(graph.recoveries) == count:
+        raise AssertionError("the worker was killed, and the graph did not notice")
+    back = graph.recoveries[-1]
+    values = {"edges": edges, "seconds": seconds, "workers": len(back.workers), "reopened_s": back.seconds}
+    run.add("recover", "a worker was killed", **values, **_where(calls, clock))
+
+
+def _where(calls: list[Call], began: float) -> dict[str, float]:
+    """Where the seconds went, by the calls of the graph: until the loss was noticed, until sessions were open, in each
+    call of the opening.
+    """
+    lost = next((end for method, _, end in calls if method == "update"), began)
+    survey = next((start for method, start, _ in calls if method == "survey"), lost)
+    found = {"noticed_s": lost - began, "sessions_s": survey - lost}
+    for method, start, end in calls:
+        if start >= survey:
+            found[f"{method}_s"] = found.get(f"{method}_s", 0.0) + end - start
+    return found
+
+
+@contextmanager
+def _noted() -> Iterator[list[Call]]:
+    """The calls of all graphs of this process that are made inside, by the workers' methods."""
+    from mgraph.client.coordinator import Coordinator  # needs Dask, which the other parts do not
+
+    calls: list[Call] = []
+    plain = Coordinator.call
+
+    def noting(self: Coordinator, method: str, *args: Any, **options: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return plain(self, method, *args, **options)
+        finally:
+            calls.append((method, began, time.monotonic()))
+
+    quiet = logging.getLogger("mgraph.client.recovery")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)  # the loss is what is measured
+    Coordinator.call = noting  # type: ignore[method-assign]
+    try:
+        yield calls
+    finally:
+        Coordinator.call = plain  # type: ignore[method-assign]
+        quiet.setLevel(level)
