@@ -20,7 +20,7 @@ TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", 
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
-SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: operations that few launches prepare: on a CPU one thread does it all
+SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: the most operations that one launch prepares; on a CPU one thread does it
 CHUNK, MOST_CHUNK = 8, 15  # log2 of how many keys one block counts: in batches under 2**21, and in the largest
 
 

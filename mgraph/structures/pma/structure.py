@@ -197,7 +197,10 @@ class Pma(Structure):
     # --- a batch ---
 
     def _prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back, two to grow."""
+        """Locate the keys, count, choose the windows; O(n log m), one read-back, two to grow.
+
+        One launch for a small batch, 5 for another; up to 3 more where windows are wide.
+        """
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
         frame, kept = self._frame, self._take_scratch(run)
@@ -269,7 +272,7 @@ class Pma(Structure):
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def _commit(self, plan: Plan, work: Work | Build) -> None:
-        """Write every window once: up to 8 launches."""
+        """Write every window once: one launch for most small batches, up to 8 launches."""
         run, build = plan.run, self._kernels["build"]
         self.num_edges = work.num_edges
         if isinstance(work, Build):
