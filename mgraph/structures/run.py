@@ -77,13 +77,21 @@ def _cupy() -> Any:
 
 
 def sort_run(
-    device: Device, keys: Array, op: Array | int | None = None, weight: Array = None, time: Array = None
+    device: Device,
+    keys: Array = None,
+    op: Array | int | None = None,
+    weight: Array = None,
+    time: Array = None,
+    *,
+    src: Array = None,
+    dst: Array = None,
 ) -> Run:
     """Sort operations in stream order into a run; `op` may be one number for all of them. May overwrite `keys`.
 
-    O(n log n); no read-back. Where there are other columns the keys' places are sorted along: see `sort_keys`.
+    Without `keys` they are made of the columns `src` and `dst`, uint32[n]. O(n log n); no read-back. Where there are
+    other columns the keys' places are sorted along: see `sort_keys`.
     """
-    return _sort(device, op, weight, time=time, keys=keys)
+    return _sort(device, op, weight, time=time, keys=keys, src=src, dst=dst)
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:

@@ -74,12 +74,13 @@ def sort_small(
     100, 114 and 124.
     """
     n = len(src if keys is None else keys)
-    shapes = [(n, np.uint64), (n, np.uint32)] if with_places else [(n, np.uint64)]
-    parts = device.carve(*shapes, *shapes)  # two, each sorted into the other
-    (keys_in, places_in), (keys_out, places_out) = (parts[:2], parts[2:]) if with_places else ((p, None) for p in parts)
+    keys_in, keys_out = device.empty(n, np.uint64), None
+    places_in, places_out = device.empty(n, np.uint32) if with_places else None, None
     kernels, width = load(device, "kernels/sort.cuh"), TILE
     kernels.SortTiles(-(-n // TILE), src=src, dst=dst, keys=keys, n=n, keys_out=keys_in, places_out=places_in)
     while width < n:
+        if keys_out is None:  # each is sorted into the other; allocated while the device works
+            keys_out, places_out = device.empty(n, np.uint64), device.empty(n, np.uint32) if with_places else None
         kernels.MergeRuns(
             n, keys=keys_in, places=places_in, n=n, width=width, fan=FAN, keys_out=keys_out, places_out=places_out
         )

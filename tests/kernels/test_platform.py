@@ -336,7 +336,10 @@ struct Rounds {  // one lane an item: what its right neighbour had in the round 
 def test_blocks_that_meet(machine, n, rounds):
     device, kernels = machine(MEET)
     first = np.random.default_rng(n).integers(0, 1000, n)
-    values = device.asarray(np.concatenate([first, np.zeros(n, np.int64)]))
-    kernels.Rounds(n, n=n, rounds=rounds, values=values, arrived=device.zeros(1, np.uint64))
+    values, spare = device.asarray(np.concatenate([first, np.zeros(n, np.int64)])), device.zeros(2 * n, np.int64)
+    arrived = device.zeros(1, np.uint64)
+    for other in (n // 2 + 1, 1):  # by other numbers of blocks before: the word need not be cleared
+        kernels.Rounds(other, n=other, rounds=3, values=spare, arrived=arrived)
+    kernels.Rounds(n, n=n, rounds=rounds, values=values, arrived=arrived)
     got = device.to_host(values).reshape(2, n)[rounds % 2]
     np.testing.assert_array_equal(got, np.roll(first, -rounds) + rounds)

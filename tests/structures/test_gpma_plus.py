@@ -17,6 +17,7 @@ from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
 from mgraph.structures import create
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.pma.frame import Work
+from mgraph.structures.pma.scratch import SMALL
 from mgraph.structures.run import sort_batch
 
 
@@ -81,9 +82,13 @@ def test_equals_its_model(device, leaf, seed):
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_windows_of_every_width_equal_the_model(device, weighted, monkeypatch):
-    """A dense region that moves: windows merged by lanes, tiles, blocks and in parts, several kinds in one batch."""
+@pytest.mark.parametrize(("weighted", "small"), [(False, 1 << 20), (True, 0)])
+def test_windows_of_every_width_equal_the_model(device, small, weighted, monkeypatch):
+    """A dense region that moves: windows merged by lanes, tiles, blocks and in parts, several kinds in one batch.
+
+    Each batch is prepared by several launches, or by one.
+    """
+    monkeypatch.setitem(SMALL, device, small)
     kinds, prepare = set(), GpmaPlus.prepare
 
     def watched(s, run):

@@ -103,14 +103,16 @@ struct Grid {
         return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
     DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
+    // The word counts meetings above its last 24 bits, which are 0 again after each: it need not be cleared.
     DEVICE void meet(u64* arrived, u64& goal) const {
-        goal += gridDim.x;
         __syncthreads();
         if (threadIdx.x == 0) {
-            asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrived) : "memory");
-            u64 there;
+            if (goal == 0) goal = load(arrived) >> 24;  // no meeting ends without this block
+            ++goal;
+            u64 mine = blockIdx.x ? 1 : ((u64)1 << 24) - (gridDim.x - 1), there;
+            asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(arrived), "l"(mine) : "memory");
             do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(there) : "l"(arrived) : "memory");
-            while (there < goal);
+            while (there >> 24 < goal);
         }
         __syncthreads();
     }

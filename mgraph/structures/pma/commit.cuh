@@ -113,3 +113,32 @@ struct MoveRows {  // one tile per task: the starts of up to task_rows rows of o
         }
     }
 };
+
+// MergeLeaves and UpdateRows in one launch, as Prepare.
+struct WriteLeaves {
+    static constexpr int lanes = 256;
+    static constexpr int stays = 1;
+    const u64* keys;
+    i64 n;
+    const f32* weight;
+    i64 windows;
+    const i64* located;
+    const u32* before;
+    const u64* chunks;
+    i64 shift;
+    Levels levels;
+    const u32* first_keys;
+    Leaves leaves;
+    Array array;
+    Starts start;
+    u32* degrees;
+    i64 rows;
+    u64* met;
+    DEVICE void operator()(Grid grid) const {
+        Batch batch{keys, located, before, chunks, shift, n};
+        u64 goal = 0;
+        if (windows) MergeLeaves{batch, levels, weight, first_keys, windows, leaves, array}(grid);
+        grid.meet(met, goal);
+        UpdateRows{batch, levels, first_keys, windows, leaves, start, degrees, rows}(grid);
+    }
+};

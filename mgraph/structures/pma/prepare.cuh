@@ -127,6 +127,10 @@ struct Select {  // one lane per window, a block in step
     i64* mailbox;  // the status, where the host reads it
     DEVICE void operator()(Grid grid) const {
         Block block;
+        choose(grid, [&](i64 turns) { report(block, turns); });
+    }
+    template <class F> DEVICE void choose(Grid grid, F chosen) const {
+        Block block;
         i64 all = load(status + crowded_leaves) + (all_leaves ? load(status + leaf_windows) : 0);
         i64 step = block.size() * in_flight;
         if (load(status + resize)) all = 0;
@@ -149,7 +153,7 @@ struct Select {  // one lane per window, a block in step
                     bool small = is_small(found[j]);
                     window_at(small ? few_list : block_list, to[!small]++) = found[j];
                 }
-            report(block, turns);
+            chosen(turns);
         }
     }
     DEVICE void report(Block block, i64 turns) const {  // by the block that comes last
@@ -193,5 +197,60 @@ struct Select {  // one lane per window, a block in step
             window_at(row_list, to + t) = w;
         }
         return begin;
+    }
+};
+
+// Locate, PickLeaves, Climb and Select in one launch, for a batch whose launches take longer than its work. The status
+// is 0 at the start, and again when the mailbox has it.
+struct Prepare {
+    static constexpr int lanes = 256;
+    static constexpr int stays = 1;
+    const u64* keys;
+    const i8* op;
+    i64 n;
+    PmaView graph;
+    i64 rows;
+    i64 vertices;
+    i64* located;
+    u8* outcome;
+    u32* before;
+    u64* chunks;
+    i64 shift;
+    Leaves leaves;
+    Levels levels;
+    Starts start;
+    u32* leaf_list;
+    u64* crowded;
+    u32* few_list;
+    u32* block_list;
+    u32* wide_list;
+    u32* row_list;
+    i64* status;
+    u64* arrived;  // as Locate's
+    u64* met;
+    i64* mailbox;
+    DEVICE void operator()(Grid grid) const {
+        Batch batch{keys, located, before, chunks, shift, n};
+        u64 goal = 0;
+        Locate{keys, op, n, graph, rows, vertices, located, outcome, before, chunks, shift, arrived, status}(grid);
+        grid.meet(met, goal);
+        PickLeaves{batch, leaves, levels, start, rows, leaf_list, crowded, status}(grid);
+        grid.meet(met, goal);
+        if (load(status + crowded_leaves)) {
+            Climb{batch, leaves, levels, crowded, status}(grid);
+            grid.meet(met, goal);
+            Select{batch, 0, leaves, levels, crowded, start, rows, few_list, block_list, wide_list, row_list, status,
+                   nullptr, nullptr}.choose(grid, [](i64) {});
+            grid.meet(met, goal);
+        }
+        Block block;
+        for ([[maybe_unused]] i64 one : grid.items(block, 1)) report(block);
+    }
+    DEVICE void report(Block block) const {
+        for (i64 i = block.rank(); i < status_words; i += block.size()) {
+            mailbox[i] = load(status + i);
+            store(status + i, (i64)0);
+        }
+        if (block.rank() == 0) store(arrived, (u64)0);
     }
 };

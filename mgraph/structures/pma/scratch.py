@@ -20,6 +20,7 @@ TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", 
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
+SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: the most operations that one launch prepares; on a CPU one thread does it
 CHUNK, MOST_CHUNK = 8, 15  # log2 of how many keys one block counts: in batches under 2**21, and in the largest
 
 
@@ -56,6 +57,7 @@ class Scratch:
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[: len(STATUS)], zeroed[len(STATUS) :].view(np.uint64)
         self.arrived = words[1:3]
+        self._cleared = False  # whether all of `zeroed` is 0 but the word where blocks meet
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.levels = Struct(
             least=bounds[0],
@@ -66,14 +68,25 @@ class Scratch:
             sums=zeroed[len(STATUS) + 3 + (nodes + 1) // 2 :],
         )
 
-    def bind(self, kernels: Library, frame: Any, rows: int, vertices: int) -> None:
-        """Pack what prepare's kernels take of this memory and of the array, once for many batches."""
-        self.frame, status = frame, self.status
+    def bind(self, kernels: Library, commit: Library, frame: Any, rows: int, vertices: int) -> None:
+        """Pack what the kernels take of this memory and of the array, once for many batches."""
+        self.frame, status, arrived = frame, self.status, self.arrived
         array = {"leaves": frame.leaves, "levels": self.levels}
-        self._locate = kernels.Locate.bind(
-            graph=frame.view, rows=rows, vertices=vertices, located=self.located, outcome=self.outcome,
-            before=self.before, chunks=self.chunks, shift=self.shift, arrived=self.arrived[:1], status=status,
+        lists = {
+            "few_list": self.few_list, "block_list": self.block_list, "wide_list": self.wide_list,
+            "row_list": self.row_list, "status": status,
+        }  # fmt: skip
+        batch = {"located": self.located, "before": self.before, "chunks": self.chunks, "shift": self.shift}
+        located = {**batch, "graph": frame.view, "rows": rows, "vertices": vertices, "outcome": self.outcome}
+        self._prepare = kernels.Prepare.bind(
+            **located, **array, **lists, start=frame.starts, leaf_list=self.leaf_list, crowded=self.crowded,
+            arrived=arrived[:1], met=arrived[1:], mailbox=self.mailbox,
         )  # fmt: skip
+        self.write_leaves = commit.WriteLeaves.bind(
+            **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
+            degrees=frame.degrees, rows=rows, met=arrived[1:],
+        )  # fmt: skip
+        self._locate = kernels.Locate.bind(**located, arrived=arrived[:1], status=status)
         self._pick = kernels.PickLeaves.bind(
             **array, start=frame.starts, rows=rows, leaf_list=self.leaf_list, crowded=self.crowded, status=status
         )
@@ -82,24 +95,38 @@ class Scratch:
         if hasattr(kernels, "Descend"):  # lpma's
             self._ask.append(kernels.Descend.bind(leaf_list=self.leaf_list, **array, **asking))
         self._select = kernels.Select.bind(
-            **array, crowded=self.crowded, start=frame.starts, rows=rows, few_list=self.few_list,
-            block_list=self.block_list, wide_list=self.wide_list, row_list=self.row_list, status=status,
-            arrived=self.arrived[1:], mailbox=self.mailbox,
+            **array, **lists, crowded=self.crowded, start=frame.starts, rows=rows, arrived=arrived[1:],
+            mailbox=self.mailbox,
         )  # fmt: skip
 
-    def count(self, run: Run, top_down: bool) -> tuple[Struct, dict[str, int]]:
-        """Locate a run's keys and choose the windows. Returns the located batch, and the status by name."""
+    def is_small(self, n: int) -> bool:
+        """Whether a batch of `n` operations is prepared and written by few launches."""
+        return n <= SMALL[self.device.kind]
+
+    def begin(self, run: Run, top_down: bool) -> Struct:
+        """Begin to locate a run's keys and to choose the windows; `end` waits for it. Returns the located batch."""
         n = len(run)
+        if not self._cleared:
+            self.device.fill(self.zeroed, 0)
+        self._cleared = self.is_small(n) and not top_down
+        if self._cleared:
+            self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
         batch = Struct(
             keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift, n=n
         )
-        self.device.fill(self.zeroed, 0)
-        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-        self._pick(n, batch=batch)
-        self._ask[top_down](n, batch=batch)
-        self._select(n, batch=batch, all_leaves=int(top_down))
-        self.device.synchronize()  # the one wait for the device
-        return batch, dict(zip(STATUS, self.mail.tolist(), strict=True))
+        if not self._cleared:
+            self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+            self._pick(n, batch=batch)
+            self._ask[top_down](n, batch=batch)
+            self._select(n, batch=batch, all_leaves=int(top_down))
+        return batch
+
+    def end(self) -> dict[str, int]:
+        """Wait for the device, the one time in a batch. Returns the status by name."""
+        self.device.synchronize()
+        found = dict(zip(STATUS, self.mail.tolist(), strict=True))
+        self._cleared = self._cleared and not found["crowded_leaves"]  # else windows are marked
+        return found
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:

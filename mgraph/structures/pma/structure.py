@@ -74,7 +74,8 @@ class Pma(Structure):
                 f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
             )
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
-        self._defines = (("LEAF", leaf), ("TILE", max(self._tile, leaf // 8)), ("WEIGHTED", int(weighted)))
+        self._lanes = max(self._tile, leaf // 8)
+        self._defines = (("LEAF", leaf), ("TILE", self._lanes), ("WEIGHTED", int(weighted)))
         self._kernels = {
             part: load(device, self._files[part], self._view_of()) for part in self._files if part != "view"
         }
@@ -196,12 +197,17 @@ class Pma(Structure):
     # --- a batch ---
 
     def _prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), 3 to 6 launches, one read-back, two to grow."""
+        """Locate the keys, count, choose the windows; O(n log m), one read-back, two to grow.
+
+        One launch for a small batch, 5 for another; up to 3 more where windows are wide.
+        """
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
         frame, kept = self._frame, self._take_scratch(run)
         scratch, top_down = kept, self._asks_top_down()
-        batch, found = scratch.count(run, top_down)
+        batch = scratch.begin(run, top_down)
+        outcome = scratch.outcome[: len(run)]  # while the device works
+        found = scratch.end()
         if found["unknown"]:
             self._keep(scratch)
             self._refuse(run, found["unknown"])
@@ -212,7 +218,8 @@ class Pma(Structure):
             frame, kept = grown, kept if kept.capacity <= KEPT else None
             del batch, scratch  # a large one is freed here
             scratch = self._new_scratch(len(run), run, grown)
-            batch, found = scratch.count(run, top_down)
+            batch, outcome = scratch.begin(run, top_down), scratch.outcome[: len(run)]
+            found = scratch.end()
         work = Work(
             frame=frame, scratch=scratch, batch=batch, leaves=frame.leaves, num_edges=num_edges,
             leaf_windows=(scratch.leaf_list, found["leaf_windows"]),
@@ -223,13 +230,13 @@ class Pma(Structure):
         )  # fmt: skip
         if found["resize"] or found["scratch_leaves"]:
             self._plan_wide(work, 0 if found["resize"] else found["scratch_leaves"])
-        return Plan(run, counts, scratch.outcome[: len(run)], work, self._state, kept)
+        return Plan(run, counts, outcome, work, self._state, kept)
 
     def _new_scratch(self, capacity: int, run: Run, frame: Frame | None = None) -> Scratch:
         frame = self._frame if frame is None else frame
         leaves = len(frame.arrays["counts"])
         scratch = Scratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
-        scratch.bind(self._kernels["prepare"], frame, self.n_rows, self.n_vertices)
+        scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
         return scratch
 
     def _keep(self, scratch: Any) -> None:
@@ -265,7 +272,7 @@ class Pma(Structure):
         work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
 
     def _commit(self, plan: Plan, work: Work | Build) -> None:
-        """Write every window once: up to 8 launches."""
+        """Write every window once: one launch for most small batches, up to 8 launches."""
         run, build = plan.run, self._kernels["build"]
         self.num_edges = work.num_edges
         if isinstance(work, Build):
@@ -287,15 +294,23 @@ class Pma(Structure):
             )  # fmt: skip
         if work.out:
             self._write_wide(work, both, weight)
-        first_keys, single = work.leaf_windows
-        listed = {"batch": work.batch, "levels": work.scratch.levels, "first_keys": first_keys}
-        if single:
-            frame.merge_leaves(single, **listed, weight=weight, n=single)
         for merge, (windows, n) in zip(frame.merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
-        frame.update_rows(single + len(run), **listed, windows=single)
+        self._write_leaves(run, frame, work)
         self._keep(work.scratch)
+
+    def _write_leaves(self, run: Run, frame: Frame, work: Work) -> None:
+        """Write the windows of one leaf, with their rows' starts, and all degrees."""
+        (first_keys, windows), n, scratch = work.leaf_windows, len(run), work.scratch
+        if scratch.is_small(n):
+            lanes = max(windows * self._lanes, windows + n)
+            scratch.write_leaves(-(-lanes // 256), keys=run.keys, n=n, weight=run.weight, windows=windows)
+            return
+        listed = {"batch": work.batch, "levels": scratch.levels, "first_keys": first_keys}
+        if windows:
+            frame.merge_leaves(windows, **listed, weight=run.weight, n=windows)
+        frame.update_rows(windows + n, **listed, windows=windows)
 
     def _write_wide(self, work: Work, both: dict[str, Struct], weight: Array) -> None:
         """Wide windows, or the whole array, into their copies; and the copies back."""
