@@ -195,7 +195,7 @@ class DynamicGraph(Properties):
             n_vertices is None,
             combine,
             keys_of(keys, n_vertices),
-            **window_of(times, window, window_edges, drop_isolated, store),
+            **window_of(times, window, window_edges, drop_isolated),
         )
         numbering = partial(_numbering, n_vertices, order, balance)
         self._client, self._storing = client, asked(store, sync, logging)

@@ -264,6 +264,9 @@ class Directory:
             self.check()
             ids, table = np.unique(choose(self.numbering)), self.numbering.keys
             assert table is not None
+            if not len(ids):
+                yield ids
+                return
             self._left = table.without(self.n_vertices, ids)
             try:
                 yield ids

@@ -89,6 +89,8 @@ class Life:
     number : int
     ended : bool
         Whether it is known to be lost.
+    isolated : bool
+        Whether vertices without edges have yet to leave as it begins, which the change before it left.
     """
 
     caller: Caller
@@ -99,6 +101,7 @@ class Life:
     counts: np.ndarray = field(default_factory=lambda: np.empty((0, len(TOLD)), np.int64))
     number: int = 0
     ended: bool = False
+    isolated: bool = False
 
     def since(self, epoch: int) -> np.ndarray:
         """The counts of the epochs from `epoch` on until this life began: int64[k, 6]."""

@@ -22,6 +22,7 @@ from mgraph.client.parts import AsParts
 from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
 from mgraph.client.storing import DEFAULTS, KIND, Storing, surveyed
+from mgraph.client.windows import leave_isolated
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.log.local import UNSEEN
 from mgraph.protocol import PATIENCE_SECONDS
@@ -34,6 +35,8 @@ Value = dict[str, Any]
 Made = tuple[Directory, Options, AsParts]
 
 WORKERS_SECONDS = 60.0  #: for which a graph that lost a worker waits for workers, and for its store to be free
+#: kinds of the last change in a store after which vertices without edges have yet to leave, where a graph drops them
+LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
 UNKNOWN = -1  #: as the counts of an epoch that only a snapshot has
 AGAIN_SECONDS = 0.2  #: between two tries
 
@@ -89,6 +92,8 @@ def open_stored(
     try:
         made = _made(life, _Reopening(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
         made[0].restore(life.caller.call("keys")[0].get("keys"))
+        if life.isolated and made[0].has_keys:
+            leave_isolated(made[0], f"the graph is opened at epoch {life.epoch}")
     except BaseException:
         life.caller.close()
         raise
@@ -166,7 +171,8 @@ def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
     known = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
     counts = np.full((0 if how.after is None else found["epoch"] - how.after, len(TOLD)), UNKNOWN)
     counts[len(counts) - len(known) :] = known
-    return Life(caller, parts, numbering, options, found["epoch"], counts)
+    isolated = options.drop_isolated and found["last"] in LEAVE
+    return Life(caller, parts, numbering, options, found["epoch"], counts, isolated=isolated)
 
 
 @dataclass

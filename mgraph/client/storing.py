@@ -87,7 +87,10 @@ class Storing:
 
 
 #: the options that a store remembers
-KIND = ("structure", "weighted", "directed", "reverse", "grows", "combine", "keys", "times", "window", "window_edges")
+KIND = (
+    "structure", "weighted", "directed", "reverse", "grows", "combine", "keys", "times", "window", "window_edges",
+    "drop_isolated",
+)  # fmt: skip
 DEFAULTS = {"exchange": "auto", "device": "auto", "reserve": 0, "patience": PATIENCE_SECONDS}
 OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #: what `open` takes
 

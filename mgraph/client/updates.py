@@ -29,6 +29,7 @@ from mgraph.client.progress import Done, shown
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
 from mgraph.client.steps import read_parts
+from mgraph.client.windows import leave_isolated, remove_isolated
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.protocol import Recovered, retold
 from mgraph.times import as_stamps
@@ -97,8 +98,7 @@ class Updates:
             if self._has_keys(batch):
                 with self._keyed(batch) as found:
                     done = self._send_keyed(found, args)
-                if self._options.drop_isolated:
-                    self._drop_isolated("drop_vertices")
+                self._leave_isolated()
             else:
                 done = self._send_ids(batch, args)
         self.order_first()
@@ -161,9 +161,12 @@ class Updates:
 
     def landed(self) -> None:
         """After a change that may leave vertices without edges, as the last batch of a pipeline."""
-        if self._options.drop_isolated and self._directory.numbering.keys is not None:
-            self._drop_isolated("drop_vertices")
+        self._leave_isolated()
         self.followed()
+
+    def _leave_isolated(self) -> None:
+        if self._options.drop_isolated and self._directory.numbering.keys is not None:
+            leave_isolated(self._directory, "the batch is committed")
 
     def pipeline(self, max_bytes: int, *, last: bool = True) -> Pipeline:
         """Batches in flight, at most `max_bytes` of them; `landed` follows if they are the `last` ones of a call."""
@@ -317,28 +320,9 @@ class Updates:
     def drop_isolated(self) -> int:
         """Remove the vertices without edges as one epoch, if there are any; how many."""
         self._directory.check()
-        gone = self._drop_isolated("remove_vertices")
+        gone = remove_isolated(self._directory)
         self.followed()
         return gone
-
-    def _drop_isolated(self, method: str) -> int:
-        """Remove the vertices without edges by a call of this name; how many."""
-        coordinator = self._coordinator
-
-        def isolated(now: Numbering) -> np.ndarray:
-            found = coordinator.call("isolated", connect=True)
-            return now.outside(np.concatenate([answer["ids"] for answer in found])).astype(np.uint32)
-
-        with self._directory.removing(isolated) as gone:
-            own_epoch = method == "remove_vertices"
-            try:
-                if len(gone):
-                    coordinator.call(method, {"ids": gone}, connect=True, commits=own_epoch)
-            except CapacityError as error:
-                if own_epoch:
-                    raise
-                warnings.warn(f"the batch is committed; no room to remove isolated vertices: {error}", stacklevel=4)
-        return len(gone)
 
     def _add_keys(self, keys: Any) -> range:
         batch = batch_of(self._directory.keys, keys, keys)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from mgraph.checks import check_whole
+from mgraph.client.directory import Directory
+from mgraph.client.numbering import Numbering
 from mgraph.client.report import UpdateReport
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption, StoreError
+from mgraph.protocol import Recovered
 from mgraph.times import as_instant, as_span, check_times
 
-__all__ = ["drop_isolated", "expire", "window_of"]
+__all__ = ["drop_isolated", "expire", "leave_isolated", "remove_isolated", "window_of"]
 
 
-def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any, store: Any) -> dict[str, Any]:
+def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) -> dict[str, Any]:
     """The options `times`, `window`, `window_edges` and `drop_isolated` of a graph, as `Options` has them.
 
     Raises
@@ -33,8 +40,6 @@ def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any, st
         if times is not None and kind is None:
             raise InvalidOption(f"window_edges is {window_edges!r} and times is {times!r}; a window is one of times")
         kind, window_edges = kind or check_times(True), int(window_edges)
-    if drop_isolated and store is not None:
-        raise InvalidOption(f"store is {store!r} and drop_isolated is True, which a store does not keep; leave out one")
     return {"times": kind, "window": span, "window_edges": window_edges, "drop_isolated": bool(drop_isolated)}
 
 
@@ -87,3 +92,33 @@ def drop_isolated(self: Any) -> int:
         )
     gone: int = self._updates.drop_isolated()
     return gone
+
+
+def remove_isolated(directory: Directory) -> int:
+    """Remove the vertices without edges as an epoch of its own, if there are any; how many."""
+    return _without_isolated(directory, "remove_vertices")
+
+
+def leave_isolated(directory: Directory, after: str) -> None:
+    """Remove the vertices without edges, as a part of the epoch before.
+
+    Where that is not possible they stay until the next batch, and a warning says so and what they came `after`.
+    """
+    try:
+        _without_isolated(directory, "drop_vertices")
+    except (CapacityError, StoreError) as error:
+        warnings.warn(f"{after}; vertices without edges could not be removed: {error}", stacklevel=4)
+
+
+def _without_isolated(directory: Directory, method: str) -> int:
+    caller = directory.coordinator
+
+    def isolated(now: Numbering) -> np.ndarray:
+        found = caller.call("isolated", connect=True)
+        return np.concatenate([answer["ids"] for answer in found]).astype(np.uint32)
+
+    while True:
+        with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
+            if len(gone):
+                caller.call(method, {"ids": gone}, connect=True, commits=method == "remove_vertices")
+            return len(gone)

@@ -35,7 +35,7 @@ from mgraph.log.files import Files
 from mgraph.log.records import Entry
 from mgraph.log.scan import Scan
 from mgraph.log.segments import segment_start
-from mgraph.log.store import FORMAT, Store, Survey, Term, chosen
+from mgraph.log.store import Store, Survey, Term, chosen, described
 
 __all__ = ["UNSEEN", "LocalStore", "sees_parts", "whole"]
 
@@ -229,7 +229,7 @@ class LocalStore(Store):
         """All terms, in their order."""
         names = [field.name for field in fields(Term)]
         first = [next(iter(ranks.values())) for ranks in self._openings]
-        return [Term(**{name: part[name] for name in names}) for part in first]
+        return [Term(**{name: part[name] for name in names if name in part}) for part in first]
 
     def snapshots(self) -> list[Value]:
         """The descriptions of the whole snapshots, by epoch."""
@@ -265,7 +265,7 @@ class LocalStore(Store):
 
     def found(self, kind: Mapping[str, Any], store: str) -> None:
         """Begin a store for a graph of this kind, with this id."""
-        self._about = {"format": FORMAT, "id": store, **kind}
+        self._about = described(kind, store)
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if the folder holds a store, or parts of one."""
@@ -314,9 +314,9 @@ class LocalStore(Store):
 
     def begin_part(self, survey: Survey | None, size: int, sync: str, sees: Sequence[Value]) -> Term:
         """Describe this rank's part of a new term after what was surveyed, which every rank has settled."""
-        term = Term(self._last + 1, size, survey.epoch if survey else 0, sync)
+        term = Term(self._last + 1, size, survey.epoch if survey else 0, sync, self.beginning(survey))
         where = {"hosts": [one["host"] for one in sees], "paths": [one["path"] for one in sees]}
-        part = {**vars(term), **where, "about": self.about(), "rank": self.rank, "opening": self.graph}
+        part = {**term.content, **where, "about": self.about(), "rank": self.rank, "opening": self.graph}
         folder = f"term-{term.number:06d}"
         self.files.remove(self.log_folder(term.number, self.rank))
         self.files.folder(self.at(folder))

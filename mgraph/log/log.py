@@ -27,7 +27,7 @@ from typing import Any
 
 from mgraph.errors import Aborted, InvalidOption, StoreError
 from mgraph.log.files import failed
-from mgraph.log.records import draft
+from mgraph.log.records import WITHIN, draft
 from mgraph.log.segments import Segments
 
 __all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
@@ -54,6 +54,7 @@ class _Open:
     end: int
     written: Future[None]
     ahead: bool
+    kind: str
     offset: tuple[str, int] | None = None
 
 
@@ -84,6 +85,8 @@ class Log:
         Why nothing can be logged any more.
     offsets : dict of str to int
         The last place in each source, by what was committed.
+    last : str
+        The kind of the last change that was committed.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -116,6 +119,7 @@ class Log:
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
         self.offsets: dict[str, int] = {}
+        self.last = ""
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
@@ -125,9 +129,9 @@ class Log:
     # ---- a change ----------------------------------------------------------------------------------------------------
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Begin to write the record of a change that is to be `epoch`. Do not change the columns until `ready`.
+        """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
-        If it is `ahead`, its answer waits until `safe` has ended.
+        Do not change the columns until `ready`. If it is `ahead`, its answer waits until `safe` has ended.
 
         Raises
         ------
@@ -146,7 +150,8 @@ class Log:
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
         written = self._writer.submit(self._write, record, place, self._sync == "always" and not ahead)
-        self._open = _Open(epoch, record.attempt, place, place + record.size, written, ahead, columns.get("offset"))
+        offset = columns.get("offset")
+        self._open = _Open(epoch, record.attempt, place, place + record.size, written, ahead, kind, offset)
 
     def _number(self, epoch: int) -> int:
         """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
@@ -211,6 +216,7 @@ class Log:
         change, self._open = self._open, None
         assert change is not None
         self._kept.append((change.end, change.epoch, time.monotonic()))
+        self.last = change.kind
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -297,9 +303,10 @@ class Log:
 
 
 class ReadOnly:
-    """Stands for the log of a graph that was opened at an earlier epoch: it refuses every change."""
+    """Stands for the log of a graph that was opened at an earlier epoch: it refuses every change that takes one."""
 
     broken: str | None = None
+    last = ""
     attempt = lag = place = 0
     vote = 3
     safe = None
@@ -310,7 +317,8 @@ class ReadOnly:
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
         """Refuse."""
-        raise InvalidOption(f"this graph was opened as of epoch {self.durable} and is read-only")
+        if kind not in WITHIN:
+            raise InvalidOption(f"this graph was opened as of epoch {self.durable} and is read-only")
 
     def ready(self) -> None:
         """Nothing was begun."""

@@ -7,7 +7,7 @@ offset   size  what
 4        1     the kind, one of `KINDS`
 5        1     the columns, by the bits `WEIGHT`, `OP`, `DELETES`, `KEYS` and `TIME`; and `AHEAD`
 6        2     bytes of the place in a source; 0 for none
-8        8     the epoch that the change is to be
+8        8     the epoch that the change is to be; of a kind of `WITHIN` the one that it belongs to
 16       8     the attempt: which try at that epoch; ascending in stream order
 24       8     n: edges or ids; of a mark the place up to which the log is synced
 32       8     the number of vertices afterwards, if the change brings some; else 0
@@ -38,6 +38,8 @@ import xxhash
 
 __all__ = [
     "HEADER",
+    "REMOVALS",
+    "WITHIN",
     "Draft",
     "Entry",
     "body_of",
@@ -56,8 +58,12 @@ HEADER = 88
 WEIGHT, OP, DELETES, KEYS, TIME = 1, 2, 4, 8, 16
 AHEAD = 128  #: with ``sync="always"``: changes before it need not have been synced when it was written
 KINDS = {
-    "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "expire": 5, "refused": 16, "mark": 17,
+    "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "expire": 5, "drop_vertices": 6,
+    "refused": 16, "mark": 17,
 }  # fmt: skip
+WITHIN = {"drop_vertices"}  #: changes that belong to the epoch before them, and take none
+REMOVALS = {"remove_vertices", "drop_vertices"}  #: changes after which later ids have moved up
+IDS = {"delete_vertices", *REMOVALS}
 NAMES = {number: name for name, number in KINDS.items()}
 
 _FIELDS = struct.Struct("<4sBBHQQQQQQQQQ")
@@ -163,7 +169,7 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
         elif op is not None:
             mask |= OP
             parts.append(_plain(op, np.int8))
-    elif kind in ("delete_vertices", "remove_vertices"):
+    elif kind in IDS:
         parts, n = [_plain(columns["ids"], np.uint32)], len(columns["ids"])
     elif kind == "expire":
         parts, n = [np.array([columns["before"]], np.int64)], 1
@@ -235,7 +241,7 @@ def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
     """The columns of a record, as views of its bytes."""
     if entry.kind == "add_vertices":
         return {"n_vertices": entry.vertices}
-    if entry.kind in ("delete_vertices", "remove_vertices"):
+    if entry.kind in IDS:
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
     if entry.kind == "expire":
         return {"before": int(body[:8].view(np.int64)[0])}

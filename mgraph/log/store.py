@@ -31,15 +31,16 @@ import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, failed
-from mgraph.log.records import AHEAD, Entry, checksum, log_id, offset_of
+from mgraph.log.records import AHEAD, REMOVALS, Entry, checksum, log_id, offset_of
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.survey import kept
 
-__all__ = ["FORMAT", "Store", "Survey", "Term", "chosen"]
+__all__ = ["Store", "Survey", "Term", "chosen", "described"]
 
-FORMAT = 2  #: of the files of a store
+FORMAT = 3  #: of the files of a store, at most
+PLAIN = 2  #: of a store without changes that belong to an epoch before them
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
 
 
@@ -55,12 +56,26 @@ class Term:
         The epoch at which it begins.
     sync : str
         See `mgraph.log.log`.
+    n_vertices : int or None
+        The number of vertices with which it begins. It is written where a change may belong to the epoch before it,
+        so that it is seen if such a change is missing at the end of a log.
     """
 
     number: int
     size: int
     epoch: int
     sync: str
+    n_vertices: int | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As it is written."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def described(kind: Mapping[str, Any], store: str) -> dict[str, Any]:
+    """The description of a new store with this id, of a graph of this kind."""
+    return {"format": FORMAT if kind.get("drop_isolated") else PLAIN, "id": store, **kind}
 
 
 def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:
@@ -80,10 +95,12 @@ class Survey:
         `n_vertices` is the most that there were, after the snapshot.
     left : int
         The number of vertices at `epoch`.
+    last : str
+        The kind of the last change.
     snapshot : dict or None
         The description of the snapshot to begin with.
     shares : list of tuple of Entry
-        For each epoch after the snapshot the records of the ranks that wrote it.
+        For each change after the snapshot the records of the ranks that wrote it.
     term : int
         The last term.
     tails : list of str
@@ -104,6 +121,21 @@ class Survey:
     notes: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     left: int = 0
+    last: str = ""
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the client is told of it."""
+        return {name: getattr(self, name) for name in ("about", "epoch", "n_vertices", "notes", "last")}
+
+    def add(self, changes: Sequence[tuple[Entry, ...]], epoch: int) -> None:
+        """Changes that follow, up to an epoch."""
+        self.shares.extend(changes)
+        self.epoch = epoch
+        for shares in changes:
+            gone = shares[0].n if shares[0].kind in REMOVALS else 0
+            self.left, self.last = max(self.left - gone, *(entry.vertices for entry in shares), 0), shares[0].kind
+            self.n_vertices = max(self.n_vertices, self.left)
 
     @property
     def nbytes(self) -> int:
@@ -158,7 +190,7 @@ class Store:
             It cannot be written.
         """
         self.check_new()
-        about = {"format": FORMAT, "id": uuid.uuid4().hex, **kind}
+        about = described(kind, uuid.uuid4().hex)
         self.describe("store.json", about)
         return about
 
@@ -243,10 +275,14 @@ class Store:
         for path in survey.tails if survey else []:
             self.sync(path)
         number, epoch = (survey.term + 1, survey.epoch) if survey else (1, 0)
-        term = Term(number, size, epoch, sync)
+        term = Term(number, size, epoch, sync, self.beginning(survey))
         self.files.remove(self.at(f"term-{number:06d}"))  # of an opening that ended before it began
-        self.describe(f"term-{number:06d}.json", vars(term))
+        self.describe(f"term-{number:06d}.json", term.content)
         return term
+
+    def beginning(self, survey: Survey | None) -> int | None:
+        """The number of vertices that the description of a new term needs."""
+        return survey.left if survey and survey.about["format"] > PLAIN else None
 
     def sync(self, path: str) -> None:
         """Make durable what is in a file."""
@@ -350,25 +386,20 @@ class Store:
             oldest = snapshots[0]["epoch"]
             raise InvalidOption(f"{self.path} has epochs from {oldest} on, and {epoch} was asked for")
         begin = snapshot["epoch"] if snapshot else 0
-        found = Survey(about, begin, (snapshot or about)["n_vertices"], snapshot, term=terms[-1].number if terms else 0)
+        n, last = (snapshot or about)["n_vertices"], (snapshot or {}).get("last", "")
+        found = Survey(about, begin, n, snapshot, term=terms[-1].number if terms else 0, left=n, last=last)
         for at, term in enumerate(terms):
             if snapshot is not None and term.number < snapshot["term"]:
                 continue
-            end = min((later.epoch for later in terms[at + 1 :]), default=None)
-            if end is None or end > found.epoch:
+            end = min(terms[at + 1 :], key=lambda later: later.epoch, default=None)
+            if end is None or end.epoch >= found.epoch:
                 places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
-                bounds = [bound for bound in (end, epoch) if bound is not None]
-                whole = self._read_term(term, places, min(bounds, default=None), found, repair, last=end is None)
+                whole = self._read_term(term, places, end, epoch, found, repair)
                 if not whole and end is not None:
                     break
         if epoch is not None and found.epoch < epoch:
             raise InvalidOption(f"{self.path} has epochs up to {found.epoch}, and {epoch} was asked for")
         found.offsets = self._offsets(found)
-        found.left = found.n_vertices
-        for shares in found.shares:
-            gone = shares[0].n if shares[0].kind == "remove_vertices" else 0
-            found.left = max(found.left - gone, *(entry.vertices for entry in shares), 0)
-            found.n_vertices = max(found.n_vertices, found.left)
         return found
 
     def _offsets(self, found: Survey) -> dict[str, int]:
@@ -393,12 +424,16 @@ class Store:
         return bool(begun) and all(first in self.files.names(self.log_folder(1, r)) for r in range(terms[0].size))
 
     def _read_term(
-        self, term: Term, places: list[int], bound: int | None, found: Survey, repair: bool, last: bool
+        self, term: Term, places: list[int], end: Term | None, epoch: int | None, found: Survey, repair: bool
     ) -> bool:
-        """Add what a term has after `found.epoch`; whether it reaches `bound`."""
-        scans = self._scans(term, places, repair)
+        """Add what a term has after `found.epoch`, up to the term that ends it, and to `epoch`; whether it has that."""
+        last, bounds = end is None, [one for one in (None if end is None else end.epoch, epoch) if one is not None]
+        bound, scans = min(bounds, default=None), self._scans(term, places, repair)
         has = kept(scans, found.epoch, bound)
         problem = self._problem(term, scans, has.epoch, bound, last)
+        found.add(has.shares, has.epoch)
+        if end is not None and found.epoch >= end.epoch and end.n_vertices not in (None, found.left):
+            problem = self._less(scans, found.epoch)
         if problem is not None and not repair:
             raise StoreError(
                 f"{problem}; the store is whole up to epoch {has.epoch}; repair=True opens it there and gives up the "
@@ -406,11 +441,14 @@ class Store:
             )
         if problem is not None:
             found.notes.append(f"{problem}: epochs after {has.epoch} are given up, {has.given_up} records or more")
-        found.shares.extend(has.shares)
-        found.epoch = has.epoch
         if last:
             found.tails.extend(one.last for one in scans if one.last is not None)
-        return bound is None or has.epoch >= bound
+        return bound is None or (has.epoch >= bound and problem is None)
+
+    def _less(self, scans: list[Scan], epoch: int) -> str:
+        """That the logs of a term end without a change that belongs to the epoch at which the next term begins."""
+        broken = next((one.broken for one in scans if one.broken is not None), None)
+        return broken or f"{scans[0].last}: vertices that left in epoch {epoch} are not there"
 
     def _scans(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
         """What the logs of a term's ranks hold from these places on."""

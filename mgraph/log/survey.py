@@ -1,18 +1,19 @@
 """What a store holds: the attempts that are kept, by what the logs of all ranks say.
 
 An attempt that any log refuses is skipped; another is kept only if every rank's record of it is whole; at the first
-that is not, the log ends. Epochs follow one another without a hole. How the last term of the log ends is made durable
-by the description of the next term, which names the epoch at which it begins: what is behind that is never read again.
+that is not, the log ends. Epochs follow one another without a hole; changes that take none follow their epoch. How the
+last term of the log ends is made durable by the description of the next term, which names the epoch at which it begins:
+what is behind that is never read again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mgraph.errors import StoreError
-from mgraph.log.records import Entry
+from mgraph.log.records import WITHIN, Entry
 from mgraph.log.scan import Scan
 
 __all__ = ["Kept", "kept"]
@@ -25,7 +26,7 @@ class Kept:
     Attributes
     ----------
     shares : list of tuple of Entry
-        For each epoch the records of all ranks, in rank order, which is stream order.
+        For each change the records of all ranks, in rank order, which is stream order.
     epoch : int
         The last epoch.
     given_up : int
@@ -40,26 +41,40 @@ class Kept:
     refused: int = 0
 
 
+Tries = dict[int, dict[int, Entry]]  #: by attempt, the ranks' records
+
+
 def kept(scans: Sequence[Scan], first: int, last: int | None = None) -> Kept:
-    """What the logs of one term's ranks keep after epoch `first`, up to `last` or the end. O(records)."""
-    tries: dict[int, dict[int, dict[int, Entry]]] = defaultdict(lambda: defaultdict(dict))
+    """What the logs of one term's ranks keep after epoch `first`, up to `last` or the end. O(records).
+
+    What belongs to `first` is among it, since a log may begin with that.
+    """
+    tries: dict[int, Tries] = defaultdict(lambda: defaultdict(dict))
+    within: dict[int, Tries] = defaultdict(lambda: defaultdict(dict))
     refused: set[tuple[int, int]] = set()
     for rank, scan in enumerate(scans):
         for entry in scan.entries:
             if entry.kind == "refused":
                 refused.add((entry.epoch, entry.attempt))
             else:
-                tries[entry.epoch][entry.attempt][rank] = entry
+                (within if entry.kind in WITHIN else tries)[entry.epoch][entry.attempt][rank] = entry
+
+    def attempts(of: dict[int, Tries], epoch: int) -> Iterator[dict[int, Entry]]:
+        return (of[epoch][attempt] for attempt in sorted(of[epoch]) if (epoch, attempt) not in refused)
+
     found = Kept(first, refused=len(refused))
-    while last is None or found.epoch < last:
-        epoch = found.epoch + 1
-        whole = next((attempt for attempt in sorted(tries[epoch]) if (epoch, attempt) not in refused), None)
-        if whole is None or len(tries[epoch][whole]) < len(scans):
+
+    def keep(shares: dict[int, Entry]) -> bool:
+        """Keep a change, if all ranks' records of it are whole."""
+        if len(shares) == len(scans):
+            found.shares.append(tuple(shares[rank] for rank in range(len(scans))))
+            _check_alike(found.shares[-1])
+        return len(shares) == len(scans)
+
+    while all(keep(shares) for shares in attempts(within, found.epoch)) and (last is None or found.epoch < last):
+        if not keep(next(attempts(tries, found.epoch + 1), {})):
             break
-        shares = tries[epoch][whole]
-        found.shares.append(tuple(shares[rank] for rank in range(len(scans))))
-        found.epoch = epoch
-        _check_alike(found.shares[-1])
+        found.epoch += 1
     behind = (entry for scan in scans for entry in scan.entries if entry.kind != "refused")
     found.given_up = sum(entry.epoch > found.epoch and (entry.epoch, entry.attempt) not in refused for entry in behind)
     return found

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from mgraph.errors import Aborted
+from mgraph.log.records import WITHIN
 from mgraph.worker.change import Change, Record
 from mgraph.worker.keys import KeyLog
 from mgraph.worker.shard import Shard
@@ -23,12 +24,13 @@ _NOTHING = nullcontext()
 
 
 class ChangeLog(Protocol):
-    """What writes down the changes of content of one rank; `mgraph.log.log.Log` is one. An error refuses the change."""
+    """What writes down one rank's changes that are logged; `mgraph.log.log.Log` is one. An error refuses the change."""
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Begin to write the record of a change that is to be `epoch`; it need not wait until it is written.
+        """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
-        If it is `ahead`, it need not be safe before the vote, but before it is acknowledged: see `safe`.
+        It need not wait until it is written. If it is `ahead`, it need not be safe before the vote, but before it is
+        acknowledged: see `safe`.
         """
 
     @property
@@ -59,7 +61,7 @@ class Ballot:
     ----------
     shard : Shard
     log : ChangeLog, optional
-        Is told of each change of content, on every rank, also where its share is empty.
+        Is told of each change that is logged, on every rank, also where its share is empty.
 
     Attributes
     ----------
@@ -79,7 +81,7 @@ class Ballot:
         self._snapshot_due = False
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
-        """Log a change of content, which is made ready and decided in this block; nothing without a log.
+        """Log a change, which is made ready and decided in this block; nothing without a log.
 
         If it is `ahead`, it is acknowledged only when `safe` has ended.
 
@@ -89,7 +91,7 @@ class Ballot:
 
     @contextmanager
     def _logged(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
-        log.begin(record.kind, record.columns, self.shard.epoch + 1, ahead)
+        log.begin(record.kind, record.columns, self.shard.epoch + (record.kind not in WITHIN), ahead)
         try:
             yield
         except BaseException:
@@ -135,7 +137,7 @@ class Ballot:
         """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
         try:
             change.prepare()
-            if self.log is not None and change.content:
+            if self.log is not None and change.logged:
                 self.log.ready()
         except Exception as error:
             change.discard()
@@ -154,7 +156,7 @@ class Ballot:
 
     def _commit(self, change: Change) -> None:
         try:
-            if self.log is not None and change.content:
+            if self.log is not None and change.logged:
                 self.log.keep()
             change.commit()
             self.shard.changes += 1
@@ -209,7 +211,7 @@ class Ballot:
             self.settle()
         else:
             change.discard()
-            if self.log is not None and change.content:
+            if self.log is not None and change.logged:
                 self.log.refuse()
         self.make_safe()  # the answer tells the epoch
 

@@ -31,7 +31,7 @@ class Record:
 
     Parameters
     ----------
-    kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire"
+    kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire" | "drop_vertices"
     columns : mapping of str to array or int
         In host memory.
         For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its place in a
@@ -65,11 +65,14 @@ class Change(ABC):
         The keys of the vertices that it brings, on rank 0 where it is to know them; see `mgraph.keys.Names.packed`.
     gone : uint32[k] or None
         The users' ids of the vertices that it removes, ascending.
+    logged : bool
+        Whether it is written to the log.
     exchanges : bool
         Whether `prepare` communicates with other ranks. If so, no vote can follow a failure, and the call ends.
     """
 
     content: bool = True
+    logged: ClassVar[bool] = True
     exchanges: ClassVar[bool] = False
     brought: np.ndarray | None = None
     gone: Any = None

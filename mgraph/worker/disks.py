@@ -64,7 +64,7 @@ class LocalStorage(Storage):
         self.store.take(scans)
         self._survey = found = self.store.survey(epoch, repair)
         self._whole = list(self.store.archive.snapshots())
-        return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
+        return found.told
 
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
         """Make the folder of a new store with this id."""

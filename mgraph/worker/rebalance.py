@@ -50,7 +50,7 @@ class Move(Change):
         Builds this rank's new part of the graph beside the old one. All ranks call it together.
     """
 
-    content = False
+    content = logged = False
     exchanges = True
 
     def __init__(self, shard: Shard, build: Callable[[Shard], Moved]) -> None:

@@ -38,6 +38,7 @@ class Removal(Move):
         The edges that this rank counted and that are gone.
     """
 
+    logged = True
     exchanges = False
 
     def __init__(self, shard: Shard, ids: Any, content: bool = True) -> None:

@@ -19,7 +19,7 @@ from mgraph.device import Device
 from mgraph.errors import StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
-from mgraph.log.records import DELETES, KEYS, OP, Entry, body_of, columns_of, keys_of
+from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, body_of, columns_of, keys_of
 from mgraph.log.snapshot import check_file, keys_in, mapped, read_keys
 from mgraph.log.store import Store, Survey
 from mgraph.times import MOST
@@ -74,12 +74,15 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     counted = [
         (shares[0], making.counted(shares[0].kind, shares)) for shares in found.shares if shares[0].epoch > alone
     ]
-    counts = [] if after is None else [counts for entry, counts in counted if entry.epoch > after]
+    told = [
+        counts for entry, counts in counted if after is not None and entry.epoch > after and entry.kind not in WITHIN
+    ]
+    counts = np.array(told, np.int64).reshape(-1)
     if found.left < shard.n_vertices:  # the shard was made for the most vertices that there were
         making.remove(np.arange(found.left, shard.n_vertices, dtype=np.uint32))
     ballot.settle()
     shard.epoch = found.epoch  # of vertices that were added there are as many as at the end
-    return np.array(counts, np.int64).reshape(-1)
+    return counts
 
 
 def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
@@ -101,7 +104,7 @@ def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
             names.append(named)
     keys = KeyLog(names)
     entries = [shares[0] for shares in found.shares]
-    entries = [entry for entry in entries if entry.mask & KEYS or entry.kind == "remove_vertices"]
+    entries = [entry for entry in entries if entry.mask & KEYS or entry.kind in REMOVALS]
     here = [entry for entry in entries if entry.holder is not None]
     sent = iter(carried(shard, [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]], bodies.read))
     for entry in entries if shard.rank == 0 else []:
@@ -175,8 +178,8 @@ class _Replay:
         elif kind == "delete_vertices":
             for _, shares in groupby(entries, lambda entry: entry.epoch):
                 self._delete(next(iter(shares)))
-        elif kind == "remove_vertices":
-            for _, shares in groupby(entries, lambda entry: entry.epoch):
+        elif kind in REMOVALS:
+            for _, shares in groupby(entries, lambda entry: (entry.epoch, entry.attempt)):
                 self._remove(next(iter(shares)))
         elif kind == "expire":
             for _, shares in groupby(entries, lambda entry: entry.epoch):
@@ -191,7 +194,7 @@ class _Replay:
                 told = self.apply(mine, bool(_mask(shares) & (OP | DELETES)))
         elif kind == "delete_vertices":
             told = self._delete(shares[0])
-        elif kind == "remove_vertices":
+        elif kind in REMOVALS:
             told = self._remove(shares[0])
         elif kind == "expire":
             told = self._expire(shares[0])

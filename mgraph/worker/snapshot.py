@@ -219,7 +219,7 @@ class Snapshots:
         term: int,
         retain: int,
         about: Mapping[str, Any] | None = None,
-        offsets: Mapping[str, int] | None = None,
+        more: Mapping[str, Any] | None = None,
         names: Names | None = None,
         local: bool = False,
     ) -> None:
@@ -233,8 +233,8 @@ class Snapshots:
             How many snapshots are kept; all for 0.
         about : dict, optional
             The description of a store that has nothing but this snapshot.
-        offsets : dict, optional
-            The last place in each source.
+        more : dict, optional
+            `offsets`, the last place in each source, and `last`, the kind of the last change.
         names : Names, optional
             The key of each vertex, on rank 0.
         local : bool
@@ -243,7 +243,7 @@ class Snapshots:
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         check_arrow()
-        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, "offsets": offsets or {}}
+        content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, **(more or {})}
         if shard.clock is not None:
             content["latest"] = shard.clock.latest
         made, self.problem = edges_of(shard), None

@@ -91,7 +91,7 @@ class Storage:
         if own:
             self._own()
         self._survey = found = self.store.survey(epoch, repair)
-        return {"about": found.about, "epoch": found.epoch, "n_vertices": found.n_vertices, "notes": found.notes}
+        return found.told
 
     def read_keys(self, shard: Shard, found: Survey) -> None:
         """Read the vertices' keys as of the end of what was found; rank 0 has them. All ranks call it together."""
@@ -134,7 +134,8 @@ class Storage:
                 snapshot_bytes=-(-how.snapshot_bytes // shard.size),
             )  # fmt: skip
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
-            log.offsets = dict(self._survey.offsets) if self._survey else {}
+            if self._survey:
+                log.offsets, log.last = dict(self._survey.offsets), self._survey.last
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
@@ -169,9 +170,9 @@ class Storage:
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
         """Begin to write a snapshot, after which the log goes on at a place."""
         assert isinstance(self.log, Log)
-        offsets, names = dict(self.log.offsets), self.keys.names
+        more = {"offsets": dict(self.log.offsets), "last": self.log.last}
         self._of(shard).begin(
-            shard, self.store, place, self._term, self._retain, offsets=offsets, names=names, local=local
+            shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local
         )
         self.log.since = place
 

@@ -192,15 +192,17 @@ def expire(rank: Rank, epoch: int, before: int) -> Value:
 
 
 def isolated(rank: Rank) -> Value:
-    """The internal ids of this rank's vertices without edges."""
+    """The users' ids of this rank's vertices without edges."""
     shard = rank.shard
     ids = shard.device.xp.flatnonzero(own_degrees(shard) == 0) + shard.lo
+    ids = ids if shard.names is None else shard.names[ids]
     return {"ids": shard.device.fetch(ids.astype(np.uint32))}
 
 
 def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
     """Remove users' ids, as `remove_vertices` does, which have no edges; it belongs to the epoch before."""
-    return _decide(rank, Removal(rank.shard, ids, content=False))
+    with rank.ballot.attempt(_record(rank, "drop_vertices", {"ids": ids})), rank.shard.working():
+        return _decide(rank, Removal(rank.shard, ids, content=False))
 
 
 def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
