@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from graph_clusters import HERE, assert_clean, on
 from plain_graph import fresh_rng
+from steps import before, cut, refuse
 from time_model import TimeModel, random_timed
 
 from mgraph import DynamicGraph, EdgeBatch
+from mgraph.client import updates
 
 KINDS = [
     {"window": 25, "directed": False},
@@ -87,7 +89,7 @@ def test_vertices_without_edges_leave_in_a_store_too(client3, tmp_path, kind, sn
     made = {**kind, "drop_isolated": True, "keys": "int64", "snapshot_bytes": snapshots, "retain": 0}
     with DynamicGraph(**on(client3, 3), store=store, **made) as graph:
         both.graph = graph
-        both.steps(8)
+        both.steps(6)
         if not snapshots:
             graph.snapshot()
         both.steps(3)
@@ -101,3 +103,73 @@ def test_vertices_without_edges_leave_in_a_store_too(client3, tmp_path, kind, sn
                 with graph.at(int(epoch)) as earlier:
                     assert found(earlier) == both.then[epoch]
     assert_clean(client3)
+
+
+@pytest.mark.parametrize("disks", ["shared", "local"])
+def test_a_session_is_cut_while_vertices_leave(client3, tmp_path, disks):
+    both = Both(fresh_rng(), KINDS[0])
+    how = {"drop_isolated": True, "keys": "int64", "recover": "auto", "disks": disks}
+    with DynamicGraph(client3, store=tmp_path / "store", **how, **KINDS[0]) as graph:
+        both.graph = graph
+        both.update()
+        for number, (stage, at) in enumerate([("vote", 0), ("remove", 0), ("vote", 1), ("switch", 0)]):
+            client3.run(before, stage, cut, at=at, workers=[graph.workers[number % len(graph.workers)]])
+            both.now += 40  # all edges leave
+            both.update()
+            assert len(graph.recoveries) == number + 1
+    with DynamicGraph.open(client3, tmp_path / "store", workers=graph.workers) as graph:
+        both.graph = graph
+        both.check()
+        both.update()
+    assert_clean(client3)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_graph_that_ends_before_vertices_have_left(tmp_path, monkeypatch, snapshot):
+    """They leave when it is opened. Vertices that were added to have no edges stay."""
+    both, store = Both(fresh_rng(), KINDS[1]), tmp_path / "store"
+
+    def ends(*args: object) -> None:
+        if snapshot:
+            both.graph.snapshot()
+        raise KeyboardInterrupt
+
+    with DynamicGraph(store=store, retain=0, drop_isolated=True, keys="int64", **KINDS[1]) as both.graph:
+        both.steps(3)
+        both.now += 30
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(updates, "leave_isolated", ends)
+            both.update()
+    for _ in range(2):  # the second time they are gone already
+        with DynamicGraph.open(None, store, retain=0) as both.graph:
+            both.check()
+    with DynamicGraph.open(None, store, retain=0) as both.graph:
+        both.add()
+        if snapshot:
+            both.graph.snapshot()
+    with DynamicGraph.open(None, store, retain=0) as both.graph:
+        both.check()
+        both.update()
+        for epoch, what in both.then.items():
+            with both.graph.at(epoch) as earlier:
+                assert found(earlier) == what
+
+
+def test_no_room_for_vertices_to_leave(client3, tmp_path):
+    """They stay until the next batch, and are refused in the log of each rank."""
+    both = Both(fresh_rng(), KINDS[0])
+    with DynamicGraph(client3, store=tmp_path / "store", drop_isolated=True, keys="int64", **KINDS[0]) as graph:
+        both.graph = graph
+        both.update()
+        client3.run(before, "remove", refuse, workers=[graph.workers[1]])
+        both.now += 40
+        with pytest.warns(
+            UserWarning, match="the batch is committed; vertices without edges could not be removed: .* no room"
+        ):
+            graph.update(both.batch())
+        assert found(graph)[0] > both.what()[0]
+        assert found(graph)[1] == both.what()[1]
+        both.update()
+    with DynamicGraph.open(None, tmp_path / "store") as graph:
+        both.graph = graph
+        both.check()
