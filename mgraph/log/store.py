@@ -31,7 +31,7 @@ import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, failed
-from mgraph.log.records import AHEAD, REMOVALS, Entry, checksum, log_id, offset_of
+from mgraph.log.records import AHEAD, REMOVALS, WITHIN, Entry, checksum, log_id, offset_of
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
@@ -472,10 +472,10 @@ class Store:
             return None
         broken = next((one.broken for one in scans if one.broken is not None), None)
         missing = next((rank for rank, one in enumerate(scans) if not one.there), None)
-        written = any(one.entries for one in scans)
-        if broken is None and missing is not None and (written or not last):
+        if broken is None and missing is not None and (any(one.entries for one in scans) or not last):
             broken = self._missing(term, missing)
-        newest = max((entry.epoch for one in scans for entry in one.entries if not entry.mask & AHEAD), default=0)
+        written = [entry for one in scans for entry in one.entries if not entry.mask & AHEAD]
+        newest = max((entry.epoch + (entry.kind in WITHIN) for entry in written), default=0)
         if broken is None and (not last or (term.sync == "always" and newest > epoch + 1)):
             short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
             broken = f"{scans[short].last}: epoch {epoch + 1} was synced and is not there"

@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 from crashing import CrashingFiles, Inode
-from stream_of_logs import content, stored
+from stream_of_logs import PATH, Graph, Told, content, stored
 
 from mgraph.errors import StoreError
+from mgraph.log.store import Store
 
 
 def flipped(files: CrashingFiles, path: str, bit: int) -> CrashingFiles:
@@ -42,6 +43,25 @@ def flip(seed: int, stores: int, flips: int) -> Counter[str]:
                 assert there == told.made, f"seed {seed}, store {number}: bit {bit} of {path} did harm"
                 outcomes["harmless"] += 1
     return outcomes
+
+
+def test_what_belongs_to_the_last_epoch_of_a_term():
+    """Nothing after it in its log says that it was there, but the number of vertices of the next term does."""
+    files, told, rng = CrashingFiles(), Told(), random.Random(1)
+    files.folder("/data")
+    for number in (2, 4):
+        graph = Graph(files, told, rng, iter([]), snapshots=False)
+        while not graph.attempt(number):
+            pass
+        while number == 2 and not graph.attempt(3):
+            pass
+        graph.close()
+    assert content(files) == told.made == [2, 3, 4]
+    (entry,) = (shares[0] for shares in Store(PATH, files).survey().shares if shares[0].kind == "drop_vertices")
+    damaged = flipped(files, entry.path, 8 * entry.at + 100)
+    with pytest.raises(StoreError, match=rf"{entry.path}, offset {entry.at}: .* is damaged; .* up to epoch 1"):
+        content(damaged)
+    assert content(damaged, repair=True) == [2]
 
 
 def test_a_sample_of_flips():

@@ -29,6 +29,7 @@ from mgraph.log.snapshot import (
 from mgraph.log.store import Store
 
 PATH = "/data/store"
+N = 1 << 20  #: vertices at the beginning; one leaves with some changes
 SEGMENT = 3000
 least = min  #: of what the ranks say is durable
 
@@ -39,7 +40,8 @@ class Told:
     Attributes
     ----------
     made : list of int
-        The changes that the ranks made, one an epoch, by their numbers.
+        The changes that the ranks made, by their numbers. Even ones are an epoch each. An odd one belongs to the epoch
+        of the number before it: a vertex leaves.
     safe : int
         How many of them must be there.
     doubtful : int or None
@@ -79,7 +81,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
         rows = list(read_rows(store, found.snapshot, 0, rows_of(found.snapshot), 100))
         numbers = np.concatenate([np.empty(0, np.uint32), *(part["src"] for part in rows)])
         there = np.unique(numbers).tolist()
-        assert len(there) == found.snapshot["epoch"]
+        assert epoch_of(there) == found.snapshot["epoch"]
     for shares in found.shares:
         numbers_of = set()
         for rank, entry in enumerate(shares):
@@ -87,13 +89,26 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
             if body is None:
                 raise StoreError(f"{entry.path}, offset {entry.at}: damaged")
             columns = columns_of(entry, body)
+            if entry.kind == "drop_vertices":
+                numbers_of |= set(columns["ids"].tolist())
+                continue
             numbers_of |= set(columns["src"].tolist())
             assert len(columns["src"]) == entry.n >= 1
             assert (columns["dst"] == np.arange(entry.n) + 1000 * rank).all(), "a share of another rank"
         assert len(numbers_of) == 1, "shares of several changes in one epoch"
         there.extend(numbers_of)
-    assert len(there) == found.epoch
+    assert epoch_of(there) == found.epoch
+    assert found.left == left_after(there)
     return there
+
+
+def epoch_of(made: list[int]) -> int:
+    return sum(number % 2 == 0 for number in made)
+
+
+def left_after(made: list[int]) -> int:
+    """The number of vertices."""
+    return N - sum(number % 2 for number in made)
 
 
 class Graph:
@@ -109,7 +124,7 @@ class Graph:
             found = self.store.survey()
         else:
             self.store.make_folder()
-            self.store.create({"n_vertices": 10})
+            self.store.create({"n_vertices": N, "drop_isolated": True})
         self.term = self.store.begin(found, self.size, self.sync)
         self.epoch = self.term.epoch
         self.logs: list[Log] = []
@@ -126,13 +141,21 @@ class Graph:
             self.syncers.append(self.logs[-1]._syncer)
         there = content(files)
         assert there is not None
-        assert len(there) == self.epoch
+        assert epoch_of(there) == self.epoch
         told.made, told.doubtful, told.open, told.safe = there, None, True, len(there)  # the caller sees the epoch
 
     def change(self) -> None:
+        """One change, and perhaps a vertex leaves with it."""
+        if self.attempt(next(self.numbers)) and self.rng.random() < 0.4:
+            for syncer in self.syncers:  # it is begun when the change before it was acknowledged
+                syncer.run()
+            self.told.safe = len(self.told.made)
+            self.attempt(self.told.made[-1] + 1)
+
+    def attempt(self, number: int) -> bool:
         """One change: made, or refused because some ranks never begin it or vote against it."""
         rng, told = self.rng, self.told
-        number, epoch = next(self.numbers), self.epoch + 1
+        epoch = self.epoch + (number % 2 == 0)
         absent = {rank for rank in range(self.size) if rng.random() < 0.06}
         against = {rank for rank in range(self.size) if rng.random() < 0.06}
         begun = []
@@ -144,12 +167,11 @@ class Graph:
             if log._segments.full or rng.random() < 0.3:
                 self.syncers[rank].run()
             log.attempt = self.exchange
-            log.begin(
-                "batch",
-                {"src": np.full(n, number, np.uint32), "dst": np.arange(n, dtype=np.uint32) + np.uint32(1000 * rank)},
-                epoch,
-                self.ahead,
-            )
+            src, dst = np.full(n, number, np.uint32), np.arange(n, dtype=np.uint32) + np.uint32(1000 * rank)
+            if number % 2:
+                log.begin("drop_vertices", {"ids": src[:1]}, epoch)
+            else:
+                log.begin("batch", {"src": src, "dst": dst}, epoch, self.ahead)
             begun.append(rank)
             if rng.random() < 0.5 and rank not in against:
                 log.ready()
@@ -163,13 +185,14 @@ class Graph:
             self.exchange += 1
             told.refused.add(number)
             told.doubtful = None
-            return
+            return False
         self.epoch = epoch
         told.made, told.doubtful = [*told.made, number], None
-        if self.sync == "always" and not self.ahead:
+        if self.sync == "always" and not (self.ahead and number % 2 == 0):
             told.safe = len(told.made)
         else:
             self.report()
+        return True
 
     def report(self) -> None:
         """In the background, or ahead: some syncs end, and the caller asks how far, or gets the answers."""
@@ -177,18 +200,20 @@ class Graph:
             if self.rng.random() < 0.4:
                 syncer.run()
         if self.rng.random() < 0.5:
-            self.told.safe = max(self.told.safe, least(log.durable for log in self.logs))
+            durable, made = least(log.durable for log in self.logs), self.told.made
+            self.told.safe = max(self.told.safe, next(n for n in range(len(made) + 1) if epoch_of(made[:n]) == durable))
 
     def snapshot(self) -> None:
         """A snapshot by all ranks, each of which writes some of the numbers."""
         for syncer in self.syncers:
             syncer.run()
-        folder = folder_of(self.epoch, self.term.number, self.epoch)
+        folder = folder_of(self.epoch, self.term.number, len(self.told.made))
         places = [log.turn() for log in self.logs]
         for rank in self.rng.sample(range(self.size), self.size):
             mine = np.array(self.told.made[rank :: self.size], np.uint32)
             write_part(self.store, folder, rank, {"src": mine, "dst": mine}, places[rank])
-        make_valid(self.store, folder, self.size, {"epoch": self.epoch, "term": self.term.number, "n_vertices": 10})
+        about = {"epoch": self.epoch, "term": self.term.number, "n_vertices": left_after(self.told.made)}
+        make_valid(self.store, folder, self.size, about)
         drop_old(self.store, self.rng.choice([0, 1, 2]))
 
     def run(self, changes: int) -> None:
@@ -211,7 +236,7 @@ def stream(seed: int, openings: int, changes: int, every: float, snapshots: bool
     """A random stream with crashes. Before each operation on a file, with the probability `every`, what a disk may have
     is opened and compared with what was told. Returns how many such states there were, and how many changes refused."""
     rng, told, points = random.Random(seed), Told(), 0
-    numbers = iter(range(1, 1 << 30))
+    numbers = iter(range(2, 1 << 30, 2))
     files = CrashingFiles()
     files.folder("/data")
     left = 0
@@ -251,7 +276,7 @@ def stored(seed: int, changes: int, closed: bool, snapshots: bool) -> tuple[Cras
     """A store as a graph leaves it that is closed, or killed."""
     rng, told, files = random.Random(seed), Told(), CrashingFiles()
     files.folder("/data")
-    graph = Graph(files, told, rng, iter(range(1, 1 << 30)), snapshots)
+    graph = Graph(files, told, rng, iter(range(2, 1 << 30, 2)), snapshots)
     graph.run(changes)
     for syncer in graph.syncers:
         syncer.run()
