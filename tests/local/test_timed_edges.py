@@ -141,9 +141,7 @@ def test_a_window_of_years_or_months_has_no_one_length(unit):
         assert graph.insert([1], [2], time=last).expired == 1
 
 
-def test_what_cannot_have_times_yet(tmp_path):
-    with pytest.raises(InvalidOption, match="store is"):
-        DynamicGraph(store=tmp_path / "store", drop_isolated=True)
+def test_what_cannot_have_times_yet():
     with DynamicGraph(n_vertices=3, times=True) as graph:
         graph.insert([0, 1], [1, 2], time=4)
         with pytest.raises(InvalidOption, match=r"kind\[1\] is \"insert\", operations have no times"):

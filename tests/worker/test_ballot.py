@@ -228,7 +228,7 @@ class Noted(Change):
 class NotedMove(Noted):
     """The same of a change that is no content and speaks to the other ranks."""
 
-    content, exchanges = False, True
+    content, logged, exchanges = False, False, True
 
 
 class SaidLog:
