@@ -119,7 +119,7 @@ def save(self: Any, path: Any) -> None:
     InvalidOption
         The folder holds a store or a saved graph.
     StoreError
-        It cannot be written, or pyarrow is missing on a worker.
+        It cannot be written, a worker does not see it, or pyarrow is missing on a worker.
     """
     write(self._directory, self._options, path)
 

@@ -185,7 +185,7 @@ def write(now: Directory, options: Options, path: Any) -> None:
             with now.still() as table:
                 shares: list[Value] = [{} for _ in coordinator.addresses]
                 shares[0]["keys"] = None if table is None else table.names.packed(0, n)
-                coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares)
+                coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares, connect=True)
             return _written(coordinator)
 
 

@@ -117,6 +117,8 @@ class LocalStorage(Storage):
         agreed = int(shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
         if agreed == 0:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
+        if not self._alone:
+            self._check_shared(shard, self.store.archive)
         self._begun = None
         if agreed == 2 and one is not None:
             self._whole.append(one)

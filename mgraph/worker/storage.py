@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidOption, StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
 from mgraph.log.log import Lag, Log, ReadOnly
@@ -165,6 +167,8 @@ class Storage:
     def snapshot(self, shard: Shard) -> None:
         """Begin a snapshot; the log goes on in a new segment."""
         assert isinstance(self.log, Log)
+        if self.store.archive is not self.store:
+            self._check_shared(shard, self.store.archive)
         self._write(shard, self.log.turn())
 
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
@@ -187,11 +191,31 @@ class Storage:
     def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
         """Begin a snapshot that is a store of its own; `keys` are those of the vertices, on rank 0."""
         store = Store(path)
-        if store.exists:
-            raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
-        store.make_folder()
+        with together(shard):
+            if store.exists:
+                raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
+        self._check_shared(shard, store)
         names = None if keys is None else Names.unpacked(keys)
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
+
+    def _check_shared(self, shard: Shard, store: Store) -> None:
+        """Raise `StoreError` on a rank that does not see what rank 0 writes to a folder, which it makes."""
+        mark = store.at(f"{shard.spec.graph}-{shard.changes}.seen")
+        try:
+            with together(shard):
+                if self.rank == 0:
+                    store.make_folder()
+                    store.describe(os.path.basename(mark), {"host": socket.gethostname()})
+            with together(shard):
+                if not store.files.exists(mark):
+                    raise StoreError(
+                        f"{shard}, on host {socket.gethostname()}, does not see what rank 0 has written to "
+                        f"{store.path}: it must be a folder that all workers share, or a URL"
+                    )
+        finally:
+            if self.rank == 0:
+                with suppress(OSError):
+                    store.files.remove(mark)
 
     def _of(self, shard: Shard) -> Snapshots:
         if self._snapshots is None:

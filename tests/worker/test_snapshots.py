@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_model import GraphModel, random_batch
+from local_disks import Disks
 from plain_graph import cuts, fresh_rng
 from stores import end, opened, raised, store_of, written
 from test_ballot import CONTENT, KINDS, STARTS, Changed, N
@@ -202,6 +203,16 @@ def test_saved_without_a_log_and_loaded(tmp_path, kind):
     raised(graph.change("batch"))  # goes on, unlogged
     end(ranks)
     assert before == sorted((p.name, p.stat().st_mtime_ns) for p in (tmp_path / "a").rglob("*"))
+
+
+def test_saved_to_a_folder_that_a_rank_does_not_see(tmp_path):
+    graph = Changed((0, 13, N), fresh_rng(), KINDS[0])
+    about = {"n_vertices": N}
+    disks = Disks(graph.ranks, [tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(StoreError, match=r"rank 1, on host .+, does not see what rank 0 has written to .*/b: "):
+        disks.call("save", {"path": "", "kind": about})
+    end(graph.ranks)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"]
 
 
 # ---- what others read ------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def save(rank: Rank, path: str, kind: Value, keys: np.ndarray | None = None) -> 
     """Begin to write this rank's edges to a folder of their own, and on rank 0 the vertices' keys."""
     if rank.storage is None:
         rank.storage = Storage(_here(path), rank.number, rank.host.name)
-    rank.storage.save(rank.shard, path, kind, keys)
+    rank.storage.save(rank.shard, _here(path), kind, keys)
 
 
 def writing(rank: Rank) -> Value:
