@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +24,22 @@ LOCAL = ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.
 N = 50
 
 
-def environment() -> dict[str, str]:
-    """For a process that imports the checkout and these tests' modules."""
+def environment(gpu: str | None = None) -> dict[str, str]:
+    """For a process that imports the checkout and these tests' modules, and sees one GPU of them, if it is given."""
     paths = [os.environ.get("PYTHONPATH"), *map(str, (ROOT, ROOT / "tests", Path(__file__).parent))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    seen = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **seen}
 
 
-def spawn(arguments: list[str], log: Path) -> subprocess.Popen[str]:
+def gpus() -> list[str]:
+    """The GPUs that processes may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [gpu for gpu in named.split(",") if gpu]
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return [str(number) for number in range(listed.count("GPU "))]
+
+
+def spawn(arguments: list[str], log: Path, gpu: str | None = None) -> subprocess.Popen[str]:
     """``python ARGUMENTS`` in the background, its output appended to `log`."""
     with log.open("a") as out:
         return subprocess.Popen(
@@ -38,7 +47,7 @@ def spawn(arguments: list[str], log: Path) -> subprocess.Popen[str]:
             stdout=out,
             stderr=out,
             text=True,
-            env=environment(),
+            env=environment(gpu),
             cwd=log.parent,
         )
 
@@ -59,12 +68,15 @@ class Processes:
 
 
 @contextmanager
-def processes(folder: Path, n: int = 2) -> Iterator[Processes]:
-    """A scheduler and `n` workers, each under a nanny of its own process; whatever became of them, none is left."""
+def processes(folder: Path, n: int = 2, on: Sequence[str | None] = (None,)) -> Iterator[Processes]:
+    """A scheduler and `n` workers, each under a nanny of its own process; whatever became of them, none is left.
+
+    Where `on` names GPUs, each worker sees one of them, in turn.
+    """
     file, log = folder / "scheduler.json", folder / "cluster.log"
     scheduler = spawn(["-m", "dask", "scheduler", *LOCAL, "--port", "0", "--scheduler-file", str(file)], log)
     worker = ["-m", "dask", "worker", *LOCAL, "--nthreads", "1", "--scheduler-file", str(file), "--death-timeout", "30"]
-    nannies = [spawn(worker, log) for _ in range(n)]
+    nannies = [spawn(worker, log, on[number % len(on)]) for number in range(n)]
     cluster, pids = None, []
     try:
         client = connect(file, workers=n, timeout=40)

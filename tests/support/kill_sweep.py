@@ -5,14 +5,18 @@ acknowledged. What an epoch changes follows from the seed and its number, so tha
 Workers are killed or stopped, and the writer goes on; then the writer is killed, or the scheduler and the writer, and
 another client opens the store.
 
-    python tests/support/kill_sweep.py [--kills N] [--minutes M] [--seed S]
+    python tests/support/kill_sweep.py [--kills N] [--minutes M] [--seed S] [--jobs J] [--device cuda] [--keys]
 
-prints how many processes of each kind were killed, and how long it took to open the store.
+prints how many processes of each kind were killed, and how long it took to open the store. With ``--jobs``, so many
+sweeps run at once, with seeds S, S + 1, ..., and share the kills; one table has the counts of all. With
+``--device cuda`` each worker has a GPU, in turn. With ``--keys`` the stream has string keys, a window, and vertices
+that leave with their last edge. Several runs may go on beside each other.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import random
@@ -23,79 +27,173 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cluster_processes import Processes, alive, environment, processes, send, wait_until
+from cluster_processes import Processes, alive, environment, gpus, processes, send, wait_until
 from distributed import Client
 from graph_model import GraphModel, random_batch
 
-from mgraph import DynamicGraph, MgraphError, StoreError
+from mgraph import DynamicGraph, EdgeBatch, MgraphError, StoreError
 
 N = 150
 OPEN_SECONDS = 60.0  #: in which a store can be opened after a kill, on a machine that does other things, too
 STEP_SECONDS = 90.0  #: in which the writer must get on: a worker that is stopped is lost after `PATIENCE`
+LAST_SECONDS = 400.0  #: after the minutes of a sweep, for its last round; then it is ended
+WARM_SECONDS = 400.0  #: in which the kernels are compiled, before anything is killed
 PATIENCE = 3.0
 
 
-def change_of(seed: int, epoch: int) -> tuple[str, Any]:
-    """What an epoch changes: its kind, and a batch, ids, or a number of vertices."""
-    rng = np.random.default_rng([seed, epoch])
-    kind = str(rng.choice(["batch", "add", "delete"], p=[0.9, 0.05, 0.05]))
-    if kind == "batch":
-        return kind, random_batch(rng, N, int(rng.integers(1, 1500)), True)
-    return kind, (2 if kind == "add" else rng.integers(0, N, 5))
+# ---- what an epoch changes -------------------------------------------------------------------------------------------
 
 
-def apply(model: GraphModel, kind: str, what: Any) -> None:
-    """One epoch more."""
-    if kind == "batch":
-        model.update(what)
-    elif kind == "add":
-        model.n_vertices += what
-    else:
-        model.delete_vertices(what.tolist())
+class Ids:
+    """A weighted graph of numbered vertices."""
+
+    def __init__(self) -> None:
+        self.model = GraphModel(N, weighted=True)
+
+    @staticmethod
+    def options() -> dict[str, Any]:
+        return {"n_vertices": N, "weighted": True}
+
+    @staticmethod
+    def change(seed: int, epoch: int) -> tuple[str, Any]:
+        """What an epoch changes: its kind, and a batch, ids, or a number of vertices."""
+        rng = np.random.default_rng([seed, epoch])
+        kind = str(rng.choice(["batch", "add", "delete"], p=[0.9, 0.05, 0.05]))
+        if kind == "batch":
+            return kind, random_batch(rng, N, int(rng.integers(1, 1500)), True)
+        return kind, (2 if kind == "add" else rng.integers(0, N, 5))
+
+    @staticmethod
+    def chosen(graph: DynamicGraph, what: Any) -> Any:
+        """The vertices that are to be deleted."""
+        return what
+
+    def apply(self, epoch: int, kind: str, what: Any) -> None:
+        """One epoch more."""
+        model = self.model
+        if kind == "batch":
+            model.update(what)
+        elif kind == "add":
+            model.n_vertices += what
+        else:
+            model.delete_vertices(what.tolist())
+
+    def check(self, graph: DynamicGraph) -> None:
+        csr = graph.to_csr()
+        src = np.repeat(np.arange(graph.num_vertices), np.diff(csr.offsets))
+        assert csr.weight is not None
+        found = dict(zip(zip(src.tolist(), csr.dst.tolist(), strict=True), csr.weight.tolist(), strict=True))
+        assert graph.num_vertices == self.model.n_vertices
+        assert found == self.model.arcs()
+
+
+class Keys:
+    """A weighted graph of string keys with a window, in epochs, whose vertices leave with their last edge."""
+
+    WINDOW = 20
+
+    def __init__(self) -> None:
+        self.edges: dict[tuple[str, str], tuple[int, float]] = {}
+        self.vertices: set[str] = set()
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        return {"keys": "string", "weighted": True, "window": cls.WINDOW, "drop_isolated": True}
+
+    @staticmethod
+    def change(seed: int, epoch: int) -> tuple[str, Any]:
+        """What an epoch changes: its kind, and a batch, places among the vertices, or keys."""
+        rng = np.random.default_rng([seed, epoch])
+        kind = str(rng.choice(["batch", "add", "delete"], p=[0.9, 0.05, 0.05])) if epoch > 1 else "batch"
+        if kind != "batch":
+            return kind, ([f"new {epoch}", f"new {-epoch}"] if kind == "add" else rng.random(3))
+        n = int(rng.integers(1, 100))
+        src, dst = ([f"é{i}" for i in ends] for ends in rng.integers(0, 2000, (2, n)))
+        op, weight = np.where(rng.random(n) < 0.2, -1, 1), rng.integers(0, 100, n)
+        return kind, EdgeBatch(src, dst, weight, op, keys="string", time=np.full(n, epoch))
+
+    @staticmethod
+    def chosen(graph: DynamicGraph, what: Any) -> Any:
+        """The vertices that are to be deleted."""
+        return Keys.at(sorted(graph.vertices().tolist()), what)
+
+    @staticmethod
+    def at(vertices: list[str], places: Any) -> list[str]:
+        return sorted({vertices[int(place * len(vertices))] for place in places}) if vertices else []
+
+    def apply(self, epoch: int, kind: str, what: Any) -> None:
+        """One epoch more."""
+        if kind == "add":
+            self.vertices |= set(what)
+            return
+        if kind == "delete":
+            gone = set(self.at(sorted(self.vertices), what))
+            self.edges = {edge: at for edge, at in self.edges.items() if not gone & set(edge)}
+        else:
+            rows = zip(what.src.tolist(), what.dst.tolist(), what.op.tolist(), what.weight.tolist(), strict=True)
+            for src, dst, op, weight in rows:
+                if op > 0:
+                    self.edges[src, dst] = epoch, weight
+                else:
+                    self.edges.pop((src, dst), None)
+            if (what.op > 0).any():
+                self.edges = {edge: at for edge, at in self.edges.items() if at[0] > epoch - self.WINDOW}
+        self.vertices = {end for edge in self.edges for end in edge}
+
+    def check(self, graph: DynamicGraph) -> None:
+        frame = graph.to_pandas()
+        rows = zip(*(frame[name].tolist() for name in ("source", "target", "time", "weight")), strict=True)
+        assert {(src, dst): (time, weight) for src, dst, time, weight in rows} == self.edges
+        assert sorted(graph.vertices().tolist()) == sorted(self.vertices)
 
 
 # ---- the writer ------------------------------------------------------------------------------------------------------
 
 
-def write(address: str, path: str, seed: int, sync: str) -> None:
+def write(address: str, path: str, seed: int, sync: str, device: str, stream: type[Ids | Keys]) -> None:
     """Open or make the graph, and change it until this process is killed."""
     rng = random.Random()
     options: dict[str, Any] = {
         "sync": sync, "recover": "auto", "max_recoveries": 8, "patience": PATIENCE, "snapshot_bytes": 300_000,
+        "device": device,
     }  # fmt: skip
     with Client(address) as client:
         if Path(path, "store.json").exists():
             graph = again(lambda: DynamicGraph.open(client, path, **options))
         else:
-            graph = DynamicGraph(client, N, weighted=True, store=path, **options)
+            graph = DynamicGraph(client, store=path, **stream.options(), **options)
         while True:
             print("ack", graph.epoch, len(graph.recoveries), flush=True)
-            changes = [change_of(seed, graph.epoch + i) for i in range(1, 1 + rng.choice([1, 4]))]
+            changes = [stream.change(seed, graph.epoch + i) for i in range(1, 1 + rng.choice([1, 4]))]
             batches = [what for kind, what in changes if kind == "batch"]
             if len(batches) < len(changes) or len(batches) == 1:
-                one(graph, *changes[0])
+                one(graph, stream, *changes[0])
             elif rng.random() < 0.5:
                 with graph.pipeline() as flight:
                     for batch in batches:
                         flight.update(batch)
+            elif stream is Keys:
+                graph.ingest(batches)
             else:
                 graph.ingest(lambda rank, size, step, batches=batches: part(batches, rank, size, step))
             if rng.random() < 0.2:
-                graph.bfs(0).to_numpy() if rng.random() < 0.5 else graph.degrees()
+                graph.connected_components().to_numpy() if rng.random() < 0.5 else graph.degrees()
 
 
-def one(graph: DynamicGraph, kind: str, what: Any) -> None:
+def one(graph: DynamicGraph, stream: type[Ids | Keys], kind: str, what: Any) -> None:
     if kind == "batch":
         graph.update(what)
     elif kind == "add":
         graph.add_vertices(what)
     else:
-        graph.delete_vertices(what)
+        graph.delete_vertices(stream.chosen(graph, what))
 
 
 def part(batches: list[Any], rank: int, size: int, step: int) -> Any:
@@ -118,6 +216,19 @@ def again(opened: Any, seconds: float = OPEN_SECONDS) -> DynamicGraph:
             time.sleep(0.1)
 
 
+def warm(device: str, on: Sequence[str | None]) -> None:
+    """Have all kernels compiled, in the cache that all processes share."""
+    with tempfile.TemporaryDirectory() as folder, processes(Path(folder), on=on) as cluster:
+        for stream in (Ids, Keys):
+            path = Path(folder) / stream.__name__
+            with DynamicGraph(cluster.client, store=path, device=device, **stream.options()) as graph:
+                for epoch in range(1, 30):
+                    one(graph, stream, *stream.change(0, epoch))
+                graph.connected_components().to_numpy()
+            with DynamicGraph.open(cluster.client, path, device=device) as graph:
+                graph.degrees()
+
+
 # ---- the one who kills -----------------------------------------------------------------------------------------------
 
 
@@ -132,6 +243,12 @@ class Sweep:
     seed : int
     losses : dict
         How often the writer loses what, in proportion.
+    stream : Ids or Keys
+        What the writer does, and what must be there.
+    device : str
+        Of the graph.
+    on : sequence of str or None
+        The GPUs of the workers.
 
     Attributes
     ----------
@@ -144,20 +261,22 @@ class Sweep:
     path: Path
     seed: int
     losses: dict[str, int] = field(default_factory=lambda: {"worker": 6, "all workers": 1, "stopped": 1})
+    stream: Ids | Keys = field(default_factory=Ids)
+    device: str = "cpu"
+    on: Sequence[str | None] = (None,)
     counts: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
-    model: GraphModel = field(default_factory=lambda: GraphModel(N, weighted=True))
     epoch: int = 0
 
     @property
     def kills(self) -> int:
-        return sum(self.counts[kind] for kind in ("worker", "all workers", "stopped", "client", "scheduler"))
+        return killed(self.counts)
 
     def run(self, kills: int, minutes: float = math.inf) -> None:
         """Kill so many processes or more, on one cluster after another; begin no round after so many minutes."""
         rng, end = random.Random(self.seed), time.monotonic() + 60 * minutes
         while self.kills < kills and time.monotonic() < end:
-            with tempfile.TemporaryDirectory() as folder, processes(Path(folder)) as cluster:
+            with tempfile.TemporaryDirectory() as folder, processes(Path(folder), on=self.on) as cluster:
                 for _ in range(rng.randint(1, 3)):
                     self.round(cluster, rng, min(rng.randint(1, 3), max(1, kills - self.kills - 1)))
                     if self.kills >= kills or time.monotonic() >= end or cluster.scheduler.poll() is not None:
@@ -166,7 +285,8 @@ class Sweep:
     def round(self, cluster: Processes, rng: random.Random, losses: int) -> None:
         """A writer that loses workers, and is then killed, alone or with the scheduler."""
         sync = rng.choice(["always", "background"])
-        writer = Writer(cluster.client.scheduler.address, self.path, self.seed, sync)
+        how = cluster.client.scheduler.address, self.path, self.seed, sync, self.device, type(self.stream).__name__
+        writer = Writer(how)
         try:
             writer.wait(lambda: writer.acknowledged >= self.epoch + 1)
             for _ in range(losses):
@@ -197,42 +317,43 @@ class Sweep:
         """What was acknowledged is there, of the rest a beginning, and each epoch whole."""
         began = time.monotonic()
         if cluster.scheduler.poll() is None:
-            graph = again(lambda: DynamicGraph.open(cluster.client, self.path, patience=PATIENCE))
-        else:  # another client on another cluster: this process
+            how = {"patience": PATIENCE, "device": self.device}
+            graph = again(lambda: DynamicGraph.open(cluster.client, self.path, **how))
+        else:  # another client on another cluster: this process, without a GPU
             for pid in [*cluster.workers.values(), *cluster.nannies.values()]:
                 send(pid, signal.SIGCONT)
                 send(pid, signal.SIGTERM)
-            graph = again(lambda: DynamicGraph.open(None, self.path))
+            graph = again(lambda: DynamicGraph.open(None, self.path, device="cpu"))
         self.seconds.append(time.monotonic() - began)
         with graph:
             assert acknowledged <= graph.epoch <= acknowledged + 4, (acknowledged, graph.epoch)
             while self.epoch < graph.epoch:
                 self.epoch += 1
-                apply(self.model, *change_of(self.seed, self.epoch))
-            same(graph, self.model)
+                self.stream.apply(self.epoch, *self.stream.change(self.seed, self.epoch))
+            self.stream.check(graph)
         self.counts["opened"] += 1
         self.counts["epochs"] = self.epoch
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{name}: {n}" for name, n in sorted(self.counts.items()))
-        slow = f"opened in {np.median(self.seconds):.1f} s, at most {max(self.seconds):.1f} s" if self.seconds else ""
-        return f"seed {self.seed}: {self.kills} kills; {counts}; {slow}"
+        return f"seed {self.seed}: {told(self.counts, self.seconds)}"
 
 
-def same(graph: DynamicGraph, model: GraphModel) -> None:
-    csr = graph.to_csr()
-    src = np.repeat(np.arange(graph.num_vertices), np.diff(csr.offsets))
-    assert csr.weight is not None
-    found = dict(zip(zip(src.tolist(), csr.dst.tolist(), strict=True), csr.weight.tolist(), strict=True))
-    assert graph.num_vertices == model.n_vertices
-    assert found == model.arcs()
+def killed(counts: Counter[str]) -> int:
+    return sum(counts[kind] for kind in ("worker", "all workers", "stopped", "client", "scheduler"))
+
+
+def told(counts: Counter[str], seconds: list[float]) -> str:
+    """A line of what was counted."""
+    each = ", ".join(f"{name}: {n}" for name, n in sorted(counts.items()))
+    slow = f"opened in {np.median(seconds):.1f} s, at most {max(seconds):.1f} s" if seconds else ""
+    return f"{killed(counts)} kills; {each}; {slow}"
 
 
 class Writer:
     """The process that runs `write`; a thread reads what it says."""
 
-    def __init__(self, address: str, path: Path, seed: int, sync: str) -> None:
-        command = [sys.executable, __file__, "--write", address, str(path), str(seed), sync]
+    def __init__(self, how: Sequence[Any]) -> None:
+        command = [sys.executable, __file__, "--write", *map(str, how)]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `kill`
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment()
@@ -264,24 +385,106 @@ class Writer:
         self._errors.close()
 
 
+# ---- several at once -------------------------------------------------------------------------------------------------
+
+COUNTS = "counts: "  #: before what a job has counted
+
+
+class Job:
+    """A process of its own that runs this file; what it starts is in its group, and its files are in `folder`."""
+
+    def __init__(self, folder: str, *arguments: Any) -> None:
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
+        command, env = [sys.executable, __file__, *map(str, arguments)], {**environment(), "TMPDIR": folder}
+        self.process = subprocess.Popen(
+            command, stdout=self._said, stderr=subprocess.STDOUT, env=env, start_new_session=True
+        )
+
+    def end(self, seconds: float) -> tuple[str, str | None]:
+        """What it said, within so many seconds; and why it failed."""
+        try:
+            code = self.process.wait(None if math.isinf(seconds) else max(0.0, seconds))
+            problem = f"ended with {code}" if code else None
+        except subprocess.TimeoutExpired:
+            problem = "did not end in time"
+        self.kill()
+        self._said.seek(0)
+        said = self._said.read()
+        self._said.close()
+        return said, problem
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):  # workers, if it failed
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+
+def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
+    """Run the sweeps, and print what they did together, and all that one said that failed; whether none did."""
+    said, problem = Job(folder, "--warm", "--device", options.device, "--on", ",".join(on)).end(WARM_SECONDS)
+    if problem is not None:
+        print(f"the kernels could not be compiled: {problem}\n{said}")
+        return False
+    began, counts, seconds, failed = time.monotonic(), Counter[str](), list[float](), 0
+    end = began + 60 * options.minutes + LAST_SECONDS
+    each = ["--kills", -(-options.kills // options.jobs), "--minutes", options.minutes, "--device", options.device]
+    jobs: dict[int, Job] = {}
+    try:
+        for number in range(options.jobs):
+            seed, turn = options.seed + number, number % max(1, len(on))
+            mine = ["--seed", seed, "--on", ",".join(on[turn:] + on[:turn]), *["--keys"] * options.keys]
+            jobs[seed] = Job(folder, *each, *mine)
+        for seed in list(jobs):
+            said, problem = jobs[seed].end(end - time.monotonic())
+            del jobs[seed]
+            for line in said.splitlines():
+                if line.startswith(COUNTS):
+                    found = json.loads(line.removeprefix(COUNTS))
+                    counts.update(found["counts"])
+                    seconds += found["seconds"]
+            if problem is not None:
+                failed += 1
+                print(f"seed {seed} {problem}; it said:\n{said}\nthat is all that seed {seed} said", flush=True)
+    finally:
+        for job in jobs.values():
+            job.kill()
+    print("\n".join(f"{name:12} {n:8}" for name, n in sorted(counts.items())))
+    print(f"seeds from {options.seed}, {options.jobs} sweeps, {failed} failed, {time.monotonic() - began:.0f} s")
+    print(told(counts, seconds))
+    return not failed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--kills", type=int, default=300, help="of all jobs together")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round of kills after so many")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--keys", action="store_true")
+    parser.add_argument("--on", help=argparse.SUPPRESS)  # of one sweep: its GPUs
+    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--write", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
-        address, path, seed, sync = options.write
-        write(address, path, int(seed), sync)
+        address, path, seed, sync, device, stream = options.write
+        write(address, path, int(seed), sync, device, {"Ids": Ids, "Keys": Keys}[stream])
+        return
+    if options.on is None:
+        with tempfile.TemporaryDirectory() as folder:
+            sys.exit(not several(options, folder, gpus() if options.device == "cuda" else []))
+    on = options.on.split(",") if options.on else [None]
+    if options.warm:
+        warm(options.device, on)
         return
     with tempfile.TemporaryDirectory() as folder:
-        sweep = Sweep(Path(folder) / "store", options.seed)
+        stream = Keys() if options.keys else Ids()
+        sweep = Sweep(Path(folder) / "store", options.seed, stream=stream, device=options.device, on=on)
         try:
             sweep.run(options.kills, options.minutes)
             print("nothing acknowledged was lost, and no change is there in part")
         finally:
-            print(sweep, flush=True)
+            print(f"{sweep}\n{COUNTS}{json.dumps({'counts': sweep.counts, 'seconds': sweep.seconds})}", flush=True)
 
 
 if __name__ == "__main__":
