@@ -35,7 +35,9 @@ from mgraph.worker.trim import trimmed
 
 __all__ = ["keys_at", "restore"]
 
-CHUNK = 1 << 21  #: operations that a rank takes at a time, which bounds the memory that they need
+#: operations that a rank takes at a time, at most and at least; fewer and larger batches take less time
+CHUNK, LEAST = 1 << 25, 1 << 21
+BYTES = 128  #: of memory that an operation takes meanwhile; about 30 of a directed graph without weights
 #: of the columns of a batch
 DTYPES = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32, "time": np.int64}
 
@@ -61,7 +63,7 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     """
     making = _Replay(shard, ballot, store.files)
     if found.snapshot is not None:
-        for columns in parts_of(shard, store, found.snapshot, CHUNK):
+        for columns in parts_of(shard, store, found.snapshot, making.step):
             making.apply(columns, op=False, admitted=True)
         if shard.clock is not None:
             shard.clock.begin(found.snapshot["latest"])
@@ -164,16 +166,25 @@ class _Replay:
     shard : Shard
     ballot : Ballot
     files : Files
+
+    Attributes
+    ----------
+    step : int
+        How many operations a rank takes at a time, the same on all ranks: half of the free memory of each suffices for
+        those of all.
     """
 
     def __init__(self, shard: Shard, ballot: Ballot, files: Files) -> None:
         self._shard, self._ballot, self._bodies = shard, ballot, _Bodies(files)
+        free = min(shard.device.memory_free, shard.device.host.memory_free)
+        room = np.array([free // (2 * BYTES * shard.size)], np.int64)
+        self.step = min(CHUNK, max(LEAST, int(shard.exchange.allreduce(room, "min")[0])))
 
     def changes(self, kind: str, entries: Sequence[Entry]) -> None:
         """Apply changes of one kind, which follow one another."""
         if kind == "batch":
-            for group, mask in _groups(entries, CHUNK * self._shard.size):
-                for mine in self._parts(group, CHUNK * self._shard.size):
+            for group, mask in _groups(entries, self.step * self._shard.size):
+                for mine in self._parts(group, self.step * self._shard.size):
                     self.apply(mine, bool(mask & (OP | DELETES)))
         elif kind == "delete_vertices":
             for _, shares in groupby(entries, lambda entry: entry.epoch):

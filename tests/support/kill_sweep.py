@@ -137,7 +137,8 @@ class Keys:
             gone = set(self.at(sorted(self.vertices), what))
             self.edges = {edge: at for edge, at in self.edges.items() if not gone & set(edge)}
         else:
-            rows = zip(what.src.tolist(), what.dst.tolist(), what.op.tolist(), what.weight.tolist(), strict=True)
+            ends = (end.to_arrow().to_pylist() for end in (what.src, what.dst))
+            rows = zip(*ends, what.op.tolist(), what.weight.tolist(), strict=True)
             for src, dst, op, weight in rows:
                 if op > 0:
                     self.edges[src, dst] = epoch, weight
