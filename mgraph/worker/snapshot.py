@@ -171,7 +171,7 @@ def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int)
         snapshot = {"files": [one for one in files if one["holder"] == rank]}
         spans = [(min(at, rows[rank]), min(at + step, rows[rank])) for at in range(0, max(rows), step)]
     for first, end in spans:
-        pieces = list(read_rows(store, snapshot, first, end, step))
+        pieces = list(read_rows(store, snapshot, first, end))
         kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
         yield {
             name: np.concatenate([np.empty(0, dtype), *(piece[name] for piece in pieces)])

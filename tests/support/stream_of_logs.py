@@ -78,7 +78,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     if found.snapshot is not None:
         for about in found.snapshot["files"]:
             check_file(store, about)
-        rows = list(read_rows(store, found.snapshot, 0, rows_of(found.snapshot), 100))
+        rows = list(read_rows(store, found.snapshot, 0, rows_of(found.snapshot)))
         numbers = np.concatenate([np.empty(0, np.uint32), *(part["src"] for part in rows)])
         there = np.unique(numbers).tolist()
         assert epoch_of(there) == found.snapshot["epoch"]
