@@ -426,7 +426,7 @@ def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
     if problem is not None:
         print(f"the kernels could not be compiled: {problem}\n{said}")
         return False
-    began, counts, seconds, failed = time.monotonic(), Counter[str](), list[float](), 0
+    began, counts, seconds, failed, shared = time.monotonic(), Counter[str](), list[float](), 0, in_shared_memory()
     end = began + 60 * options.minutes + LAST_SECONDS
     each = ["--kills", -(-options.kills // options.jobs), "--minutes", options.minutes, "--device", options.device]
     jobs: dict[int, Job] = {}
@@ -452,7 +452,13 @@ def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
     print("\n".join(f"{name:12} {n:8}" for name, n in sorted(counts.items())))
     print(f"seeds from {options.seed}, {options.jobs} sweeps, {failed} failed, {time.monotonic() - began:.0f} s")
     print(told(counts, seconds))
+    print(f"new names in /dev/shm, where other runs have theirs, too: {len(in_shared_memory() - shared)}")
     return not failed
+
+
+def in_shared_memory() -> set[Path]:
+    """The segments of exchanges; those of a rank that was killed before all ranks had mapped it stay."""
+    return set(Path("/dev/shm").glob("mgraph-*"))
 
 
 def main() -> None:
