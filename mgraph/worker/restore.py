@@ -36,7 +36,7 @@ from mgraph.worker.trim import trimmed
 __all__ = ["keys_at", "restore"]
 
 #: operations that a rank takes at a time, at most and at least; fewer and larger batches take less time
-CHUNK, LEAST = 1 << 25, 1 << 21
+CHUNK, LEAST = 1 << 23, 1 << 21
 BYTES = 128  #: of memory that an operation takes meanwhile; about 30 of a directed graph without weights
 #: of the columns of a batch
 DTYPES = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32, "time": np.int64}
