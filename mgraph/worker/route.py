@@ -6,8 +6,9 @@ keys, op or weight):
 ==========================  ==================================  ========================================================
 step                        one rank                            several ranks
 ==========================  ==================================  ========================================================
-`share_runs`                a sort a structure; a launch, too,  the same
-                            with an order, or undirected
+`share_runs`                1 launch and a sort a structure;    the same
+                            on a GPU a sort alone without an
+                            order, directed and checked
   checked (not yet by the   1 read-back                         the same
   client)
 `route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
@@ -62,7 +63,8 @@ def share_runs(
         With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
     src, dst, *rest = [shard.here(column) for column in (src, dst, op, weight, time)]
-    if shard.directed and shard.order is None and not check:  # the sort makes the keys
+    on_gpu = shard.device.kind == "cuda"
+    if on_gpu and shard.directed and shard.order is None and not check:  # the sort makes the keys: a launch less
         ways = [{"src": src, "dst": dst}, {"src": dst, "dst": src}]
         return [sort_run(shard.device, None, *rest, **way) for way in ways[: len(shard.structures)]]
     keys = _arcs(shard, src, dst, check)
