@@ -59,6 +59,9 @@ class FakeServant:
         self.arrived()
         self.log.append("settle")
 
+    def share(self, shared: Any) -> None:
+        self.shared = shared
+
     def close(self) -> None:
         self.log.append("close")
 

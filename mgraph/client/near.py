@@ -1,0 +1,146 @@
+"""The client's use of memory that it shares with a worker of its host; see `mgraph.shared`.
+
+Whether a worker is on this host is found out by trying: the client makes a segment, and asks the worker to map it. The
+segment's name is removed when the worker has answered, so nothing is left in /dev/shm, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import replace
+
+import dask.config
+import numpy as np
+from dask.utils import parse_bytes
+
+from mgraph.errors import DeviceError, WorkerLost
+from mgraph.exchange.segment import Place, Segment
+from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
+from mgraph.shared import Shared, copies, is_large
+
+__all__ = ["Near", "Whole", "shared_bytes"]
+
+logger = logging.getLogger(__name__)
+
+OPTION, BYTES = "mgraph.shared-memory", "128 MiB"  #: of Dask's configuration, and its default
+WORTH = 4 << 20  #: bytes of large arrays that go by the comm before memory is shared
+
+
+def shared_bytes(address: str) -> int:
+    """Bytes that a session with the worker at `address` may share; 0 for none, as within one process."""
+    return 0 if address.startswith("inproc:") else int(parse_bytes(dask.config.get(OPTION, BYTES)))
+
+
+class Near:
+    """One session's shared memory. Everything here runs on the client's event loop.
+
+    Parameters
+    ----------
+    who : str
+        What messages call the session.
+    nbytes : int
+        Bytes to share; 0 for none.
+    ask : callable
+        Sends the worker a request, and waits for its answer.
+    told : callable
+        Called, by any thread, when `shared` has something in `freed`.
+    """
+
+    def __init__(
+        self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], told: Callable[[], None]
+    ) -> None:
+        self.shared: Shared | None = None
+        self._who, self._nbytes, self._ask, self._told = who, nbytes, ask, told
+        self._passed = 0
+        self._opening: asyncio.Task[None] | None = None
+
+    def passed(self, nbytes: int) -> None:
+        """So many bytes of large arrays go by the comm. Once they are worth it, memory is shared from then on."""
+        self._passed += nbytes
+        if self._nbytes and self._opening is None and self._passed >= WORTH:
+            self._opening = asyncio.create_task(self._open())
+
+    async def packed(self, call: Call, wait: bool) -> Call:
+        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room."""
+        large = [value.nbytes for value in call.args.values() if is_large(value)]
+        if not large:
+            return call
+        if self.shared is not None:
+            return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
+        self.passed(sum(large))
+        return call
+
+    def take_back(self, call: Call) -> None:
+        """Free the room of a packed call that cannot be sent."""
+        if self.shared is not None:
+            self.shared.take_back(call.args)
+
+    def close(self) -> None:
+        """Share nothing any more."""
+        self._nbytes = 0
+        shared, self.shared = self.shared, None
+        if shared is not None:
+            shared.close()
+        if self._opening is not None:
+            self._opening.cancel()
+
+    async def _open(self) -> None:
+        making = asyncio.get_running_loop().run_in_executor(None, Shared.make, self._nbytes)
+        try:
+            segment, place = await asyncio.shield(making)
+        except DeviceError as error:
+            logger.warning("%s: arrays go by the comm: %s", self._who, error)
+            return
+        except asyncio.CancelledError:
+            making.add_done_callback(_unlink)
+            raise
+        try:
+            shared = Shared.of_client(segment, self._told)
+            why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
+        except WorkerLost:
+            return
+        finally:
+            Segment.unlink(place)
+        if why:
+            logger.info("%s: arrays go by the comm: the worker shares no memory with this process: %s", self._who, why)
+        elif self._nbytes:
+            self.shared = shared
+
+
+def _unlink(making: asyncio.Future[tuple[Segment, Place]]) -> None:
+    if not making.cancelled() and making.exception() is None:
+        Segment.unlink(making.result()[1])
+
+
+class Whole:
+    """An array of an answer that comes in parts, each of which is copied to its place by other threads.
+
+    Parameters
+    ----------
+    first : Part
+    array : array
+        What that part has.
+    """
+
+    def __init__(self, first: Part, array: np.ndarray) -> None:
+        self.array = np.empty((first.total, *array.shape[1:]), array.dtype)
+        self._copies: list[Future[None]] = []
+
+    def add(self, part: Part, array: np.ndarray) -> None:
+        """Copy one more part."""
+        rows = self.array[part.first : part.first + len(array)]
+        self._copies += copies(rows, np.ascontiguousarray(array))
+
+    @property
+    def pending(self) -> list[Future[None]]:
+        """The copies that have not ended."""
+        return [one for one in self._copies if not one.done()]
+
+    def result(self) -> np.ndarray:
+        """The array; raises what a copy has raised."""
+        for one in self._copies:
+            one.result()
+        return self.array
