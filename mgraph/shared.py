@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from math import prod
 from typing import Any
@@ -23,7 +23,7 @@ from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
 
-__all__ = ["LARGE", "Shared", "copies", "copy", "is_large"]
+__all__ = ["LARGE", "Shared", "copies", "is_large"]
 
 LARGE = 1 << 16  #: bytes from which on an array is handed over
 PAGE = 1 << 12
@@ -221,14 +221,11 @@ def is_large(value: Any) -> bool:
     return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
 
 
-def copy(target: np.ndarray, source: np.ndarray) -> None:
-    """Copy `source` into `target`, both contiguous and of one size in bytes, by several threads if it is large."""
-    for one in wait(copies(target, source)).done:
-        one.result()
-
-
 def copies(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
-    """As `copy`, without waiting: what is to be waited for, empty if it is done."""
+    """Copy `source` into `target`, both contiguous and of one size in bytes, by several threads if it is large.
+
+    Returns what is to be waited for, empty if it is done.
+    """
     to, of = target.reshape(-1).view(np.uint8), source.reshape(-1).view(np.uint8)
     if len(to) <= PIECE:
         to[:] = of
@@ -246,7 +243,8 @@ def _fill(target: np.ndarray, array: Any) -> None:
     if hasattr(array, "get"):
         array.get(out=target.view(array.dtype).reshape(array.shape))
     elif array.flags.c_contiguous:
-        copy(target, array)
+        for one in copies(target, array):
+            one.result()
     else:
         target.view(array.dtype).reshape(array.shape)[...] = array
 

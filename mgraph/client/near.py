@@ -16,7 +16,7 @@ import dask.config
 import numpy as np
 from dask.utils import parse_bytes
 
-from mgraph.errors import DeviceError, WorkerLost
+from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
 from mgraph.shared import Shared, copies, is_large
@@ -26,7 +26,8 @@ __all__ = ["Near", "Whole", "shared_bytes"]
 logger = logging.getLogger(__name__)
 
 OPTION, BYTES = "mgraph.shared-memory", "128 MiB"  #: of Dask's configuration, and its default
-WORTH = 4 << 20  #: bytes of large arrays that go by the comm before memory is shared
+WORTH = 4 << 20  #: bytes of large arrays for which memory is shared
+OPEN_SECONDS = 2.0  #: for which the worker's answer is waited for; then arrays go by the comm
 
 
 def shared_bytes(address: str) -> int:
@@ -44,9 +45,14 @@ class Near:
     nbytes : int
         Bytes to share; 0 for none.
     ask : callable
-        Sends the worker a request, and waits for its answer.
+        Sends the worker a request at once, and waits for its answer.
     told : callable
         Called, by any thread, when `shared` has something in `freed`.
+
+    Attributes
+    ----------
+    shared : Shared or None
+        Once both have it.
     """
 
     def __init__(
@@ -55,23 +61,24 @@ class Near:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._told = who, nbytes, ask, told
         self._passed = 0
-        self._opening: asyncio.Task[None] | None = None
 
     def passed(self, nbytes: int) -> None:
-        """So many bytes of large arrays go by the comm. Once they are worth it, memory is shared from then on."""
+        """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
         self._passed += nbytes
-        if self._nbytes and self._opening is None and self._passed >= WORTH:
-            self._opening = asyncio.create_task(self._open())
 
     async def packed(self, call: Call, wait: bool) -> Call:
-        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room."""
-        large = [value.nbytes for value in call.args.values() if is_large(value)]
-        if not large:
+        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
+
+        The session sends nothing else meanwhile.
+        """
+        large = sum(value.nbytes for value in call.args.values() if is_large(value))
+        if self.shared is None:
+            self._passed += large
+            if self._nbytes and self._passed >= WORTH:
+                await self._open()
+        if self.shared is None or not large:
             return call
-        if self.shared is not None:
-            return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
-        self.passed(sum(large))
-        return call
+        return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
 
     def take_back(self, call: Call) -> None:
         """Free the room of a packed call that cannot be sent."""
@@ -80,15 +87,14 @@ class Near:
 
     def close(self) -> None:
         """Share nothing any more."""
-        self._nbytes = 0
         shared, self.shared = self.shared, None
         if shared is not None:
             shared.close()
-        if self._opening is not None:
-            self._opening.cancel()
 
     async def _open(self) -> None:
-        making = asyncio.get_running_loop().run_in_executor(None, Shared.make, self._nbytes)
+        """Share memory with the worker, or say in the log why not; tried once."""
+        nbytes, self._nbytes = self._nbytes, 0
+        making = asyncio.get_running_loop().run_in_executor(None, Shared.make, nbytes)
         try:
             segment, place = await asyncio.shield(making)
         except DeviceError as error:
@@ -98,16 +104,16 @@ class Near:
             making.add_done_callback(_unlink)
             raise
         try:
-            shared = Shared.of_client(segment, self._told)
-            why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
-        except WorkerLost:
-            return
+            async with asyncio.timeout(OPEN_SECONDS):
+                why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
+        except TimeoutError:
+            why = f"it has not answered for {OPEN_SECONDS:g} s"
         finally:
             Segment.unlink(place)
         if why:
-            logger.info("%s: arrays go by the comm: the worker shares no memory with this process: %s", self._who, why)
-        elif self._nbytes:
-            self.shared = shared
+            logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
+        else:
+            self.shared = Shared.of_client(segment, self._told)
 
 
 def _unlink(making: asyncio.Future[tuple[Segment, Place]]) -> None:

@@ -84,7 +84,7 @@ class Session:
         self._parts: dict[tuple[int, str], Whole | Exception] = {}
         self._loop = asyncio.get_running_loop()
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
-        self._near = Near(who, shared_bytes, self.ask, self._post_freed)
+        self._near = Near(who, shared_bytes, self._ask_now, self._post_freed)
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -124,6 +124,15 @@ class Session:
         finally:
             del self._waiting[seq]
             self._calls.pop(seq, None)
+
+    async def _ask_now(self, message: Share) -> Answer:
+        """The answer to a message that is sent while another is made ready."""
+        self._waiting[message.seq] = asyncio.get_running_loop().create_future()
+        try:
+            await self._comm.write(encode(message), on_error="raise")
+            return await self._waiting[message.seq]
+        finally:
+            del self._waiting[message.seq]
 
     async def tell(self, message: Done | Freed) -> None:
         """Send a message that is not answered, in the same order."""
