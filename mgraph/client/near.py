@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import dask.config
 import numpy as np
@@ -21,18 +22,25 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
 from mgraph.shared import Shared, copies, is_large
 
-__all__ = ["Near", "Whole", "shared_bytes"]
+__all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
 
 logger = logging.getLogger(__name__)
 
-OPTION, BYTES = "mgraph.shared-memory", "128 MiB"  #: of Dask's configuration, and its default
+OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: of Dask's configuration, and its default
+LEAST = 128 << 20  #: bytes that are shared, if the option allows it; more where batches are larger than usual
+BATCHES = 6  #: as large as the first, for which there is to be memory
 WORTH = 4 << 20  #: bytes of large arrays for which memory is shared
 OPEN_SECONDS = 2.0  #: for which the worker's answer is waited for; then arrays go by the comm
 
 
 def shared_bytes(address: str) -> int:
-    """Bytes that a session with the worker at `address` may share; 0 for none, as within one process."""
+    """Most bytes that a session with the worker at `address` may share; 0 for none, as within one process."""
     return 0 if address.startswith("inproc:") else int(parse_bytes(dask.config.get(OPTION, BYTES)))
+
+
+def large_bytes(values: Mapping[str, Any]) -> int:
+    """The bytes of the large arrays among some values."""
+    return sum(int(value.nbytes) for value in values.values() if is_large(value))
 
 
 class Near:
@@ -43,7 +51,7 @@ class Near:
     who : str
         What messages call the session.
     nbytes : int
-        Bytes to share; 0 for none.
+        Most bytes to share; 0 for none.
     ask : callable
         Sends the worker a request at once, and waits for its answer.
     told : callable
@@ -71,11 +79,11 @@ class Near:
 
         The session sends nothing else meanwhile.
         """
-        large = sum(value.nbytes for value in call.args.values() if is_large(value))
+        large = large_bytes(call.args)
         if self.shared is None:
             self._passed += large
             if self._nbytes and self._passed >= WORTH:
-                await self._open()
+                await self._open(large)
         if self.shared is None or not large:
             return call
         return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
@@ -91,9 +99,9 @@ class Near:
         if shared is not None:
             shared.close()
 
-    async def _open(self) -> None:
-        """Share memory with the worker, or say in the log why not; tried once."""
-        nbytes, self._nbytes = self._nbytes, 0
+    async def _open(self, large: int) -> None:
+        """Share memory for calls with so many bytes, or say in the log why not; tried once."""
+        nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
         making = asyncio.get_running_loop().run_in_executor(None, Shared.make, nbytes)
         try:
             segment, place = await asyncio.shield(making)

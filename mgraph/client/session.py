@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed.comm import Comm, CommClosedError
 
-from mgraph.client.near import Near, Whole
+from mgraph.client.near import Near, Whole, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
 from mgraph.protocol import (
     SILENCE_SECONDS,
@@ -53,7 +53,7 @@ class Session:
     comm : Comm
         The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
     shared_bytes : int
-        Bytes of memory that it may share with the worker, if that is on this host.
+        Most bytes of memory that it may share with the worker, if that is on this host.
 
     Attributes
     ----------
@@ -180,6 +180,8 @@ class Session:
                     self._near.shared.free(message.places)
             case Result() | Failure():
                 self._busy = ""
+                if isinstance(message, Result):
+                    self._near.passed(large_bytes(message.value))
                 self._end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")

@@ -126,7 +126,7 @@ class FakeServant:
         self.reserved = nbytes
         return {"lack": None}
 
-    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0) -> dict[str, Any]:
+    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0, **share: Any) -> dict[str, Any]:
         """What waiting in an exchange looks like: until aborted."""
         end = time.monotonic() + seconds
         while self.rank in ranks and time.monotonic() < end:
@@ -135,7 +135,7 @@ class FakeServant:
             time.sleep(0.02)
         return {}
 
-    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True) -> dict[str, Any]:
+    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True, **share: Any) -> dict[str, Any]:
         if self.rank in ranks:
             raise CapacityError(f"rank {self.rank} has no room")
         return self.wait(attempt, [self.rank]) if others_wait else {}
@@ -153,7 +153,7 @@ class FakeServant:
     def unsendable(self, attempt: int) -> dict[str, Any]:
         return {"lock": threading.Lock()}
 
-    def odd(self, attempt: int) -> dict[str, Any]:
+    def odd(self, attempt: int, **share: Any) -> dict[str, Any]:
         class Local(Exception):
             pass
 

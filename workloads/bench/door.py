@@ -1,7 +1,7 @@
 """``bench door``: edges from this process's memory into a graph on workers of this host, and a result's way back.
 
 Each is measured twice: through memory that the client shares with the workers, and by Dask's comms alone. The batches
-are in flight together, by `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that the
+are in flight together, by `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that
 structures have less to do. What arrived is compared between the two ways.
 """
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=4_000_000, metavar="N", help="edges of a batch (default: %(default)s)")
     add("--batches", type=int, default=8, metavar="N", help="of a pass (default: %(default)s)")
     add("--repeats", type=int, default=5, metavar="N", help="passes, and fetches of the result (default: %(default)s)")
-    add("--bytes", default="", metavar="B", help="shared memory a worker, such as 256MiB (default: the library's)")
+    add("--bytes", default="", metavar="B", help="shared memory a worker at most (default: the library's)")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
