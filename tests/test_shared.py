@@ -77,7 +77,7 @@ def test_ranges_do_not_overlap_and_come_back_whatever_the_order():
             assert room._free == before
             continue
         for place, size in zip(places, sizes, strict=True):
-            assert 4096 <= place and place + size <= MIB
+            assert place >= 4096 and place + size <= MIB
             assert all(place + size <= first or first + n <= place for first, n in taken.values())
             taken[place] = place, size
     for place in rng.permutation(list(taken)).tolist():
@@ -88,7 +88,7 @@ def test_ranges_do_not_overlap_and_come_back_whatever_the_order():
 
 def test_what_finds_no_room_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(module, "ROOM_SECONDS", 0.2)
-    sender, receiver = ends(MIB)
+    sender, _ = ends(MIB)
     array = np.arange(LARGE)  # half a MiB
     put = sender.put({"a": array}, wait=True)
     assert is_large(array) and isinstance(put["a"], dict)

@@ -49,7 +49,10 @@ def pipeline_of(coordinator: Coordinator) -> Pipeline:
 
 def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
     sizes = rng.integers(0, 3 * LARGE, 4).tolist()
-    return {name: rng.integers(0, 200, n).astype(rng.choice(["u1", "i4", "f8"])) for name, n in zip("abcd", sizes)}
+    return {
+        name: rng.integers(0, 200, n).astype(rng.choice(["u1", "i4", "f8"]))
+        for name, n in zip("abcd", sizes, strict=True)
+    }
 
 
 def test_arrays_arrive_and_come_back_whatever_their_sizes():
