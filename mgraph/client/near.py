@@ -102,7 +102,7 @@ class Near:
     async def _open(self, large: int) -> None:
         """Share memory for calls with so many bytes, or say in the log why not; tried once."""
         nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
-        making = asyncio.get_running_loop().run_in_executor(None, Shared.make, nbytes)
+        making = asyncio.get_running_loop().run_in_executor(None, _made, nbytes)
         try:
             segment, place = await asyncio.shield(making)
         except DeviceError as error:
@@ -122,6 +122,16 @@ class Near:
             logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
         else:
             self.shared = Shared.of_client(segment, self._told)
+
+
+def _made(nbytes: int) -> tuple[Segment, Place]:
+    """A segment of `nbytes`, or of `LEAST` where memory is short; `DeviceError` if there is not that either."""
+    try:
+        return Shared.make(nbytes)
+    except DeviceError:
+        if nbytes <= LEAST:
+            raise
+    return Shared.make(LEAST)
 
 
 def _unlink(making: asyncio.Future[tuple[Segment, Place]]) -> None:

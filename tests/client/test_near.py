@@ -121,6 +121,15 @@ def test_too_little_shared_memory_is_said_once(monkeypatch, caplog):
     assert "arrays go by the comm" in line and f"{1 << 60} bytes of shared memory cannot be had in /dev/shm" in line
 
 
+def test_less_memory_is_shared_where_there_is_little(monkeypatch):
+    make = Shared.make
+    monkeypatch.setattr(near, "LEAST", 1 << 20)
+    monkeypatch.setattr(Shared, "make", lambda n: make(n if n <= 1 << 20 else 1 << 60))
+    with fake_cluster(1) as (coordinator, _):
+        coordinator.call("flags", {"array": np.ones(LARGE)})
+        assert len(coordinator.sessions.all[0]._near.shared._segment.data) == 1 << 20
+
+
 def test_no_memory_is_shared_where_it_is_turned_off_or_little_is_sent(monkeypatch):
     with dask.config.set({"mgraph.shared-memory": 0}), fake_cluster(1) as (coordinator, _):
         coordinator.call("flags", {"array": np.ones(LARGE)})
