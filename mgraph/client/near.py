@@ -60,7 +60,7 @@ class Near:
     Attributes
     ----------
     shared : Shared or None
-        Once both have it.
+        From when the worker is asked to map it: its answers may lie there before its agreement is known here.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Near:
     ) -> None:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._told = who, nbytes, ask, told
-        self._passed = 0
+        self._passed, self._agreed = 0, False
 
     def passed(self, nbytes: int) -> None:
         """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
@@ -80,11 +80,11 @@ class Near:
         The session sends nothing else meanwhile.
         """
         large = large_bytes(call.args)
-        if self.shared is None:
+        if not self._agreed:
             self._passed += large
             if self._nbytes and self._passed >= WORTH:
                 await self._open(large)
-        if self.shared is None or not large:
+        if self.shared is None or not self._agreed or not large:
             return call
         return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
 
@@ -111,17 +111,19 @@ class Near:
         except asyncio.CancelledError:
             making.add_done_callback(_unlink)
             raise
+        self.shared = Shared.of_client(segment, self._told)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
+            if why:
+                self.shared = None
         except TimeoutError:
             why = f"it has not answered for {OPEN_SECONDS:g} s"
         finally:
             Segment.unlink(place)
+        self._agreed = not why
         if why:
             logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
-        else:
-            self.shared = Shared.of_client(segment, self._told)
 
 
 def _made(nbytes: int) -> tuple[Segment, Place]:

@@ -189,3 +189,24 @@ def test_batches_in_flight_take_turns_in_the_memory():
             sent = [pipe.update({"seconds": 0.01, "src": np.full(LARGE // 2, i)}) for i in range(60)]
         assert [one.result().epoch for one in sent] == list(range(1, 61))
         assert all_free(coordinator, workers)
+
+
+def test_answers_that_lie_in_the_memory_before_its_opening_is_known(monkeypatch):
+    """The worker uses it at once. Its agreement may be late: then arrays of this end go by the comm."""
+    monkeypatch.setattr(near, "OPEN_SECONDS", 0.2)
+    with fake_cluster(1) as (coordinator, workers):
+        share = workers[0].session._share
+        late = threading.Event()
+
+        def share_and_dawdle(message):
+            why = share(message)
+            late.wait(0.5)
+            return why
+
+        monkeypatch.setattr(workers[0].session, "_share", share_and_dawdle)
+        for _ in range(3):
+            (answer,) = coordinator.call("echo", {"src": np.arange(LARGE)})
+            np.testing.assert_array_equal(answer["src"], np.arange(LARGE))
+        assert not coordinator.sessions.all[0]._near._agreed
+        assert workers[0].session._shared is not None
+        assert all_free(coordinator, workers)

@@ -13,11 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import dask
 import numpy as np
-from distributed import Client
 
-from cluster import start
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.batch import COUNTS
 from mgraph.errors import InvalidOption
@@ -45,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Start a cluster with a graph of each way, and measure them in turn."""
+    from cluster import start
+
     options = bench.options
     if min(options.vertices, options.batch, options.batches, options.repeats) < 1:
         given = f"--vertices {options.vertices}, --batch {options.batch}, --batches {options.batches}"
@@ -62,13 +61,15 @@ def measure(bench: Bench) -> None:
         _measure(bench, client, {"shared memory": shared, "comms": far}, batches)
 
 
-def _graph(bench: Bench, client: Client, nbytes: str) -> DynamicGraph:
+def _graph(bench: Bench, client: Any, nbytes: str) -> DynamicGraph:
+    import dask
+
     options = bench.options
     with dask.config.set({"mgraph.shared-memory": nbytes} if nbytes else {}):
         return DynamicGraph(client, options.vertices, structure=options.structure, device=bench.device.kind)
 
 
-def _measure(bench: Bench, client: Client, graphs: dict[str, DynamicGraph], batches: list[EdgeBatch]) -> None:
+def _measure(bench: Bench, client: Any, graphs: dict[str, DynamicGraph], batches: list[EdgeBatch]) -> None:
     options = bench.options
 
     def insert(graph: DynamicGraph) -> None:
