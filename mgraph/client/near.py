@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -102,25 +103,21 @@ class Near:
     async def _open(self, large: int) -> None:
         """Share memory for calls with so many bytes, or say in the log why not; tried once."""
         nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
-        making = asyncio.get_running_loop().run_in_executor(None, _made, nbytes)
+        making = _Making()
         try:
-            segment, place = await asyncio.shield(making)
-        except DeviceError as error:
-            logger.warning("%s: arrays go by the comm: %s", self._who, error)
-            return
-        except asyncio.CancelledError:
-            making.add_done_callback(_unlink)
-            raise
-        self.shared = Shared.of_client(segment, self._told)
-        try:
+            segment, place = await asyncio.to_thread(making.make, nbytes)
+            self.shared = Shared.of_client(segment, self._told)
             async with asyncio.timeout(OPEN_SECONDS):
                 why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
             if why:
                 self.shared = None
+        except DeviceError as error:
+            logger.warning("%s: arrays go by the comm: %s", self._who, error)
+            return
         except TimeoutError:
             why = f"it has not answered for {OPEN_SECONDS:g} s"
         finally:
-            Segment.unlink(place)
+            making.end()
         self._agreed = not why
         if why:
             logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
@@ -136,9 +133,28 @@ def _made(nbytes: int) -> tuple[Segment, Place]:
     return Shared.make(LEAST)
 
 
-def _unlink(making: asyncio.Future[tuple[Segment, Place]]) -> None:
-    if not making.cancelled() and making.exception() is None:
-        Segment.unlink(making.result()[1])
+class _Making:
+    """A segment that another thread makes, and whose name is removed even if nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self._lock, self._over = threading.Lock(), False
+        self._place: Place | None = None
+
+    def make(self, nbytes: int) -> tuple[Segment, Place]:
+        """A segment of `nbytes`, as `_made`."""
+        made = _made(nbytes)
+        with self._lock:
+            self._place, over = made[1], self._over
+        if over:
+            self.end()
+        return made
+
+    def end(self) -> None:
+        """Remove the name, now or as soon as there is one."""
+        with self._lock:
+            self._over = True
+        if self._place is not None:
+            Segment.unlink(self._place)
 
 
 class Whole:

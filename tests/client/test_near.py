@@ -210,3 +210,35 @@ def test_answers_that_lie_in_the_memory_before_its_opening_is_known(monkeypatch)
         assert not coordinator.sessions.all[0]._near._agreed
         assert workers[0].session._shared is not None
         assert all_free(coordinator, workers)
+
+
+def test_a_graph_that_is_closed_while_memory_is_made_leaves_no_name(monkeypatch):
+    made, begun, go_on = near._made, threading.Event(), threading.Event()
+
+    def slowly(nbytes):
+        begun.set()
+        go_on.wait(10)
+        return made(nbytes)
+
+    make, ended = near._Making.make, threading.Event()
+
+    def make_and_tell(self, nbytes):
+        try:
+            return make(self, nbytes)
+        finally:
+            ended.set()
+
+    def call(coordinator):
+        with pytest.raises(MgraphError):
+            coordinator.call("echo", {"src": np.arange(LARGE)})
+
+    monkeypatch.setattr(near, "_made", slowly)
+    monkeypatch.setattr(near._Making, "make", make_and_tell)
+    with fake_cluster(1) as (coordinator, _):
+        caller = threading.Thread(target=call, args=[coordinator])
+        caller.start()
+        assert begun.wait(10)
+        coordinator.close()
+        caller.join(10)
+    go_on.set()
+    assert ended.wait(10)  # the fixture looks for names
