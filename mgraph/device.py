@@ -235,6 +235,8 @@ class Device:
                 return array  # CuPy takes 2 us to find out
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+            if self._page_locked(array) and dtype in (None, array.dtype):
+                return self._sent(array)
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
         host = self.to_host(array)
@@ -244,6 +246,21 @@ class Device:
         copy = self.empty(host.size, host.dtype if dtype is None else dtype).reshape(host.shape)
         np.copyto(copy, host, casting="unsafe")
         return copy
+
+    def _page_locked(self, array: Any) -> bool:
+        """Whether an array is one of host memory that CUDA copies from without staging, and contiguous."""
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+            return False
+        kind = self.xp.cuda.runtime.pointerGetAttributes(array.__array_interface__["data"][0]).type
+        return bool(kind == self.xp.cuda.runtime.memoryTypeHost)
+
+    def _sent(self, array: np.ndarray) -> Array:
+        """A copy of a page-locked array; waits for it, since the memory may be used again after the call."""
+        out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
+        runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
+        runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        stream.synchronize()
+        return out
 
     def astype(self, array: Array, dtype: Any) -> Array:
         """A one-dimensional array as one of another dtype."""

@@ -15,6 +15,8 @@ client       `Close`    free the shard; answered by a `Result`
 client       `Publish`  keep the shard when this session ends, or do not any more; answered by a `Result`
 client       `Turn`     hold the calls of other clients of a published graph back; answered by a `Result` when they are
 client       `Done`     the turn has ended; not answered
+client       `Share`    map this memory, and hand large arrays over in it from now on; answered by a `Result`
+either       `Freed`    arrays that lay at these places of the shared memory were read; not answered
 ===========  =========  ==============================================================================================
 
 The worker sends beats without being asked. If the client sent pings, they would queue behind gigabytes of arguments,
@@ -30,7 +32,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +56,7 @@ __all__ = [
     "Close",
     "Done",
     "Failure",
+    "Freed",
     "Hello",
     "Message",
     "Part",
@@ -61,6 +64,7 @@ __all__ = [
     "Recovered",
     "Result",
     "ShardState",
+    "Share",
     "Stale",
     "Turn",
     "Welcome",
@@ -73,13 +77,15 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 10  #: of the protocol; client and worker must have the same one
+VERSION = 11  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
 ABORT_SECONDS = 2.0  #: for which a failed call waits until the other ranks have acknowledged the abort
 AFTER = "after"  #: in a call's answer on a worker: a future; the answer is sent when that has ended, or None
 PART_BYTES = 32 << 20  #: an answer's array with more bytes is sent in parts of at most this many
+PIECE_BYTES = 8 << 20  #: the same where it is handed over in shared memory
+SHARE_SEQ = -2  #: the number of the one `Share` of a session
 
 
 class Stale(MgraphError):
@@ -245,11 +251,13 @@ class Done:
 
 @dataclass(frozen=True)
 class Part:
-    """The next piece of the array `name` in the answer of call `seq`."""
+    """A piece of the array `name` in the answer of call `seq`: its rows from `first` on, of `total`."""
 
     seq: int
     name: str
     array: Any
+    first: int
+    total: int
 
 
 @dataclass(frozen=True)
@@ -271,6 +279,21 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Map the segment at `place`; see `mgraph.shared`. The answer says in `why` what prevents it, if anything does."""
+
+    seq: int
+    place: bytes
+
+
+@dataclass(frozen=True)
+class Freed:
+    """The arrays that lay at these places of the shared memory were read."""
+
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Beat:
     """The worker is alive; `busy` is the name of the user's function that it runs, or None; `epoch` the shard's."""
 
@@ -278,11 +301,13 @@ class Beat:
     epoch: int = 0
 
 
-Message = Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Part | Result | Failure | Beat
+Message = (
+    Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Share | Freed | Part | Result | Failure | Beat
+)
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
-    for kind in (Hello, Welcome, Call, Abort, Close, Publish, Turn, Done, Part, Result, Failure, Beat)
+    for kind in (Hello, Welcome, Call, Abort, Close, Publish, Turn, Done, Share, Freed, Part, Result, Failure, Beat)
 }
 
 
@@ -308,22 +333,29 @@ def from_dict(fields: dict[str, Any]) -> Any:
     given = {name: value for name, value in fields.items() if name != "type"}
     if "state" in given:
         given["state"] = ShardState(*pickle.loads(given["state"]))
-    if "free" in given:
-        given["free"] = tuple(given["free"])
+    for name in ("free", "places"):
+        if name in given:
+            given[name] = tuple(given[name])
     return kind(**given)
 
 
-def answer_messages(seq: int, value: dict[str, Any], state: ShardState) -> Iterator[Part | Result]:
+def answer_messages(
+    seq: int,
+    value: dict[str, Any],
+    state: ShardState,
+    large: Callable[[Any], bool] | None = None,
+) -> Iterator[Part | Result]:
     """The messages of an answer: its large arrays in parts, then a `Result` with the rest.
 
-    Top-level arrays of more than `PART_BYTES` bytes are split; they must be one-dimensional.
+    Top-level arrays of more than `PART_BYTES` bytes are split by rows; with `large` those that it is true of, into
+    parts of `PIECE_BYTES`.
     """
-    rest = dict(value)
+    rest, most = dict(value), PIECE_BYTES if large else PART_BYTES
     for name, item in value.items():
-        if isinstance(item, np.ndarray) and item.nbytes > PART_BYTES:
-            step = max(1, PART_BYTES // item.itemsize)
+        if large(item) if large else isinstance(item, np.ndarray) and item.nbytes > PART_BYTES:
+            step = max(1, most * len(item) // item.nbytes)
             for at in range(0, len(item), step):
-                yield Part(seq, name, item[at : at + step])
+                yield Part(seq, name, item[at : at + step], at, len(item))
             del rest[name]
     yield Result(seq, rest, state)
 

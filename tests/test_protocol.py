@@ -24,12 +24,14 @@ from mgraph.protocol import (
     Close,
     Done,
     Failure,
+    Freed,
     Hello,
     Message,
     Part,
     Publish,
     Result,
     ShardState,
+    Share,
     Stale,
     Turn,
     Welcome,
@@ -57,7 +59,9 @@ MESSAGES = [
     Turn(12),
     Done(12),
     Done(12, 4, b"known"),
-    Part(7, "values", b"some"),
+    Part(7, "values", b"some", 3, 8),
+    Share(-2, b"place"),
+    Freed((0, 4096)),
     Result(7, {"epoch": 4}, STATE),
     Result(7, {}, ShardState()),
     Failure(7, b"\x80\x00", STATE),
@@ -118,7 +122,7 @@ def test_every_field_of_a_state_arrives_in_its_place():
 
 def test_arrays_are_handed_on_and_not_copied():
     array = np.arange(5)
-    assert to_dict(Part(1, "ids", array))["array"] is array
+    assert to_dict(Part(1, "ids", array, 0, 5))["array"] is array
     assert to_dict(Call(1, 0, "update", {"src": array}))["args"]["src"] is array
 
 
@@ -175,6 +179,7 @@ def test_several_large_arrays_and_items_longer_than_a_part(monkeypatch):
     value = {"one": np.arange(4.0), "two": np.arange(3, dtype=np.int16)}
     messages = list(answer_messages(1, value, ShardState()))
     assert [(m.name, len(m.array)) for m in messages[:-1]] == [*[("one", 1)] * 4, ("two", 2), ("two", 1)]
+    assert [(m.first, m.total) for m in messages[:-1]] == [*[(i, 4) for i in range(4)], (0, 3), (2, 3)]
     assert messages[-1].value == {}
     for name, array in reassembled(messages).items():
         np.testing.assert_array_equal(array, value[name])

@@ -14,8 +14,9 @@ from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
+from mgraph.shared import copies
 
-__all__ = ["Numbering", "Routed", "joined", "key_at"]
+__all__ = ["Numbering", "Routed", "concatenated", "joined", "key_at"]
 
 
 class Routed(NamedTuple):
@@ -55,7 +56,21 @@ class Routed(NamedTuple):
 def joined(parts: list[np.ndarray]) -> np.ndarray:
     """The ranks' answers one after another, as an array that may be written to."""
     own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
-    return parts[0] if own else np.concatenate(parts)
+    return parts[0] if own else concatenated(parts)
+
+
+def concatenated(parts: list[np.ndarray]) -> np.ndarray:
+    """The ranks' arrays one after another along the last axis, as a new one; several threads copy large ones."""
+    out = np.empty((*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)), np.result_type(*parts))
+    if out.ndim > 1 or any(part.dtype != out.dtype or not part.flags.c_contiguous for part in parts):
+        return np.concatenate(parts, axis=-1, out=out)
+    at, copying = 0, []
+    for part in parts:
+        copying += copies(out[at : at + len(part)], part)
+        at += len(part)
+    for one in copying:
+        one.result()
+    return out
 
 
 class Numbering:

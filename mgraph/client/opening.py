@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed.comm import Comm, connect
 
+from mgraph.client.near import shared_bytes
 from mgraph.client.session import Session
 from mgraph.comms import outlast
 from mgraph.errors import MgraphError, WorkerLost
@@ -55,7 +56,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         ) from error
     finally:
         late.cancel()
-    return Session(hello, address, comm)
+    return Session(hello, address, comm, shared_bytes(address))
 
 
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:

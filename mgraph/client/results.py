@@ -15,7 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mgraph.checks import check_vertex
 from mgraph.client.held import Held
-from mgraph.client.numbering import Numbering, Routed
+from mgraph.client.numbering import Numbering, Routed, concatenated, joined
 from mgraph.client.report import html_of, text_of
 from mgraph.columns import arrow, as_array
 from mgraph.device import Device
@@ -74,7 +74,8 @@ class VertexValues(NDArrayOperatorsMixin):
 
     def _by_rank(self) -> np.ndarray:
         """The values as they lie on the ranks, in rank order, gathered to this process: dtype[n]."""
-        return self._as_users_see(np.concatenate(self._held.parts(self._column), axis=-1))
+        parts = self._held.parts(self._column)  # within one process, they are the columns themselves
+        return self._as_users_see(concatenated(parts) if self._held.coordinator.one_process else joined(parts))
 
     def ids(self) -> np.ndarray:
         """The ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy as np
 from distributed.comm import Comm, CommClosedError
 
+from mgraph.client.near import Near, Whole, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
 from mgraph.protocol import (
     SILENCE_SECONDS,
@@ -21,10 +21,12 @@ from mgraph.protocol import (
     Close,
     Done,
     Failure,
+    Freed,
     Hello,
     Part,
     Publish,
     Result,
+    Share,
     Turn,
     decode_error,
 )
@@ -34,7 +36,7 @@ __all__ = ["Session"]
 
 logger = logging.getLogger(__name__)
 
-Request = Call | Abort | Close | Publish | Turn
+Request = Call | Abort | Close | Publish | Share | Turn
 
 TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
 
@@ -50,6 +52,8 @@ class Session:
         The worker's address.
     comm : Comm
         The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
+    shared_bytes : int
+        Most bytes of memory that it may share with the worker, if that is on this host.
 
     Attributes
     ----------
@@ -67,7 +71,7 @@ class Session:
     holds Python's GIL on the worker, which cannot answer then but is not damaged.
     """
 
-    def __init__(self, hello: Hello, address: str, comm: Comm) -> None:
+    def __init__(self, hello: Hello, address: str, comm: Comm, shared_bytes: int = 0) -> None:
         self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
         self.lost: WorkerLost | None = None
         self.silent = False
@@ -77,7 +81,10 @@ class Session:
         self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._parts: dict[tuple[int, str], list[np.ndarray]] = {}
+        self._parts: dict[tuple[int, str], Whole | Exception] = {}
+        self._loop = asyncio.get_running_loop()
+        who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
+        self._near = Near(who, shared_bytes, self._ask_now, self._post_freed)
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -104,21 +111,37 @@ class Session:
         try:
             with self._sending(message):
                 async with self._writing:  # writing a large message takes several turns of the loop; keep the order
-                    await self._comm.write(encode(message), on_error="raise")
+                    if isinstance(message, Call):
+                        message = await self._near.packed(message, wait=len(self._waiting) > 1)
+                    try:
+                        await self._comm.write(encode(message), on_error="raise")
+                    except Exception:  # its arguments cannot be serialized, or the session is lost
+                        if isinstance(message, Call):
+                            self._near.take_back(message)
+                        raise
             del message  # its arguments may be large, and the answer may take long
             return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
         finally:
             del self._waiting[seq]
             self._calls.pop(seq, None)
 
-    async def tell(self, message: Done) -> None:
+    async def _ask_now(self, message: Share) -> Answer:
+        """The answer to a message that is sent while another is made ready."""
+        self._waiting[message.seq] = asyncio.get_running_loop().create_future()
+        try:
+            await self._comm.write(encode(message), on_error="raise")
+            return await self._waiting[message.seq]
+        finally:
+            del self._waiting[message.seq]
+
+    async def tell(self, message: Done | Freed) -> None:
         """Send a message that is not answered, in the same order."""
         with self._sending(message):
             async with self._writing:
                 await self._comm.write(encode(message), on_error="raise")
 
     @contextmanager
-    def _sending(self, message: Request | Done) -> Iterator[None]:
+    def _sending(self, message: Request | Done | Freed) -> Iterator[None]:
         """Send the answer's waiter an error that occurs in here. `drop` cancels the task that is in here."""
         sender = asyncio.current_task()
         assert sender is not None
@@ -151,23 +174,67 @@ class Session:
             case Beat():
                 self._busy, self.reached = message.busy or "", message.epoch
             case Part():
-                if message.seq in self._waiting:
-                    self._parts.setdefault((message.seq, message.name), []).append(message.array)
+                self._take_part(message)
+            case Freed():
+                if self._near.shared is not None:
+                    self._near.shared.free(message.places)
             case Result() | Failure():
                 self._busy = ""
-                self._finish(message.seq, self._outcome(message))
+                if isinstance(message, Result):
+                    self._near.passed(large_bytes(message.value))
+                self._end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
 
-    def _outcome(self, message: Result | Failure) -> Answer | BaseException:
-        parts = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
+    def _take_part(self, part: Part) -> None:
+        """Begin to copy a part to its place in the whole."""
+        array = part.array
+        if self._near.shared is not None:
+            array = self._near.shared.view(array)
+        if array is part.array:
+            self._near.passed(array.nbytes)
+        key = part.seq, part.name
+        whole = self._parts.get(key)
+        if part.seq not in self._waiting or isinstance(whole, Exception):
+            return
+        try:
+            if whole is None:
+                whole = self._parts[key] = Whole(part, array)
+            whole.add(part, array)
+        except Exception as error:  # if there is no memory for the answer, only its own call fails
+            self._parts[key] = error
+
+    def _end(self, message: Result | Failure) -> None:
+        """End a call when the parts of its answer are in their places."""
+        wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
+        pending = [one for whole in wholes.values() if isinstance(whole, Whole) for one in whole.pending]
+        if not pending:
+            self._finish(message.seq, self._outcome(message, wholes))
+            return
+        over = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
+        over.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
+
+    def _outcome(self, message: Result | Failure, wholes: dict[str, Whole | Exception]) -> Answer | BaseException:
         try:
             if isinstance(message, Failure):
                 return decode_error(message.error)
-            joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+            for whole in wholes.values():
+                if isinstance(whole, Exception):
+                    return whole
+            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, Whole)}
             return Answer({**message.value, **joined}, message.state)
-        except Exception as error:  # if there is no memory for the answer, only its own call fails
+        except Exception as error:
             return error
+
+    def _post_freed(self) -> None:
+        """Arrays of the worker in shared memory were read; called by any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._tell_freed)
+
+    def _tell_freed(self) -> None:
+        shared = self._near.shared
+        if shared is not None and self.lost is None and (places := shared.take_freed()):
+            self._telling = asyncio.create_task(self.tell(Freed(places)))
 
     def _finish(self, seq: int, outcome: Answer | BaseException) -> None:
         future = self._waiting.get(seq)
@@ -241,6 +308,7 @@ class Session:
         if self.lost is None:
             self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
         self.abandon()
+        self._near.close()
         for seq in list(self._waiting):
             self._finish(seq, WorkerLost(*self.lost.args))
         current = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one host share: a file of /dev/shm, which has a name only until all ranks have mapped it."""
+"""Memory that processes of one host share: a file of /dev/shm, which has a name only until all have mapped it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["FOLDER", "Place", "Segment"]
 
 FOLDER = "/dev/shm"
 CAUSES = {  #: of an error number, for the message
-    errno.ENOENT: "; its rank is on another host, or in a container with a /dev/shm of its own",
-    errno.EACCES: "; its rank is another user's",
+    errno.ENOENT: "; who made it is on another host, or in a container with a /dev/shm of its own",
+    errno.EACCES: "; who made it is another user",
 }
 TOKEN_BYTES = 16  #: the first bytes of a segment; they differ between any two
 

@@ -15,8 +15,9 @@ from typing import Any
 from distributed.comm import Comm, CommClosedError
 from distributed.core import Status
 
+from mgraph.batch import COLUMNS
 from mgraph.comms import outlast
-from mgraph.errors import GraphClosed, InvalidOption, MgraphError
+from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
 from mgraph.protocol import (
     BEAT_SECONDS,
     VERSION,
@@ -26,23 +27,28 @@ from mgraph.protocol import (
     Close,
     Done,
     Failure,
+    Freed,
     Hello,
     Message,
     Part,
     Publish,
     Result,
     ShardState,
+    Share,
     Turn,
     Welcome,
     encode_error,
 )
+from mgraph.shared import Shared
 from mgraph.wire import decode, encode
 from mgraph.worker.published import Published, Turns
-from mgraph.worker.thread import Servant, ShardThread
+from mgraph.worker.thread import Asked, Servant, ShardThread
 
 __all__ = ["Session", "SessionTable"]
 
 logger = logging.getLogger(__name__)
+
+READ_IN_PLACE = (*COLUMNS, "kind")  #: arguments that no call keeps: the columns of batches and of queries
 
 
 class Session:
@@ -81,6 +87,7 @@ class Session:
         self._stopping = asyncio.Event()
         self._under_way: dict[int, int] = {}  # the attempts of calls that are not answered
         self._results: set[str] = set()  # that this client may have on the shard
+        self._shared: Shared | None = None  # memory of a client on this host
         if published is None:
             self.ended = asyncio.Event()
             self.thread = ShardThread(f"mgraph-{self.graph}-{self.rank}", make, self._thread_ended)
@@ -103,6 +110,8 @@ class Session:
                 self.thread.stop()
                 await self.ended.wait()  # this ends, because a stopped thread runs only until it polls its flag
             self._beating.cancel()
+            if self._shared is not None:
+                self._shared.close()
             if not reader.cancelled() and reader.exception() is None:  # the client waits for the answer to `Close`
                 self._outbox.put_nowait(Result(reader.result(), {}, ShardState()))
                 self._outbox.put_nowait(None)
@@ -142,9 +151,9 @@ class Session:
         if self._under_way:
             attempt = max(self._under_way.values())
             self.thread.abort(attempt)
-            self.thread.requests.put((Abort(-1, attempt), _ignore))
+            self.thread.requests.put(Asked(Abort(-1, attempt), _ignore))
         if self._results:
-            self.thread.requests.put((Call(-1, -1, "inspect", {}, tuple(self._results)), _ignore))
+            self.thread.requests.put(Asked(Call(-1, -1, "inspect", {}, tuple(self._results)), _ignore))
         return False
 
     # ---- in --------------------------------------------------------------------------------------------------------
@@ -156,11 +165,18 @@ class Session:
             match message:
                 case Call():
                     self._note(message)
+                    if self._shared is not None:
+                        self._read_shared(message, self._shared)
                     self.thread.arrived()
-                    self.thread.requests.put((message, self._post))
+                    self.thread.requests.put(Asked(message, self._post, self._shared))
                 case Abort():
                     self.thread.abort(message.attempt)
-                    self.thread.requests.put((message, self._post))
+                    self.thread.requests.put(Asked(message, self._post))
+                case Share():
+                    self._outbox.put_nowait(Result(message.seq, {"why": self._share(message)}, self.thread.state))
+                case Freed():
+                    if self._shared is not None:
+                        self._shared.free(message.places)
                 case Publish():
                     self._outbox.put_nowait(self._publish(message))
                 case Turn():
@@ -179,6 +195,31 @@ class Session:
         self._under_way[call.seq] = call.attempt
         self._results.update(call.args[name] for name in ("result", "live") if name in call.args)
         self._results.difference_update(call.free)
+
+    # ---- memory that the client shares -------------------------------------------------------------------------------
+
+    def _share(self, message: Share) -> str:
+        """Map what the client offers; why it cannot be mapped, or empty."""
+        try:
+            self._shared = Shared.of_worker(message.place, self._post_freed)
+        except DeviceError as error:
+            return str(error)
+        return ""
+
+    def _read_shared(self, call: Call, shared: Shared) -> None:
+        """Put the arrays in the place of where they are. Columns are read where they lie; others may be kept."""
+        for name, value in call.args.items():
+            array = shared.view(value)
+            if array is not value:
+                call.args[name] = array if name in READ_IN_PLACE else array.copy()
+
+    def _post_freed(self) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._tell_freed)
+
+    def _tell_freed(self) -> None:
+        if self._shared is not None and (places := self._shared.take_freed()):
+            self._outbox.put_nowait(Freed(places))
 
     # ---- a published graph -------------------------------------------------------------------------------------------
 

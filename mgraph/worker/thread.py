@@ -9,18 +9,32 @@ import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
+from mgraph.device import Device
 from mgraph.errors import Aborted
-from mgraph.protocol import AFTER, Abort, Call, Failure, Message, ShardState, answer_messages, encode_error
+from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages, encode_error
+from mgraph.shared import Shared, is_large
 
-__all__ = ["Counters", "Servant", "ShardThread"]
+__all__ = ["Asked", "Counters", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
 Post = Callable[[Message], None]
+
+
+class Asked(NamedTuple):
+    """A request, what is called in the thread with each message of its answer, and the memory shared with its client.
+
+    Large arrays of the answer go through that memory.
+    """
+
+    request: Call | Abort
+    post: Post
+    shared: Shared | None = None
 
 
 class Counters(NamedTuple):
@@ -59,6 +73,9 @@ class Servant(Protocol):
     def arrived(self) -> None:
         """A call has arrived, and its arguments are in memory; called on the event loop."""
 
+    def share(self, shared: Shared | None) -> None:
+        """The next call's client shares this memory; its arguments may lie there, and arrays of a GPU may answer it."""
+
     def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any] | None]:
         """The function to run for a call of this name in this attempt: from the call's arguments to its answer."""
 
@@ -89,8 +106,7 @@ class ShardThread(threading.Thread):
 
     Attributes
     ----------
-    requests : SimpleQueue
-        Pairs of a request, and of what is called in this thread with each message of its answer.
+    requests : SimpleQueue of Asked
     state : ShardState
         The shard's state at its last answer; replaced as a whole, so that other threads can read it.
     doing : (str, float) or None
@@ -108,7 +124,7 @@ class ShardThread(threading.Thread):
         self.state = ShardState()
         self.doing: tuple[str, float] | None = None
         self._servant: Servant | None = None
-        self.requests: SimpleQueue[tuple[Call | Abort, Post] | None] = SimpleQueue()
+        self.requests: SimpleQueue[Asked | None] = SimpleQueue()
         self._stopping = False
         self._attempt = self._latest = 0
         self._aborted_attempt = -1
@@ -151,18 +167,18 @@ class ShardThread(threading.Thread):
             servant = self._servant = self._make(self.aborted)
             with closing(servant):
                 while (asked := self.requests.get()) is not None and not self._stopping:
-                    request, post = asked
                     try:
-                        self._answer(servant, request.seq, post, self._work(servant, request)() or {})
+                        self._answer(servant, asked, self._work(servant, asked)() or {})
                     except BaseException as error:  # any error is an answer that the client waits for
-                        self._fail(servant, request.seq, post, error)
+                        self._fail(servant, asked.request.seq, asked.post, error)
                     self.doing = None
-                    del asked, request, post  # its arguments may be large, and it may be long until the next call
+                    del asked  # it may be long until the next call
         finally:
             self._ended()
 
-    def _work(self, servant: Servant, request: Call | Abort) -> Callable[[], dict[str, Any] | None]:
+    def _work(self, servant: Servant, asked: Asked) -> Callable[[], dict[str, Any] | None]:
         """The function that does what is requested."""
+        request = asked.request
         if isinstance(request, Abort):
             late = request.attempt < self._latest  # by a client that was lost, and another has gone on
             return dict if late else partial(_settle, servant, self.name)
@@ -171,27 +187,32 @@ class ShardThread(threading.Thread):
         self.doing = str(request.args.get("name", request.method)), time.monotonic()
         if self.aborted():
             raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
-        return partial(servant.find(request.method, request.attempt), **request.args)
+        servant.share(asked.shared)
+        work = partial(servant.find(request.method, request.attempt), **request.args)
+        request.args.clear()  # so that nothing refers to large arguments when the call is answered
+        return work
 
-    def _answer(self, servant: Servant, seq: int, post: Post, value: dict[str, Any]) -> None:
+    def _answer(self, servant: Servant, asked: Asked, value: dict[str, Any]) -> None:
         self.state = servant.state
         if (after := value.pop(AFTER, None)) is not None:
-            after.add_done_callback(partial(self._answer_after, seq, post, value, self.state))
+            after.add_done_callback(partial(self._answer_after, asked, value, self.state))
         else:
-            self._post_all(seq, post, value, self.state)
+            self._post_all(asked, value, self.state)
 
-    def _answer_after(
-        self, seq: int, post: Post, value: dict[str, Any], state: ShardState, after: Future[None]
-    ) -> None:
+    def _answer_after(self, asked: Asked, value: dict[str, Any], state: ShardState, after: Future[None]) -> None:
         """Answer a call when what it waits for has ended; the thread has gone on meanwhile."""
         if (error := after.exception()) is None:
-            self._post_all(seq, post, value, state)
+            self._post_all(asked, value, state)
         else:
-            post(Failure(seq, encode_error(error), state._replace(broken=str(error))))
+            asked.post(Failure(asked.request.seq, encode_error(error), state._replace(broken=str(error))))
 
-    def _post_all(self, seq: int, post: Post, value: dict[str, Any], state: ShardState) -> None:
-        for message in answer_messages(seq, value, state):
-            post(message)
+    def _post_all(self, asked: Asked, value: dict[str, Any], state: ShardState) -> None:
+        shared = asked.shared
+        for message in answer_messages(asked.request.seq, value, state, is_large if shared else None):
+            if shared and isinstance(message, Part):
+                array = shared.put({"array": message.array}, wait=True)["array"]
+                message = replace(message, array=array if isinstance(array, dict) else Device.to_host(array))
+            asked.post(message)
 
     def _fail(self, servant: Servant, seq: int, post: Post, error: BaseException) -> None:
         told = encode_error(servant.told(error))

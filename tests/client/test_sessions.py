@@ -53,7 +53,7 @@ def test_an_answer_for_which_there_is_no_room_fails_its_call_and_no_other(monkey
     monkeypatch.setattr(protocol, "PART_BYTES", 1000)
     with fake_cluster(2) as (coordinator, _):
         with monkeypatch.context() as patch:
-            patch.setattr(session.np, "concatenate", lambda arrays: (_ for _ in ()).throw(MemoryError("no room")))
+            patch.setattr(session.Whole, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
             with pytest.raises(MemoryError, match="no room"):
                 coordinator.call("big", {"n": 12345})
         assert [answer["n"] for answer in coordinator.call("big", {"n": 12345})] == [12345] * 2

@@ -15,7 +15,7 @@ from mgraph.log.files import DISK, File
 from mgraph.log.log import Log
 from mgraph.log.segments import Segments
 from mgraph.protocol import AFTER, Call, Failure, Result, ShardState
-from mgraph.worker.thread import ShardThread
+from mgraph.worker.thread import Asked, ShardThread
 
 
 def change(log: Log, epoch: int, ahead: bool) -> None:
@@ -81,6 +81,9 @@ class Servant:
     def free(self, results) -> None:
         """Nothing is held."""
 
+    def share(self, shared) -> None:
+        """Its answers are small."""
+
     close = arrived = lambda self: None
 
 
@@ -90,7 +93,7 @@ def test_an_answer_waits_and_others_do_not(error):
     thread = ShardThread("mgraph-test", lambda aborted: Servant(after), ended.set)
     thread.start()
     for seq, method in enumerate(["later", "now"], 1):
-        thread.requests.put((Call(seq, 1, method), posted.put))
+        thread.requests.put(Asked(Call(seq, 1, method), posted.put))
     assert posted.get(timeout=10).seq == 2
     thread.stop()
     assert ended.wait(10)

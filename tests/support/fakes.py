@@ -59,6 +59,9 @@ class FakeServant:
         self.arrived()
         self.log.append("settle")
 
+    def share(self, shared: Any) -> None:
+        self.shared = shared
+
     def close(self) -> None:
         self.log.append("close")
 
@@ -123,7 +126,7 @@ class FakeServant:
         self.reserved = nbytes
         return {"lack": None}
 
-    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0) -> dict[str, Any]:
+    def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0, **share: Any) -> dict[str, Any]:
         """What waiting in an exchange looks like: until aborted."""
         end = time.monotonic() + seconds
         while self.rank in ranks and time.monotonic() < end:
@@ -132,7 +135,7 @@ class FakeServant:
             time.sleep(0.02)
         return {}
 
-    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True) -> dict[str, Any]:
+    def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True, **share: Any) -> dict[str, Any]:
         if self.rank in ranks:
             raise CapacityError(f"rank {self.rank} has no room")
         return self.wait(attempt, [self.rank]) if others_wait else {}
@@ -150,7 +153,7 @@ class FakeServant:
     def unsendable(self, attempt: int) -> dict[str, Any]:
         return {"lock": threading.Lock()}
 
-    def odd(self, attempt: int) -> dict[str, Any]:
+    def odd(self, attempt: int, **share: Any) -> dict[str, Any]:
         class Local(Exception):
             pass
 

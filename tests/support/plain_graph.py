@@ -48,6 +48,7 @@ class PlainGraph:
     graph = "g"
     epoch = life = 0
     closed = False
+    one_process = True
 
     def __init__(
         self, model: GraphModel, numbering: Numbering, programs: Mapping[str, Callable[..., Any]] | None = None

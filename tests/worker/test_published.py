@@ -9,7 +9,7 @@ from fakes import FakeServant
 
 from mgraph.protocol import Abort, Call, Failure, Hello, Result
 from mgraph.worker.published import SPAN, Turns
-from mgraph.worker.thread import ShardThread
+from mgraph.worker.thread import Asked, ShardThread
 
 
 class Client:
@@ -70,7 +70,7 @@ def test_what_comes_late_of_a_lost_client_does_nothing():
 
     def ask(message: Call | Abort) -> Any:
         done.clear()
-        thread.requests.put((message, post))
+        thread.requests.put(Asked(message, post))
         assert done.wait(10)
         return posted[-1]
 

@@ -16,7 +16,7 @@ from mgraph.errors import MgraphError
 from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome, decode_error
 from mgraph.worker import session
 from mgraph.worker.meter import Meter
-from mgraph.worker.thread import ShardThread
+from mgraph.worker.thread import Asked, ShardThread
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -187,7 +187,7 @@ def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
     thread.start()
     gone = threading.Event()
     array = Watched(gone.set)
-    thread.requests.put((Call(1, 0, "echo", {"array": array}), posted.append))
+    thread.requests.put(Asked(Call(1, 0, "echo", {"array": array}), posted.append))
     assert wait_for(lambda: len(posted) == 1)
     posted.clear()
     del array

@@ -380,6 +380,18 @@ def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
     assert "single queries answer otherwise" in capsys.readouterr().err
 
 
+def test_door(tmp_path, capsys):
+    options = ["--device", "cpu", "--workers", "1", "--vertices", "20000", "--batch", "30000", "--batches", "2"]
+    assert main(["bench", "door", *options, "--repeats", "1", "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    lines = of([json.loads(line) for line in written.read_text().splitlines()], "door")
+    assert [line["way"] for line in lines] == ["shared memory", "comms"]
+    for line in lines:
+        assert line["workers"] == 1 and line["result_ms"] >= line["least_result_ms"] > 0
+        assert line["best_m_edges_per_s"] >= line["again_m_edges_per_s"] > 0 and line["carried_m_edges_per_s"] > 0
+    assert "batches of 30,000" in capsys.readouterr().out
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -532,6 +544,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         (["bench", "triangles", *SMALL, "--directed"], "--directed"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth 0.5"),
         (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds 0"),
+        (["bench", "door", "--device", "cpu", "--repeats", "0"], "--repeats 0"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),

@@ -25,6 +25,7 @@ BENCHMARKS = (
     "memory",
     "calls",
     "store",
+    "door",
     "exchange",
     "networkx",
 )

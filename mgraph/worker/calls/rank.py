@@ -12,11 +12,12 @@ import numpy as np
 
 from mgraph.algorithms import WARM
 from mgraph.budget import Budget, Reservation
-from mgraph.device import Device
+from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.protocol import ShardState, Stale, retold
+from mgraph.shared import Shared, is_large
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.live import end
 from mgraph.worker.shard import Shard
@@ -94,6 +95,7 @@ class Rank:
         self.reservation: Reservation | None = None
         self.storage: Storage | None = None
         self.attempt = 0  # the number of the exchange
+        self.shared: Shared | None = None  # with the client of the running call
         self.lent: dict[str, dict[str, np.ndarray]] = {}  # copies of results, by the tokens of Dask's tasks
 
     def take(self, ballot: Ballot) -> None:
@@ -105,6 +107,21 @@ class Rank:
         reservation, self.reservation = self.reservation, None
         if reservation is not None:
             reservation.release()
+
+    def share(self, shared: Shared | None) -> None:
+        """The next call's client shares this memory; arrays of a GPU may lie in its answer."""
+        self.shared = shared
+        if shared is not None and self.device is not None:
+            shared.pin(self.device)
+
+    def answered(self, array: Array) -> Array:
+        """A large array of the device for the answer of the running call: in host memory, where that is needed.
+
+        It stays on a GPU where it can be copied from there into memory that the client shares.
+        """
+        if self.shared is not None and is_large(array):
+            return array
+        return self.shard.device.fetch(array.reshape(-1)).reshape(array.shape)
 
     def told(self, error: BaseException) -> BaseException:
         """The error as its client gets it: one about memory says where, and a `MemoryError` is a `CapacityError`."""

@@ -55,7 +55,7 @@ def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = 
                 *values.shape[:-1], len(ids)
             )
         }
-    return {"values": device.fetch(values.reshape(-1)).reshape(values.shape)}
+    return {"values": rank.answered(values)}
 
 
 def lend(rank: Rank, result: str, token: str) -> Value:

@@ -1,0 +1,188 @@
+"""The client's use of memory that it shares with a worker of its host; see `mgraph.shared`.
+
+Whether a worker is on this host is found out by trying: the client makes a segment, and asks the worker to map it. The
+segment's name is removed when the worker has answered, so nothing is left in /dev/shm, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import dask.config
+import numpy as np
+from dask.utils import parse_bytes
+
+from mgraph.errors import DeviceError
+from mgraph.exchange.segment import Place, Segment
+from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
+from mgraph.shared import Shared, copies, is_large
+
+__all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
+
+logger = logging.getLogger(__name__)
+
+OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: of Dask's configuration, and its default
+LEAST = 128 << 20  #: bytes that are shared, if the option allows it; more where batches are larger than usual
+BATCHES = 6  #: as large as the first, for which there is to be memory
+WORTH = 4 << 20  #: bytes of large arrays for which memory is shared
+OPEN_SECONDS = 2.0  #: for which the worker's answer is waited for; then arrays go by the comm
+
+
+def shared_bytes(address: str) -> int:
+    """Most bytes that a session with the worker at `address` may share; 0 for none, as within one process."""
+    return 0 if address.startswith("inproc:") else int(parse_bytes(dask.config.get(OPTION, BYTES)))
+
+
+def large_bytes(values: Mapping[str, Any]) -> int:
+    """The bytes of the large arrays among some values."""
+    return sum(int(value.nbytes) for value in values.values() if is_large(value))
+
+
+class Near:
+    """One session's shared memory. Everything here runs on the client's event loop.
+
+    Parameters
+    ----------
+    who : str
+        What messages call the session.
+    nbytes : int
+        Most bytes to share; 0 for none.
+    ask : callable
+        Sends the worker a request at once, and waits for its answer.
+    told : callable
+        Called, by any thread, when `shared` has something in `freed`.
+
+    Attributes
+    ----------
+    shared : Shared or None
+        From when the worker is asked to map it: its answers may lie there before its agreement is known here.
+    """
+
+    def __init__(
+        self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], told: Callable[[], None]
+    ) -> None:
+        self.shared: Shared | None = None
+        self._who, self._nbytes, self._ask, self._told = who, nbytes, ask, told
+        self._passed, self._agreed = 0, False
+
+    def passed(self, nbytes: int) -> None:
+        """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
+        self._passed += nbytes
+
+    async def packed(self, call: Call, wait: bool) -> Call:
+        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
+
+        The session sends nothing else meanwhile.
+        """
+        large = large_bytes(call.args)
+        if not self._agreed:
+            self._passed += large
+            if self._nbytes and self._passed >= WORTH:
+                await self._open(large)
+        if self.shared is None or not self._agreed or not large:
+            return call
+        return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
+
+    def take_back(self, call: Call) -> None:
+        """Free the room of a packed call that cannot be sent."""
+        if self.shared is not None:
+            self.shared.take_back(call.args)
+
+    def close(self) -> None:
+        """Share nothing any more."""
+        shared, self.shared = self.shared, None
+        if shared is not None:
+            shared.close()
+
+    async def _open(self, large: int) -> None:
+        """Share memory for calls with so many bytes, or say in the log why not; tried once."""
+        nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
+        making = _Making()
+        try:
+            segment, place = await asyncio.to_thread(making.make, nbytes)
+            self.shared = Shared.of_client(segment, self._told)
+            async with asyncio.timeout(OPEN_SECONDS):
+                why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
+            if why:
+                self.shared = None
+        except DeviceError as error:
+            logger.warning("%s: arrays go by the comm: %s", self._who, error)
+            return
+        except TimeoutError:
+            why = f"it has not answered for {OPEN_SECONDS:g} s"
+        finally:
+            making.end()
+        self._agreed = not why
+        if why:
+            logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
+
+
+def _made(nbytes: int) -> tuple[Segment, Place]:
+    """A segment of `nbytes`, or of `LEAST` where memory is short; `DeviceError` if there is not that either."""
+    try:
+        return Shared.make(nbytes)
+    except DeviceError:
+        if nbytes <= LEAST:
+            raise
+    return Shared.make(LEAST)
+
+
+class _Making:
+    """A segment that another thread makes, and whose name is removed even if nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self._lock, self._over = threading.Lock(), False
+        self._place: Place | None = None
+
+    def make(self, nbytes: int) -> tuple[Segment, Place]:
+        """A segment of `nbytes`, as `_made`."""
+        made = _made(nbytes)
+        with self._lock:
+            self._place, over = made[1], self._over
+        if over:
+            self.end()
+        return made
+
+    def end(self) -> None:
+        """Remove the name, now or as soon as there is one."""
+        with self._lock:
+            self._over = True
+        if self._place is not None:
+            Segment.unlink(self._place)
+
+
+class Whole:
+    """An array of an answer that comes in parts, each of which is copied to its place by other threads.
+
+    Parameters
+    ----------
+    first : Part
+    array : array
+        What that part has.
+    """
+
+    def __init__(self, first: Part, array: np.ndarray) -> None:
+        self.array = np.empty((first.total, *array.shape[1:]), array.dtype)
+        self._copies: list[Future[None]] = []
+
+    def add(self, part: Part, array: np.ndarray) -> None:
+        """Copy one more part."""
+        rows = self.array[part.first : part.first + len(array)]
+        self._copies += copies(rows, np.ascontiguousarray(array))
+
+    @property
+    def pending(self) -> list[Future[None]]:
+        """The copies that have not ended."""
+        return [one for one in self._copies if not one.done()]
+
+    def result(self) -> np.ndarray:
+        """The array; raises what a copy has raised."""
+        for one in self._copies:
+            one.result()
+        return self.array

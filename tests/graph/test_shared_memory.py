@@ -1,0 +1,154 @@
+"""Graphs whose client shares memory with their workers: equal to one whose arrays go by comms, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+from graph_clusters import assert_clean
+from interrupts import after, ctrl_c
+from plain_graph import fresh_rng
+from steps import before, hit
+
+from mgraph import DynamicGraph, EdgeBatch, WorkerLost
+from mgraph.client import near
+
+N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, are large
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """The first large array is worth it; nothing is left in /dev/shm, where other programs may make names, too."""
+    there = names()
+    monkeypatch.setattr(near, "WORTH", 1)
+    with dask.config.set({"mgraph.shared-memory": "8 MiB"}):
+        yield
+    end, left = time.monotonic() + 5, names() - there
+    while left and time.monotonic() < end:
+        time.sleep(0.01)
+        left &= names()
+    assert not left
+
+
+def names() -> set[str]:
+    return {name for name in os.listdir("/dev/shm") if name.startswith("mgraph")}
+
+
+def random_batch(rng: np.random.Generator) -> EdgeBatch:
+    src, dst = rng.integers(0, N, (2, M), np.uint32)
+    return EdgeBatch(src, dst, rng.random(M, np.float32), rng.choice([1, 1, -1], M).astype(np.int8))
+
+
+def shares(graph: DynamicGraph) -> list[bool]:
+    return [session._near.shared is not None for session in graph._directory.coordinator.sessions.all]
+
+
+def test_it_is_the_graph_that_comes_of_comms(client):
+    rng = fresh_rng()
+    batches = [random_batch(rng) for _ in range(8)]
+    src, dst, ids = batches[0].src, batches[0].dst, rng.permutation(N)
+    found = []
+    for nbytes in ("8 MiB", 0):
+        with (
+            dask.config.set({"mgraph.shared-memory": nbytes}),
+            DynamicGraph(client, N, weighted=True, order="degree") as graph,
+        ):
+            reports = [graph.update(batches[0])]
+            with graph.pipeline() as pipe:
+                sent = [pipe.update(batch) for batch in batches[1:]]
+            assert shares(graph) == [nbytes != 0] * 2
+            reports += [one.result() for one in sent]
+            csr, ranks = graph.to_csr(), graph.pagerank()
+            values = [csr.offsets, csr.dst, csr.weight, graph.bfs(0).to_numpy(), graph.has_edges(src, dst)]
+            values += [graph.weights(src, dst), graph.degrees(ids), (ranks + ranks.to_numpy()).to_numpy()]
+            found.append(([(r.epoch, r.inserted, r.deleted, r.missing) for r in reports], values))
+    (told, here), (others, there) = found
+    assert told == others
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert_clean(client)
+
+
+def test_two_clients_and_several_threads_share_memory_of_their_own(client, other):
+    rng = fresh_rng()
+    batches = [random_batch(rng) for _ in range(8)]
+    with DynamicGraph(client, N, weighted=True) as graph:
+        graph.publish("shared")
+        with DynamicGraph.attach(other, "shared") as again:
+            threads = [
+                threading.Thread(target=lambda g, part: [g.update(b) for b in part], args=(g, part))
+                for g, part in ((graph, batches[:3]), (graph, batches[3:5]), (again, batches[5:]))
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert shares(graph) == shares(again) == [True, True]
+            assert graph.fingerprint() == again.fingerprint()
+            assert graph.epoch == again.epoch == 8
+            np.testing.assert_array_equal(graph.degrees(), again.degrees())
+        graph.unpublish()
+    assert_clean(client)
+
+
+def test_ctrl_c_and_the_graph_goes_on(client):
+    rng = fresh_rng()
+    with DynamicGraph(client, N, weighted=True) as graph:
+        graph.update(random_batch(rng))
+        with after(0.5, ctrl_c), pytest.raises(KeyboardInterrupt), graph.pipeline() as pipe:
+            while True:
+                pipe.update(random_batch(rng))
+        epoch = graph.update(random_batch(rng)).epoch
+        assert graph.epoch == epoch and shares(graph) == [True, True]
+        assert graph.num_edges == graph.degrees().sum()
+    assert_clean(client)
+
+
+def test_a_worker_is_killed_while_batches_are_in_flight(own_client):
+    rng = fresh_rng()
+    with DynamicGraph(own_client, N, weighted=True) as graph:
+        graph.update(random_batch(rng))
+        survivor, victim = graph.workers
+        own_client.run(before, "prepare", hit, signal.SIGKILL, workers=[victim])
+        with pytest.raises(WorkerLost, match="rank 1"), graph.pipeline() as pipe:
+            for _ in range(20):
+                pipe.update(random_batch(rng))
+    assert_clean(own_client, [survivor])
+
+
+CLIENT = """
+import sys
+import numpy as np
+from dask.distributed import Client
+from mgraph import DynamicGraph, EdgeBatch
+graph = DynamicGraph(Client(sys.argv[1]), 1000)
+batch = EdgeBatch(*np.random.default_rng(1).integers(0, 1000, (2, 2_000_000), np.uint32))
+graph.update(batch)
+print([session._near.shared is not None for session in graph._directory.coordinator.sessions.all], flush=True)
+with graph.pipeline() as pipe:
+    while True:
+        pipe.update(batch)
+"""
+
+
+def test_a_client_is_killed_while_batches_are_in_flight(client):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, client.scheduler.address],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "[True, True]"
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
+    assert_clean(client)

@@ -1,0 +1,138 @@
+"""Arrays in memory that two ends share: what is read is what was put, and the room comes back."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from plain_graph import fresh_rng
+
+from mgraph import shared as module
+from mgraph.errors import DeviceError, MgraphError
+from mgraph.exchange.segment import Place, Segment
+from mgraph.shared import LARGE, Shared, _Room, copies, is_large
+
+MIB = 1 << 20
+
+
+def ends(nbytes: int = 16 * MIB) -> tuple[Shared, Shared]:
+    segment, place = Shared.make(nbytes)
+    try:
+        return Shared.of_client(segment, lambda: None), Shared.of_worker(place.encode(), lambda: None)
+    finally:
+        Segment.unlink(place)
+
+
+def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    n = int(rng.integers(LARGE // 8, LARGE // 2))
+    made = rng.integers(0, 2**63, n, np.int64)
+    return {
+        "whole": made,
+        "narrow": made.astype(rng.choice(["u1", "i1", "u2"]), order="C").repeat(8),
+        "floats": made.astype("f4").repeat(2),
+        "truths": (made % 2 == 0).repeat(8),
+        "times": made.view("datetime64[ns]"),
+        "strided": made.repeat(2)[::2],
+        "rows": made[: n // 2 * 2].reshape(2, -1),
+        "turned": made[: n // 2 * 2].reshape(2, -1).T,
+    }
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to the worker", "to the client"])
+def test_what_is_read_is_what_was_put_and_the_room_comes_back(back):
+    rng = fresh_rng()
+    sender, receiver = reversed(ends()) if back else ends()
+    free = list(sender._room._free)
+    for _ in range(5):
+        given = arrays(rng)
+        put = sender.put({**given, "n": 3, "small": np.arange(3)}, wait=False)
+        assert put["n"] == 3 and put["small"].tolist() == [0, 1, 2]
+        views = {name: receiver.view(put[name]) for name in given}
+        for name, array in given.items():
+            assert not views[name].flags.writeable and views[name].dtype == array.dtype
+            np.testing.assert_array_equal(views[name], array)
+        part = views.pop("whole")[5:7]  # refers to the memory, too
+        views.clear()
+        gone = receiver.take_freed()
+        assert len(gone) == len(given) - 1
+        del part
+        sender.free([*gone, *receiver.take_freed()])
+        assert sender._room._free == free and sender._room._taken == {}
+
+
+def test_ranges_do_not_overlap_and_come_back_whatever_the_order():
+    rng = fresh_rng()
+    room, taken = _Room(4096, MIB), {}
+    for _ in range(500):
+        if taken and rng.random() < 0.45:
+            room.give(taken.pop(rng.choice(list(taken)))[0])
+            continue
+        sizes = rng.integers(1, 40_000, rng.integers(1, 4)).tolist()
+        before = list(room._free)
+        places = room.take(sizes)
+        if places is None:
+            assert room._free == before
+            continue
+        for place, size in zip(places, sizes, strict=True):
+            assert place >= 4096 and place + size <= MIB
+            assert all(place + size <= first or first + n <= place for first, n in taken.values())
+            taken[place] = place, size
+    for place in rng.permutation(list(taken)).tolist():
+        room.give(place)
+        room.give(place)  # nothing
+    assert room._free == [(4096, MIB)]
+
+
+def test_what_finds_no_room_stays_as_it_is(monkeypatch):
+    monkeypatch.setattr(module, "ROOM_SECONDS", 0.2)
+    sender, _ = ends(MIB)
+    array = np.arange(LARGE)  # half a MiB
+    put = sender.put({"a": array}, wait=True)
+    assert is_large(array) and isinstance(put["a"], dict)
+    began = time.monotonic()
+    assert sender.put({"a": array}, wait=False)["a"] is array
+    assert time.monotonic() - began < 0.1
+    assert sender.put({"a": array}, wait=True)["a"] is array
+    assert sender.put({"a": array.repeat(8)}, wait=True)["a"].size == 8 * LARGE  # never fits: no wait
+    threading.Timer(0.05, sender.free, [[put["a"]["mgraph shared"][0]]]).start()
+    again = sender.put({"a": array}, wait=True)
+    assert again["a"] is array  # it has waited in vain before, and does not hope again
+    time.sleep(0.1)
+    put = sender.put({"a": array}, wait=True)
+    threading.Timer(0.05, sender.take_back, [put]).start()
+    assert isinstance(sender.put({"a": array}, wait=True)["a"], dict)
+    monkeypatch.setattr(module, "ROOM_SECONDS", 60)
+    threading.Timer(0.05, sender.close).start()
+    assert sender.put({"a": array}, wait=True)["a"] is array
+
+
+def test_a_copy_that_fails_gives_its_room_back(monkeypatch):
+    sender, _ = ends()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_fill", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sender.put({"a": np.arange(LARGE)}, wait=False)
+    assert sender._room._taken == {}
+
+
+def test_several_threads_copy(monkeypatch):
+    monkeypatch.setattr(module, "PIECE", 1000)
+    source, target = np.arange(12_345), np.zeros(12_345, np.int64)
+    copying = copies(target, source)
+    assert len(copying) == -(-source.nbytes // 1000)
+    for one in copying:
+        one.result(10)
+    np.testing.assert_array_equal(target, source)
+
+
+def test_what_cannot_be_shared_or_is_not_there():
+    with pytest.raises(DeviceError, match="bytes of shared memory cannot be had in /dev/shm"):
+        Shared.make(1 << 60)
+    with pytest.raises(DeviceError, match="cannot be mapped: No such file"):
+        Shared.of_worker(Place("/dev/shm/mgraph-not-there", "00", 4096, {}).encode(), lambda: None)
+    sender, receiver = ends(MIB)
+    with pytest.raises(MgraphError, match="8 bytes at 1048570 are not in a segment of 1048576"):
+        receiver.view({"mgraph shared": [MIB - 6, "<i8", [1]]})
+    assert sender.view({"other": 1}) == {"other": 1}

@@ -1,0 +1,130 @@
+"""``bench door``: edges from this process's memory into a graph on workers of this host, and a result's way back.
+
+Each is measured in turn through memory that the client shares with the workers, and by Dask's comms alone. The batches
+are in flight together, by `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that
+structures have less to do. Last they are only carried: the workers copy them to their device and do not apply them. A
+result is compared between the two ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph import DynamicGraph, EdgeBatch
+from mgraph.batch import COUNTS
+from mgraph.errors import InvalidOption
+from mgraph.worker import calls
+from mgraph.worker.calls import changes
+from workloads.bench.harness import Bench, Mismatch
+
+__all__ = ["HELP", "add_arguments", "measure"]
+
+HELP = "edges a second from the client's memory, and the time of a result, by shared memory and by comms"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    add = parser.add_argument
+    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add("--structure", default="gpma+", metavar="S", help="(default: %(default)s)")
+    add("--vertices", type=int, default=1 << 24, metavar="N", help="a result has an int32 each (default: %(default)s)")
+    add("--batch", type=int, default=4_000_000, metavar="N", help="edges of a batch (default: %(default)s)")
+    add("--batches", type=int, default=8, metavar="N", help="of a pass (default: %(default)s)")
+    add("--repeats", type=int, default=5, metavar="N", help="passes, and fetches of the result (default: %(default)s)")
+    add("--bytes", default="", metavar="B", help="shared memory a worker at most (default: the library's)")
+    add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
+
+
+def measure(bench: Bench) -> None:
+    """Start a cluster with a graph of each way, and measure them in turn."""
+    from cluster import start
+
+    options = bench.options
+    if min(options.vertices, options.batch, options.batches, options.repeats) < 1:
+        given = f"--vertices {options.vertices}, --batch {options.batch}, --batches {options.batches}"
+        raise InvalidOption(f"{given}, --repeats {options.repeats}: at least 1 of each")
+    rng = np.random.default_rng(options.seed)
+    batches = [
+        EdgeBatch(*rng.integers(0, options.vertices, (2, options.batch), np.uint32)) for _ in range(options.batches)
+    ]
+    bench.free()
+    with (
+        start(options.workers, device="gpu" if bench.device.kind == "cuda" else "cpu") as client,
+        _graph(bench, client, options.bytes) as shared,
+        _graph(bench, client, "0") as far,
+    ):
+        _measure(bench, client, {"shared memory": shared, "comms": far}, batches)
+
+
+def _graph(bench: Bench, client: Any, nbytes: str) -> DynamicGraph:
+    import dask
+
+    options = bench.options
+    with dask.config.set({"mgraph.shared-memory": nbytes} if nbytes else {}):
+        return DynamicGraph(client, options.vertices, structure=options.structure, device=bench.device.kind)
+
+
+def _measure(bench: Bench, client: Any, graphs: dict[str, DynamicGraph], batches: list[EdgeBatch]) -> None:
+    options = bench.options
+
+    def insert(graph: DynamicGraph) -> None:
+        with graph.pipeline() as pipe:
+            for batch in batches:
+                pipe.update(batch)
+
+    first = _in_turn(bench, graphs, insert, 1)
+    again = _in_turn(bench, graphs, insert, options.repeats)
+    results = {way: graph.bfs(int(batches[0].src[0])) for way, graph in graphs.items()}
+    values = [result.to_numpy() for result in results.values()]
+    if not np.array_equal(values[0], values[1]):
+        raise Mismatch("the results of the two ways differ")
+    fetched = _in_turn(bench, results, lambda result: result.to_numpy(), options.repeats)
+    client.run(replace_update)
+    try:
+        carried = _in_turn(bench, graphs, insert, options.repeats)
+    finally:
+        client.run(replace_update, back=True)
+    n, rows = options.batch * options.batches / 1e6, []
+    for way, graph in graphs.items():
+        rates = {"first": n / first[way][0], "again": n / float(np.median(again[way])), "best": n / min(again[way])}
+        rates["carried"] = n / min(carried[way])
+        found = {f"{name}_m_edges_per_s": round(rate, 1) for name, rate in rates.items()}
+        found["least_result_ms"] = round(min(fetched[way]) * 1e3, 2)
+        found["result_ms"] = round(float(np.median(fetched[way])) * 1e3, 2)
+        bench.add("door", way=way, workers=len(graph.workers), batch=options.batch, batches=options.batches, **found)
+        rows.append([way, *found.values()])
+    columns = ["way", "M edges/s, first pass", "again", "best", "carried", "result ms, least", "median"]
+    where = f"{len(client.ncores())} workers, {bench.device.kind}"
+    bench.table(f"{where}, batches of {options.batch:,}, results of {options.vertices:,} int32", columns, rows)
+
+
+def _in_turn(bench: Bench, things: dict[str, Any], call: Callable[[Any], Any], repeats: int) -> dict[str, list[float]]:
+    """The seconds of a call on each thing, of so many rounds: so that what else runs meanwhile hits all alike."""
+    taken: dict[str, list[float]] = {way: [] for way in things}
+    for _ in range(repeats):
+        for way, thing in things.items():
+            taken[way].append(bench.time(partial(call, thing))[0])
+    return taken
+
+
+# ---- on the workers --------------------------------------------------------------------------------------------------
+
+
+def replace_update(back: bool = False) -> None:
+    """Have a worker's process take batches without applying them; or `back` as it was."""
+    calls._CALLS["update"] = changes.update if back else take
+
+
+def take(rank: Any, epoch: int, ahead: bool = False, **columns: Any) -> dict[str, Any]:
+    """Copy the columns of a batch to the device, if they are not there, and count them as a change."""
+    shard = rank.shard
+    for column in columns.values():
+        shard.here(column)
+    shard.device.synchronize()
+    shard.epoch, shard.changes = epoch, shard.changes + 1
+    return {"epoch": epoch, **dict.fromkeys(COUNTS, 0)}
