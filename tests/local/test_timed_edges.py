@@ -137,7 +137,7 @@ def test_a_window_of_years_or_months_has_no_one_length(unit):
     with DynamicGraph(n_vertices=3, times="datetime64[M]", window=window) as graph:  # whole months
         first, last = np.datetime64("2020-01"), np.datetime64("2020-01") + window
         graph.insert([0], [1], time=first)
-        assert graph.insert([1], [2], time=last - 1).expired == 0
+        assert graph.insert([1], [2], time=last - np.timedelta64(1, unit)).expired == 0
         assert graph.insert([1], [2], time=last).expired == 1
 
 

@@ -45,7 +45,7 @@ OPEN_SECONDS = 60.0  #: in which a store can be opened after a kill, on a machin
 STEP_SECONDS = 90.0  #: in which the writer must get on: a worker that is stopped is lost after `PATIENCE`
 LAST_SECONDS = 400.0  #: after the minutes of a sweep, for its last round; then it is ended
 WARM_SECONDS = 400.0  #: in which the kernels are compiled, before anything is killed
-PATIENCE = 3.0
+PATIENCE = {"cpu": 3.0, "cuda": 15.0}  #: seconds; a worker on a GPU loads kernels in its first calls
 
 
 # ---- what an epoch changes -------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def write(address: str, path: str, seed: int, sync: str, device: str, stream: ty
     """Open or make the graph, and change it until this process is killed."""
     rng = random.Random()
     options: dict[str, Any] = {
-        "sync": sync, "recover": "auto", "max_recoveries": 8, "patience": PATIENCE, "snapshot_bytes": 300_000,
+        "sync": sync, "recover": "auto", "max_recoveries": 8, "patience": PATIENCE[device], "snapshot_bytes": 300_000,
         "device": device,
     }  # fmt: skip
     with Client(address) as client:
@@ -318,7 +318,7 @@ class Sweep:
         """What was acknowledged is there, of the rest a beginning, and each epoch whole."""
         began = time.monotonic()
         if cluster.scheduler.poll() is None:
-            how = {"patience": PATIENCE, "device": self.device}
+            how = {"patience": PATIENCE[self.device], "device": self.device}
             graph = again(lambda: DynamicGraph.open(cluster.client, self.path, **how))
         else:  # another client on another cluster: this process, without a GPU
             for pid in [*cluster.workers.values(), *cluster.nannies.values()]:

@@ -55,23 +55,23 @@ class Pool(NamedTuple):
         return cls(bits, unit, grows, *(None if g is None else g.array for g in grows))
 
     def longer(self, device: Device, lack: int) -> Pool | None:
-        """The pool with `lack` arrays more, or some more than that, its memory where it is.
+        """The pool with `lack` bare arrays more, or some more than that, its memory where it is.
 
-        The new arrays are undefined; see `clear`. None where addresses or memory do not suffice.
+        None where addresses or memory do not suffice.
         """
         count = self.arrays + max(lack, self.arrays // STEP_SHARE)
         if count > MOST_ARRAYS or count << self.bits >> self.unit > ADDRESSES:
             return None
-        longer = all_longer(device, self[3:], self.grows, _sizes(self.bits, self.unit, count))
-        return None if longer is None else Pool(self.bits, self.unit, self.grows, *longer)
-
-    def clear(self, device: Device, first: int) -> None:
-        """Make the arrays from `first` on bare."""
-        words = 1 << (self.bits - self.unit - 5)
-        device.fill(self.kinds[first:], BARE)
-        device.fill(self.frees[first:], 0)
-        device.fill(self.leaves[first * words :], 0)
-        device.fill(self.nodes[first * -(-words // 32) :], 0)
+        old, new = (_sizes(self.bits, self.unit, n) for n in (self.arrays, count))
+        longer = all_longer(device, self[3:], self.grows, new)
+        if longer is None:
+            return None
+        pool = Pool(self.bits, self.unit, self.grows, *longer)
+        pool.kinds[self.arrays :] = device.asarray(np.full(count - self.arrays, BARE, np.uint32))
+        device.fill(pool.frees[self.arrays :], 0)
+        device.fill(pool.leaves[old[5] :], 0)
+        device.fill(pool.nodes[old[6] :], 0)
+        return pool
 
     @property
     def arrays(self) -> int:

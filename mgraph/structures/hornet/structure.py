@@ -219,7 +219,6 @@ class Hornet(Structure):
             self._take_over(work.rebuild)
         else:
             if work.larger:
-                work.larger.clear(self.device, old.arrays)
                 self.pool = work.larger
                 self._changed()
             if needs.pops.any():
