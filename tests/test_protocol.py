@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import get_args
 
+import distributed  # noqa: F401  # its tblib makes the exceptions that there are by then picklable: so before ours
 import numpy as np
 import pytest
 from plain_graph import fresh_rng
