@@ -239,8 +239,9 @@ struct Prepare {
         if (load(status + crowded_leaves)) {
             Climb{batch, leaves, levels, crowded, status}(grid);
             grid.meet(met, goal);
-            Select{batch, 0, leaves, levels, crowded, start, rows, few_list, block_list, wide_list, row_list, status,
-                   nullptr, nullptr}.choose(grid, [](i64) {});
+            Select{batch,    0,          leaves,    levels,   crowded, start,   rows,
+                   few_list, block_list, wide_list, row_list, status,  nullptr, nullptr}
+                .choose(grid, [](i64) {});
             grid.meet(met, goal);
         }
         Block block;
