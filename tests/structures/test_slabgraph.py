@@ -50,6 +50,7 @@ def buckets_of(s) -> np.ndarray:
     return Device.to_host(s.rows).reshape(-1, 3)[:, 1]
 
 
+@pytest.mark.options
 @pytest.mark.parametrize("device", DEVICES)
 class TestTables:
     def test_rows_have_tables_by_their_degrees(self, device):
@@ -148,7 +149,10 @@ class TestTables:
         assert Device.to_host(s.has_edges(src, dst)).all()
         s.check_invariants()
 
-    @pytest.mark.parametrize(("load_factor", "limit"), [(1.0, 1.1), (1.1, 1.5), (1.5, 2.0), (3.5, 4.0)])
+    @pytest.mark.parametrize(
+        ("load_factor", "limit"),
+        [(3.5, 4.0), *(pytest.param(*loads, marks=pytest.mark.slow) for loads in ((1.0, 1.1), (1.1, 1.5), (1.5, 2.0)))],
+    )
     def test_loads_of_more_than_a_slab(self, device, load_factor, limit):
         s, model = create("slabgraph", 400, device=device, load_factor=load_factor, limit=limit), Model()
         pairs = [(r, d) for r in range(100) for d in range(r % 40)]
@@ -232,6 +236,7 @@ class TestTables:
         check(s, model)
 
 
+@pytest.mark.options
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_vertices_deleted_at_once(device, weighted):
