@@ -53,8 +53,9 @@ class Growable:
 
     def __init__(self, device: Device, n: int, dtype: Any) -> None:
         self.dtype, self._pages = np.dtype(dtype), _reserve(device, n * np.dtype(dtype).itemsize)
-        grown = self.longer(n)
-        self.array = device.empty(n, dtype) if grown is None else grown
+        self.array = self.longer(n)
+        if self.array is None:  # and it is in other memory, which cannot grow
+            self.array, self._pages = device.empty(n, dtype), None
 
     def longer(self, n: int) -> Array | None:
         """The same memory as an array of `n` elements, new ones undefined; None where addresses or memory lack.

@@ -68,6 +68,14 @@ def test_small_arrays_and_those_without_addresses_do_not_grow(monkeypatch):
     assert grows.longer(2 * N) is None
 
 
+def test_an_array_for_which_no_memory_could_be_mapped_does_not_grow(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(growing._HostPages, "reach", lambda *_: False)
+        grows = Growable(Device("cpu"), N, np.uint32)
+    assert len(grows.array) == N
+    assert grows.longer(2 * N) is None  # it would be other memory
+
+
 def test_what_an_array_grows_by_is_taken_from_the_budget():
     left = [16 * N]
     touched = []
