@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import resource
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,7 +49,8 @@ class Growable:
     Notes
     -----
     Addresses for the device's whole memory are reserved where the array has `LEAST` bytes or more. Where they cannot
-    be had, and where CuPy's pool has a limit, which memory beside it would pass, the array is one that cannot grow.
+    be had or the process has a limit of them (``ulimit -v``), and where CuPy's pool has a limit, which memory beside it
+    would pass, the array is one that cannot grow.
     """
 
     def __init__(self, device: Device, n: int, dtype: Any) -> None:
@@ -113,6 +115,8 @@ class _HostPages:
 
     def __init__(self, device: Device) -> None:
         self._device, self._reached = device, 0
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            raise OSError("the addresses of this process have a limit, of which other memory would have less")
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._map = mmap.mmap(-1, most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
         with suppress(OSError):  # a kernel without huge pages

@@ -68,6 +68,11 @@ def test_small_arrays_and_those_without_addresses_do_not_grow(monkeypatch):
     assert grows.longer(2 * N) is None
 
 
+def test_where_addresses_have_a_limit_none_are_reserved(monkeypatch):
+    monkeypatch.setattr(growing.resource, "getrlimit", lambda _: (1 << 40, 1 << 40))
+    assert Growable(Device("cpu"), N, np.uint32).longer(2 * N) is None
+
+
 def test_an_array_for_which_no_memory_could_be_mapped_does_not_grow(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(growing._HostPages, "reach", lambda *_: False)
