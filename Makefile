@@ -8,6 +8,8 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 JOBS   ?= 3
 PIP    := -m pip --quiet --disable-pip-version-check
+# compiled modules are kept, since the tests start many interpreters
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test latest lint format sanitize sanitize-gpu docs notebooks figures setup clean
 
@@ -15,10 +17,11 @@ demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
 
 # JOBS is one more than there are cores, since some tests wait. A file's tests run in one process, in order, and the
-# short files come last. ARGS='-m slow' runs the slow tests: they kill a process at further stages.
+# short files come last. ARGS='-m "slow or combination"' runs the others: further stages at which a process is killed,
+# real graphs and options, and the combinations of parameters that bring no new value of one.
 # ARGS='-m slurm' runs the batch scripts under a real Slurm.
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not slurm' $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not combination and not slurm' $(ARGS)
 
 # the tests that Dask can break, with its newest release, in an environment of their own
 latest:

@@ -1,9 +1,10 @@
-"""What all tests share: GPU marks, the folder of real graphs, and the count of skipped GPU tests."""
+"""What all tests share: GPU marks, the choice among combinations of parameters, and the folder of real graphs."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -32,11 +33,32 @@ def gpus_here() -> int:
     return gpu_count()
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs more GPUs than there are, and mark the combinations that bring no new value of a parameter."""
+    alike = defaultdict(list)
     for item in items:
         needed = gpus_needed(item)
         if needed and gpus_here() < needed:
             item.add_marker(pytest.mark.skip(reason=f"needs {needed} GPU(s), {gpus_here()} here"))
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            alike[item.nodeid.partition("[")[0], needed].append(item)
+    for tests in alike.values():
+        left, seen = {item: values_of(item) for item in tests}, set[tuple[str, str]]()
+        while any(values - seen for values in left.values()):
+            seen |= left.pop(max(left, key=lambda item: len(left[item] - seen)))
+        for item in left:
+            item.add_marker(pytest.mark.combination)
+
+
+def values_of(item: pytest.Function) -> set[tuple[str, str]]:
+    """The values of a test's parameters; those that one ``parametrize`` lists together are one value."""
+    params, values = dict(item.callspec.params), set()
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+        values.add((",".join(names), repr([params.pop(name, None) for name in names])))
+    return values | {(name, repr(value)) for name, value in params.items()}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

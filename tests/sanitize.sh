@@ -25,14 +25,13 @@ runtime() {  # the sanitizer's library, which must be loaded before the interpre
 
 for build in $builds; do
   # structures with options have the same races, lanes and nearly the same bounds; "-m options" as arguments runs them
-  marked='not gpu and not slow and not paper and not options'
+  marked='not gpu and not slow and not combination and not paper and not options'
   chosen='not real_graph and not thread_sanitizer'
   chosen+=' and not test_create and not test_growing and not memory_follows'  # of names and of memory, not of kernels
   case $build in
     lanes) preload= chosen+=' and not mailbox' ;;  # whose ranks are threads, not lanes
-    # with weights there are all arrays that there are without them, and one more: "plain" is for the lanes
-    address) preload=$(runtime libasan.so) chosen+=' and not cpu-plain and not (mixed_runs and False)' ;;
-    thread) preload=$(runtime libtsan.so) chosen+=' and not cpu-plain and not (mixed_runs and False)' ;;
+    address) preload=$(runtime libasan.so) ;;
+    thread) preload=$(runtime libtsan.so) ;;
     *) echo "sanitize: BUILDS are lanes, address and thread, not $build" >&2; exit 2 ;;
   esac
   echo "== $build"

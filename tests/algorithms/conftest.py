@@ -30,7 +30,7 @@ def structure(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What more ranks add does not hang on the structure: several ranks of another one are for the slow set.
+    """What more ranks and whole pieces add does not hang on the structure: of another one, they are for the slow set.
 
     So are real graphs but one, of several ranks or another structure.
     """
@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ranks = params.get("size", params.get("ranks", 1))
         several, other = isinstance(ranks, int) and ranks > 1, params.get("structure", "gpma+") != "gpma+"
         large = item.name.startswith("test_real_graphs") and params.get("name") != "cit-HepPh"
-        if (several and other) or (large and (several or other)):
+        whole = params.get("pieces") == "as-is"
+        if (other and (several or whole)) or (large and (several or other)):
             item.add_marker(pytest.mark.slow)
 
 

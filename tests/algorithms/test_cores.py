@@ -215,7 +215,9 @@ def test_vertices_that_lost_edges_travel_once_a_superstep() -> None:
 # ---- real graphs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cit-HepPh", pytest.param("ego-twitter", marks=pytest.mark.slow), "luxembourg_osm"])
+@pytest.mark.parametrize(
+    "name", ["cit-HepPh", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ego-twitter", "luxembourg_osm"))]
+)
 @pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
 def test_real_graphs(data_dir: Path, device: str, name: str) -> None:
     graph = real_graph(data_dir, name)

@@ -86,8 +86,8 @@ BOUNDS = [
     ("dangling", 0.999, 1e-7), ("small cliques", 0.999, 1e-7), ("small cliques", 0.999, 1e-9),
     ("chain", 0.999, 1e-9), ("small star", 0.99, 1e-8), ("small grid", 0.999, 1e-10),
 ]  # fmt: skip
-#: with in-edges that the graph keeps, each graph at its least tolerance; the other two ways once
-QUICK = [("kept", *BOUNDS[i]) for i in (1, 2, 3, 5, 6, 8, 9, 12, 13)] + [("made", *BOUNDS[3]), ("pushed", *BOUNDS[3])]
+#: with in-edges that the graph keeps, the graphs that converge slowly; the other two ways once
+QUICK = [("kept", *BOUNDS[i]) for i in (2, 5, 7, 8, 10)] + [("made", *BOUNDS[3]), ("pushed", *BOUNDS[3])]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_converged_ranks_are_within_the_bound(name: str, alpha: float, tol: floa
 @pytest.mark.parametrize(
     ("bits", "name", "alpha", "most"),
     [
-        (32, "small cliques", 0.99, 5000), (16, "chain", 0.999, 20_000),
+        (32, "small cliques", 0.99, 5000),
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (
             (16, "cliques", 0.99, 5000), (16, "grid", 0.999, 20_000), (32, "grid", 0.999, 20_000),
-            (32, "chain", 0.999, 20_000),
+            (16, "chain", 0.999, 20_000), (32, "chain", 0.999, 20_000),
         )),
     ],
 )  # fmt: skip

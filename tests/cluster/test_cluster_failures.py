@@ -72,7 +72,7 @@ def work(graph: DynamicGraph, step: str) -> None:
         graph.update(batch(1))
 
 
-@pytest.mark.parametrize("step", each_step("commit", "superstep"))
+@pytest.mark.parametrize("step", each_step("commit"))
 def test_nanny_is_killed_during_a(cluster, step):
     """Its worker ends with it, as a worker does that loses its nanny."""
     with DynamicGraph(cluster.client, N) as graph:
@@ -149,7 +149,7 @@ print("not killed", flush=True)
 """
 
 
-@pytest.mark.parametrize("step", [*each_step("commit"), "route, while stopped"])
+@pytest.mark.parametrize("step", [*each_step("commit"), pytest.param("route, while stopped", marks=pytest.mark.slow)])
 def test_client_is_killed_during_a(lasting, step):
     """The workers free its graph: at once where it died, and once it is gone where it was only stopped."""
     cluster = lasting

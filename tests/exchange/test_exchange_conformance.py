@@ -37,6 +37,8 @@ CASES = [
 SEVERAL = [case for case in CASES if case.values[1] > 1]
 every_exchange = pytest.mark.parametrize(("kind", "size"), CASES)
 every_exchange_of_several = pytest.mark.parametrize(("kind", "size"), SEVERAL)
+#: of each kind one with several ranks, for tests that wait
+each_kind = pytest.mark.parametrize(("kind", "size"), list({case.values[0]: case for case in SEVERAL}.values()))
 
 
 def part(source: int, target: int, n: int, dtype: str = "uint32", step: int = 0) -> np.ndarray:
@@ -92,7 +94,7 @@ def test_empty_parts(kind: str, size: int) -> None:
     run_threads(kind, size, program)
 
 
-@every_exchange
+@each_kind
 def test_parts_past_the_limit_of_a_message_are_split(kind: str, size: int) -> None:
     def program(exchange: Exchange) -> None:
         for n in (127, 128, 129, 12_500, 12_501, 40_000, 100_003):
@@ -165,7 +167,7 @@ def test_allreduce_ops_shapes_and_fresh_results(kind: str, size: int) -> None:
     run_threads(kind, size, program)
 
 
-@every_exchange_of_several
+@each_kind
 def test_barrier_waits_for_the_last(kind: str, size: int) -> None:
     def program(exchange: Exchange) -> tuple[float, float]:
         time.sleep(0.1 * exchange.rank)
@@ -254,7 +256,7 @@ def test_abort_releases_a_waiting_rank_within_a_second(kind: str, size: int, cal
         assert time.monotonic() - began < 1
 
 
-@every_exchange_of_several
+@each_kind
 def test_event_loops_live_while_a_rank_waits(kind: str, size: int) -> None:
     """Polling must leave the interpreter to the worker's event loop, on which heartbeats and pings depend."""
     abort = threading.Event()
@@ -318,7 +320,7 @@ def test_never_connected_closes(kind: str, size: int) -> None:
         assert len({exchange.address for exchange in made}) == size
 
 
-@every_exchange_of_several
+@each_kind
 def test_a_rank_that_never_connects_is_named(kind: str, size: int) -> None:
     last = size - 1
     with ranks(kind, size, [lambda: False] * size, patience=0.5) as made, ThreadPoolExecutor(size) as pool:
@@ -333,7 +335,7 @@ def test_a_rank_that_never_connects_is_named(kind: str, size: int) -> None:
         assert time.monotonic() - began < 2
 
 
-@every_exchange_of_several
+@each_kind
 def test_abort_during_connect(kind: str, size: int) -> None:
     abort = threading.Event()
     with ranks(kind, size, [abort.is_set] * size) as made:
@@ -356,7 +358,7 @@ def test_addresses_must_be_one_a_rank(kind: str, size: int) -> None:
         made[0].connect([b""] * (size + 1))
 
 
-@every_exchange_of_several
+@each_kind
 def test_nothing_stays_behind(kind: str, size: int) -> None:
     """Sockets, threads and files, over many lives; the harness counts tasks and comms."""
 

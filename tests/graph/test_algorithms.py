@@ -183,7 +183,12 @@ def test_components_by_users_ids(client3, size, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"), [("directed", 1), ("reverse", 3), ("undirected", 3), ("permuted", 2), ("degree", 1)]
+    ("kind", "size"),
+    [
+        ("reverse", 3),
+        ("permuted", 2),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("directed", 1), ("undirected", 3), ("degree", 1))),
+    ],
 )
 def test_triangles_cores_and_communities(client3, size, kind):
     graph, oracle = make(client3, size, 6, **KINDS.get(kind, {"order": "degree"}))

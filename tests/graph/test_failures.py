@@ -176,10 +176,10 @@ def test_keyboard_interrupt_while_one_rank_commits(own_client, tmp_path):
 @pytest.mark.parametrize(
     ("stage", "first"),
     [
-        ("prepare vertices", "insert"),
         ("commit vertices", "num_vertices"),
-        ("commit vertices", "degrees"),
         ("commit vertices", "insert"),
+        pytest.param("prepare vertices", "insert", marks=pytest.mark.slow),
+        pytest.param("commit vertices", "degrees", marks=pytest.mark.slow),
         pytest.param("prepare vertices", "num_vertices", marks=pytest.mark.slow),
         pytest.param("commit vertices", "add_vertices", marks=pytest.mark.slow),
         pytest.param("commit vertices", "bfs", marks=pytest.mark.slow),

@@ -54,7 +54,7 @@ def test_the_first_vertices_are_dealt_evenly(client3):
         assert [worker.vertices for worker in graph.balance().workers] == [3, 3, 3]
 
 
-@pytest.mark.parametrize("kind", KINDS[1:], ids=str)
+@pytest.mark.parametrize("kind", [KINDS[1], pytest.param(KINDS[2], marks=pytest.mark.slow)], ids=str)
 def test_a_batch_that_is_refused_on_one_rank_brings_no_vertices(client, kind):
     rng = fresh_rng()
     model = GraphModel(0, kind.get("directed", True), kind.get("weighted", False))

@@ -104,7 +104,7 @@ CALLS = [
     ("kind", "calls"),
     [
         ("string", CALLS[::4]),
-        ("int64", CALLS[1::4]),
+        pytest.param("int64", CALLS[1::4], marks=pytest.mark.slow),
         pytest.param("string", CALLS[2::4], marks=pytest.mark.slow),
         pytest.param("int64", CALLS[3::4], marks=pytest.mark.slow),
     ],

@@ -522,7 +522,7 @@ def test_a_source_of_keys_is_followed_once_in_a_graph_that_moves(client, tmp_pat
         assert graph.has_edges(["v2", "v4"], ["v3", "v5"]).tolist() == [True, True]
 
 
-@pytest.mark.parametrize(("kind", "directed"), [("string", False), ("int64", True)])
+@pytest.mark.parametrize(("kind", "directed"), [("string", False), pytest.param("int64", True, marks=pytest.mark.slow)])
 def test_changes_are_of_keys(client, tmp_path, kind, directed):
     rng, models = fresh_rng(), [Model(directed)]
     with DynamicGraph(store=tmp_path / "s", keys=kind, weighted=True, directed=directed, retain=0) as graph:

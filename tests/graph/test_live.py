@@ -121,7 +121,7 @@ def test_they_equal_fresh_runs(kind):
     assert fuzz(None, kind, 16, n=150)["incremental"]
 
 
-@pytest.mark.parametrize("kind", ["undirected, weighted", "with in-edges"])
+@pytest.mark.parametrize("kind", ["undirected, weighted", pytest.param("with in-edges", marks=pytest.mark.slow)])
 def test_on_two_workers(client, kind):
     assert fuzz(client, KINDS[kind], 12, n=150)["incremental"]
     assert_clean(client)

@@ -16,7 +16,9 @@ N = 40
 
 
 @pytest.mark.parametrize(
-    ("stored", "kind"), [(True, {}), (False, {"weighted": True, "directed": False})], ids=["stored", "not stored"]
+    ("stored", "kind"),
+    [pytest.param(True, {}, marks=pytest.mark.slow), (False, {"weighted": True, "directed": False})],
+    ids=["stored", "not stored"],
 )
 def test_here_there_and_back(client, tmp_path, monkeypatch, stored, kind):
     monkeypatch.setattr(moving, "CHUNK", 100)  # so that there are several

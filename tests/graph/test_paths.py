@@ -40,7 +40,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "size"), [("directed", 3), ("undirected", 2), ("reverse", 1)])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("directed", 3),
+        pytest.param("undirected", 2, marks=pytest.mark.slow),
+        pytest.param("reverse", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_by_users_ids(client3, kind, size):
     graph, oracle = make(client3, size, **KINDS[kind])
     with graph:

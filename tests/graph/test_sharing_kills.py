@@ -35,7 +35,9 @@ def assert_is(graph: DynamicGraph, model: GraphModel, seed: int, upto: int, epoc
     assert len({(state.epoch, state.changes) for state in graph._directory.coordinator.states}) == 1
 
 
-@pytest.mark.parametrize("kind", list(KILLS))
+@pytest.mark.parametrize(
+    "kind", ["update", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KILLS if kind != "update")]
+)
 def test_a_client_is_killed_in_its_turn(client, others, kind):
     rng, model, known = fresh_rng(), GraphModel(sharing_client.N), 0
     seed = int(rng.integers(1 << 30))

@@ -69,7 +69,15 @@ def assert_graph(graph: DynamicGraph, model: GraphModel) -> None:
         np.testing.assert_array_equal(graph.degrees(direction="in"), into)
 
 
-@pytest.mark.parametrize("kind", [{}, {"directed": False, "weighted": True}, {"reverse": True}], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"directed": False, "weighted": True},
+        pytest.param({"reverse": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_opened_on_other_workers_in_other_structures(client3, tmp_path, kind):
     rng, store = fresh_rng(), tmp_path / "store"
     model = GraphModel(N, kind.get("directed", True), kind.get("weighted", False))

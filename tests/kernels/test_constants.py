@@ -182,7 +182,9 @@ def view_of(file: str) -> tuple[str, str]:
     return "structures/csr/view.cuh", "CsrView"
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=pytest.mark.slow) if file.startswith("algorithms") else file for file in FILES]
+)
 def test_a_compiler_reads_the_same(file, tmp_path):
     program = read_program(file, "kernels/platform/host.h", tuple(DEFINES.items()), view_of(file))
     asserted = stated(constants(file, **DEFINES))

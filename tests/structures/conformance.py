@@ -12,7 +12,7 @@ from conformance_races import Races
 from conformance_shapes import Shapes
 from conformance_streams import Streams
 from conformance_vertices import Vertices
-from edge_model import Model, check, check_csr, edges, random_batch, scaled, step
+from edge_model import WEIGHTS, Model, check, check_csr, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
@@ -47,7 +47,7 @@ class StructureConformance(Shapes, Failures, Vertices, BadInput, Races, Streams)
     def device(self, request: pytest.FixtureRequest) -> Device:
         return Device.of(request.param)
 
-    @pytest.fixture(params=[False, True], ids=["plain", "weighted"])
+    @pytest.fixture(params=WEIGHTS, ids=lambda weighted: "weighted" if weighted else "plain")
     def weighted(self, request: pytest.FixtureRequest) -> bool:
         return request.param
 

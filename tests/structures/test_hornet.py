@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conformance import StructureConformance
 from conformance_streams import SEED
-from edge_model import BUILD, Model, check, edges, random_batch, run_of, scaled, step
+from edge_model import BUILD, WEIGHTS, Model, check, edges, random_batch, run_of, scaled, step
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
@@ -55,7 +55,7 @@ def test_streams_in_one_pool(device, array, seed):
     assert closed or array is None, "no array was given back"
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", WEIGHTS)
 @pytest.mark.parametrize("huge", [64, None])
 def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weighted, huge, monkeypatch):
     """Rows of one edge to many for a whole block of lanes; inserts, deletes and updates of one row in one batch.
@@ -82,7 +82,7 @@ def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weight
         step(s, model, batch)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", WEIGHTS)
 def test_a_huge_row(device, weighted):
     """In pieces: it changes in its block, in a new pool, and on its way into a larger or a smaller block."""
     n, rng = 400_000, np.random.default_rng(5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_model import ordered
+from edge_model import WEIGHTS, ordered
 from plain_graph import fresh_rng
 from stream_model import StreamModel, check_rows, random_stream
 
@@ -38,7 +38,7 @@ def device(request, monkeypatch) -> Device:
     return Device.of(request.param)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", WEIGHTS)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_streams_against_a_replay(name, weighted, device):
     """Rows of one edge and of thousands, with many updates of one edge; the last stream leaves few edges."""

@@ -73,7 +73,7 @@ SLOW = [pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) fo
     [
         (1, {"weighted": True, "reverse": True}),
         pytest.param(1, {"weighted": True, "directed": False}, marks=pytest.mark.slow),
-        (1, {}),
+        pytest.param(1, {}, marks=pytest.mark.slow),
         (2, {"weighted": True}),
     ],
     ids=["reverse", "undirected", "plain", "two ranks"],

@@ -34,7 +34,9 @@ def lines_of(folder):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("more", [[], ["--directed", "--ids", "drawn", "--structure", "graphvine"]])
+@pytest.mark.parametrize(
+    "more", [[], pytest.param(["--directed", "--ids", "drawn", "--structure", "graphvine"], marks=pytest.mark.slow)]
+)
 def test_what_is_left_is_what_was_sent(tmp_path, capsys, more):
     assert main([*SMALL, *more, "--out", str(tmp_path)]) == 0
     lines = lines_of(tmp_path)
@@ -50,7 +52,7 @@ def test_what_is_left_is_what_was_sent(tmp_path, capsys, more):
     assert check["hash"] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("loses", ["an arc", "a bit of the hash"])
+@pytest.mark.parametrize("loses", [pytest.param("an arc", marks=pytest.mark.slow), "a bit of the hash"])
 def test_a_graph_that_is_not_what_was_sent(monkeypatch, capsys, loses):
     from workloads import longrun
 
