@@ -208,6 +208,8 @@ SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 5
 NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
 NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
 NETWORKX |= {"on a live graph, ms": "live_ms"}
+LIVE = {"structure": "structure", "result": "name", "batch": "batch", "of": "batches", "median ms": "p50_ms"}
+LIVE |= {"most ms": "max_ms", "fresh run, ms": "fresh_ms", "share": "share", "arcs visited": "visited", "how": "how"}
 STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
 STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
 STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
@@ -281,6 +283,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-bfs": ("BFS", _plain("bfs", BFS)),
     "bench-pagerank": ("PageRank", _pagerank),
     "bench-algorithms": ("Algorithms", _algorithms),
+    "bench-live": ("Results that follow the graph", _plain("live", LIVE)),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),

@@ -22,6 +22,7 @@ BENCHMARKS = (
     "cores",
     "triangles",
     "algorithms",
+    "live",
     "memory",
     "calls",
     "store",

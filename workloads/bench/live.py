@@ -1,0 +1,155 @@
+"""``bench live``: results that follow a graph, read after each batch, against fresh runs of the same method.
+
+The graph is undirected, in this process, and gets batches of several sizes and kinds:
+
+- ``inserts``: edges drawn like those of the graph;
+- ``mixed``: as many of these, and edges that are there, deleted;
+- ``weights``: edges that are there, with new weights.
+
+After each batch the result is read, which brings it up to date. Only that is timed. Then fresh runs of the method are
+timed on the same graph, and the last of them is compared with what was read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from mgraph import DynamicGraph
+from mgraph.batch import EdgeBatch
+from mgraph.errors import InvalidOption
+from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
+from workloads.bench.inputs import Edges, add_graph_arguments, degree_order
+
+__all__ = ["HELP", "add_arguments", "measure"]
+
+HELP = "time results that follow the graph, after batches of several sizes, against fresh runs"
+KINDS = ("inserts", "mixed", "weights")
+ALPHA = 0.85  #: of PageRank, its default
+NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the benchmark's options."""
+    add_graph_arguments(parser, "gpma+")
+    add = parser.add_argument
+    add("--names", default=",".join(NAMES), metavar="A,B", help="what is followed (default: %(default)s)")
+    add("--batches", default="1000,100000", metavar="N,N", help="edges a batch (default: %(default)s)")
+    add("--kinds", default="inserts,mixed", metavar="A,B", help=f"of {', '.join(KINDS)} (default: %(default)s)")
+    add("--repeats", type=int, default=20, metavar="N", help="batches of each size and kind (default: %(default)s)")
+    add("--fresh", type=int, default=3, metavar="N", help="fresh runs (default: %(default)s)")
+
+
+def measure(bench: Bench) -> None:
+    """Follow each result on each structure through all batches."""
+    options = bench.options
+    names, kinds = _chosen(options, "names", NAMES), _chosen(options, "kinds", KINDS)
+    sizes, edges = counts_of(options.batches, "batches"), Edges(options, bench.device)
+    for name in ("repeats", "fresh"):
+        if getattr(options, name) < 1:
+            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    rows: list[list[Any]] = []
+    for structure in dict.fromkeys(options.structure.split(",")):
+        for weighted in (False, True):
+            mine = [name for name in names if weighted == (name == "sssp" or "weights" in kinds)]
+            if mine:
+                rows += _followed(bench, structure, edges, weighted, mine, kinds, sizes)
+                bench.free()
+    title = f"ms to bring a result up to date, medians of {options.repeats} batches; equal to fresh runs"
+    bench.table(title, ["structure", "result", "batch", "p50 ms", "max ms", "fresh ms", "share", "how"], rows)
+
+
+def _chosen(options: argparse.Namespace, option: str, known: tuple[str, ...]) -> list[str]:
+    found = list(dict.fromkeys(getattr(options, option).split(",")))
+    if unknown := [one for one in found if one not in known]:
+        raise InvalidOption(f"--{option} names {unknown[0]!r}; there are {', '.join(known)}")
+    return found
+
+
+def _followed(
+    bench: Bench, structure: str, edges: Edges, weighted: bool, names: list[str], kinds: list[str], sizes: list[int]
+) -> list[list[Any]]:
+    """Lines for the table of one graph."""
+    src, dst = edges.between(0, edges.n_edges)
+    order = degree_order(src, dst, edges.n_vertices, bench.xp)
+    source = int(bench.xp.argmin(order))  # the vertex of most edges, from which searches begin
+    rows = []
+    options: dict[str, Any] = {"n_vertices": edges.n_vertices, "structure": structure, "weighted": weighted}
+    options |= {"directed": False, "order": bench.device.to_host(order), "device": bench.device.kind}
+    with DynamicGraph(**options) as graph:
+        stream = _Stream(bench, edges, weighted)
+        graph.insert(src, dst, stream.weights(edges.n_edges))
+        del src, dst
+        bench.say(f"{structure}: {graph.num_edges:,} edges, {'weighted, ' if weighted else ''}{bench.device}")
+        for name in names:
+            arguments: dict[str, Any] = {"source": source} if name in ("bfs", "sssp") else {}
+            with graph.maintain(name, **arguments) as live:
+                for kind in kinds:
+                    for size in sizes:
+                        line = _point(bench, graph, stream, live, (name, arguments), kind, size)
+                        bench.add("live", structure=structure, name=name, batches=kind, batch=size, **line)
+                        shown = [line[column] for column in ("p50_ms", "max_ms", "fresh_ms", "share", "how")]
+                        rows.append([structure, name, f"{short(size)} {kind}", *shown])
+    return rows
+
+
+class _Stream:
+    """Batches: new edges are never drawn twice."""
+
+    def __init__(self, bench: Bench, edges: Edges, weighted: bool) -> None:
+        self.bench, self.edges, self.weighted, self.at = bench, edges, weighted, edges.n_edges
+        self.rng = np.random.default_rng(bench.options.seed)
+
+    def weights(self, n: int) -> Any:
+        """Weights of `n` edges between 1 and 2, where the graph has some."""
+        return self.bench.xp.asarray(1 + self.rng.random(n, np.float32)) if self.weighted else None
+
+    def batch(self, kind: str, size: int) -> EdgeBatch:
+        """The next batch of a kind."""
+        xp, old = self.bench.xp, 0 if kind == "inserts" else size if kind == "weights" else size // 2
+        first = int(self.rng.integers(max(1, self.edges.n_edges - old)))
+        spans = [(self.at, self.at + size - old), (first, first + old)]
+        self.at += size - old
+        parts = [self.edges.between(*span) for span in spans if span[0] < span[1]]
+        src, dst = (xp.concatenate(columns) for columns in zip(*parts, strict=True))
+        op = xp.ones(size, np.int8)
+        op[size - old :] = 1 if kind == "weights" else -1
+        return EdgeBatch(src, dst, self.weights(size), op)
+
+
+def _point(
+    bench: Bench, graph: DynamicGraph, stream: _Stream, live: Any, run: tuple[str, Any], kind: str, size: int
+) -> dict[str, Any]:
+    """Follow one result through batches of one size and kind."""
+    name, arguments = run
+    seconds, how, visited = [], Counter[str](), []
+    for number in range(1 + bench.options.repeats):
+        graph.update(stream.batch(kind, size))
+        spent, result = bench.time(live.result)
+        if number:  # the first does not count
+            seconds.append(spent)
+            how[live.report.how] += 1
+            visited.append(live.report.edges)
+    fresh = [bench.time(lambda: getattr(graph, name)(**arguments)) for _ in range(1 + bench.options.fresh)]
+    _check(name, result, fresh[-1][1])
+    line = summary(seconds)
+    ms = round(float(np.median([spent for spent, _ in fresh[1:]])) * 1e3, 4)
+    ways = ", ".join(f"{n} {way}" for way, n in how.most_common())
+    share = round(line["p50_ms"] / ms, 4)
+    return {**line, "fresh_ms": ms, "share": share, "how": ways, "visited": int(np.median(visited))}
+
+
+def _check(name: str, found: Any, fresh: Any) -> None:
+    """`Mismatch` unless a followed result is a fresh one; PageRank's within the bounds of both."""
+    mine, theirs = found.to_numpy(), fresh.to_numpy()
+    if name == "pagerank":
+        apart = float(np.abs(mine.astype(np.float64) - theirs).sum())
+        bound = ALPHA / (1 - ALPHA) * (found.error + fresh.error)
+        if not apart <= bound:
+            raise Mismatch(f"pagerank: {apart:.3g} from a fresh run, by L1; {bound:.3g} is the bound of both")
+    elif not np.array_equal(mine, theirs):
+        at = int(np.flatnonzero(mine != theirs)[0])
+        raise Mismatch(f"{name}: vertex {at} has {mine[at]}, and {theirs[at]} in a fresh run")
