@@ -3,7 +3,8 @@
 All ranks take the same decisions. They agree on what each of them has (an allreduce), gather what batches have changed
 since (allgathers of 9 bytes an arc, 17 with weights), and ask the algorithm to go on from there. It gives up where it
 would visit more than a share of the edges. The share is measured: it is halved when going on took longer than the last
-computation from the start, and doubled when most of it was used in less than half that time.
+computation from the start, and doubled when most of it was used in less than half that time. Where going on is slow for
+another reason, or is given up again and again, it is left out for some time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ Value = dict[str, Any]
 
 LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0
 FEW = 1024  #: so many edges may be visited in any case
+#: going on is left out after it took so many seconds more than twice a computation from the start, TIMES in a row
+SLOWER, TIMES = 0.005, 3
+LONGEST = 16  #: times in a row for which it is left out, at most
 
 
 def follow(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
@@ -66,10 +70,13 @@ def _gone_on(shard: Shard, held: Following) -> Value | None:
     changes, arcs = _changes(shard, held.epoch), _sum(shard, shard.out_edges.num_edges)
     touched = len(changes) if shard.directed else _forward(shard, changes)
     most = max(int(arcs * held.share), FEW)
+    if _left_out(held, len(changes)):
+        return {"how": "again", "touched": touched, "edges": 0}
     followed = made.follow(changes, most) if len(changes) <= most else None
     if followed is None:
+        _note(held, len(changes), slow=True)
         return {"how": "again", "touched": touched, "edges": 0}
-    _adapt(held, _longest(shard, began), followed.edges / most)
+    _adapt(held, _longest(shard, began), followed.edges / most, len(changes))
     held.made = made
     return {"how": "incremental" if followed.changed else "unchanged", "touched": touched, "edges": followed.edges}
 
@@ -89,12 +96,30 @@ def _known(shard: Shard, held: Following) -> bool:
     return bool(known) and epoch == -latest
 
 
-def _adapt(held: Following, seconds: float, used: float) -> None:
-    """Change the share of the edges that may be visited, by how long it took to go on."""
+def _left_out(held: Following, size: int) -> bool:
+    """Whether not to try with so many changes, since that took too long the last times."""
+    if held.pause == 0 or 2 * size < held.slow:
+        return False
+    held.pause -= 1
+    return True
+
+
+def _adapt(held: Following, seconds: float, used: float, size: int) -> None:
+    """Change the share of the edges that may be visited, by how long it took to go on; and how often that is tried."""
+    _note(held, size, slow=seconds > 2 * held.seconds + SLOWER)
     if seconds > held.seconds and used > 1 / 64:  # where nearly nothing was used, it was not for the edges
         held.share = max(held.share / 2, LEAST_SHARE)
     elif used > 0.5 and seconds < held.seconds / 2:
         held.share = min(held.share * 2, MOST_SHARE)
+
+
+def _note(held: Following, size: int, slow: bool) -> None:
+    """Leave out going on with so many changes for some time, if it was slow or given up several times in a row."""
+    if not slow:
+        held.times = 0
+        return
+    held.times, held.slow = held.times + 1, size
+    held.pause = min(2 ** (held.times - TIMES), LONGEST) if held.times >= TIMES else 0
 
 
 def _longest(shard: Shard, began: float) -> float:

@@ -77,6 +77,9 @@ class Following:
         What it takes to compute it again, when that was last done; the longest of all ranks.
     share : float
         The share of the graph's edges that may be visited before it is computed again.
+    times, slow, pause : int
+        How many times in a row going on took too long; with how many changed arcs; and how many times with about as
+        many it is not tried.
     """
 
     made: Maintained | None = None
@@ -85,6 +88,9 @@ class Following:
     starts: tuple[int, ...] = ()
     seconds: float = 0.0
     share: float = 1 / 8
+    times: int = 0
+    slow: int = 0
+    pause: int = 0
 
     @property
     def nbytes(self) -> int:

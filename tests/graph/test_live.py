@@ -239,6 +239,34 @@ def test_large_components_that_are_joined_keep_their_roots_only(monkeypatch):
         assert live.result().components == 2 and live.report.how == "again"
 
 
+def test_where_components_are_found_quickly_only_their_roots_are_kept(monkeypatch):
+    monkeypatch.setattr(components, "LARGE", 0)
+    monkeypatch.setattr(components, "QUICK", 1e9)
+    with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
+        graph.insert(*line(12))
+        live = graph.maintain("connected_components")
+        graph.insert([11], [30])
+        assert live.result().components == 60 - 12 and (live.report.how, live.report.edges) == ("incremental", 0)
+        graph.delete([5], [6])
+        assert live.result().components == 60 - 11 and live.report.how == "again"
+
+
+def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
+    """After three times in a row, once, then twice and so on; not for batches of less than half the size."""
+    monkeypatch.setattr(worker_live, "SLOWER", -1e9)  # always
+    pairs = np.arange(0, 40, 2)
+    with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
+        live = graph.maintain("bfs", source=0)
+        hows = []
+        for number in range(10):
+            graph.insert(pairs[:8] + 40 * number, pairs[:8] + 40 * number + 1)
+            live.result()
+            hows.append(live.report.how == "again")
+        assert hows == [False] * 3 + [True] + [False] + [True] * 2 + [False] + [True] * 2
+        graph.insert([1000], [1001])
+        assert live.result().levels == 2 and live.report.how == "unchanged"
+
+
 # ---- eager, closed, refused ------------------------------------------------------------------------------------------
 
 

@@ -200,13 +200,30 @@ struct Roots {  // one lane a vertex: its tree's root
     }
 };
 
-struct TreeSizes {  // one lane a vertex
+struct TreeSizes {  // one lane a vertex; most are of one tree, whose count is added up before it is written
     static constexpr int lanes = 1;
     const u64* words;
     i64 n;
     u32* sizes;  // by root
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) reduce_add(sizes + (u32)words[v], 1u);
+        u32 last = 0, found = 0;
+        for (i64 v : grid.items(n)) {
+            u32 root = (u32)words[v];
+            if (root == (u32)v) {
+                reduce_add(sizes + root, 1u);
+                continue;
+            }
+            if (root != last) {
+                if (found) reduce_add(sizes + last, found);
+                last = root, found = 0;
+            }
+            ++found;
+        }
+        Tile<32> tile;
+        u32 common = tile.shfl(last, 0);
+        i64 alike = tile.sum(last == common ? (i64)found : (i64)0);
+        if (tile.rank() == 0 && alike) reduce_add(sizes + common, (u32)alike);
+        if (last != common && found) reduce_add(sizes + last, found);
     }
 };
 
@@ -240,5 +257,17 @@ struct LeaveTrees {  // one lane a vertex: not in the largest of the joined tree
         Tile<32> tile;
         found = tile.sum(found);
         if (tile.rank() == 0 && found) atomic_add(left, found);
+    }
+};
+
+struct ListUnreached {  // one lane a vertex
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* list;
+    i64* found;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n))
+            if (words[v] == ~(u64)0) list[take_place(found)] = (u32)v;
     }
 };

@@ -6,11 +6,14 @@ a deleted edge matters only if it was the last that led to its end with so many 
 look for other ways. Those that find none are new components, each with a new root. Of trees that are joined, all but
 the largest are given to it by a search from the inserted edges.
 
-Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. So does the
-next deletion after trees of many vertices were joined, in which nobody then knows the hops.
+Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. The same
+holds in a large graph whose components are found in a few milliseconds, as on a GPU, since to repair a forest would
+take longer; and for the next deletion after trees of many vertices were joined, in which nobody then knows the hops.
 """
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 
@@ -23,6 +26,8 @@ from mgraph.kernels import Struct
 
 __all__ = ["Components"]
 
+#: with more arcs, no forest is kept if the components are found in fewer seconds than this
+LARGE, QUICK = 1 << 25, 0.02
 PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
 NONE = np.uint64(2**64 - 1)
 
@@ -38,15 +43,26 @@ class Components:
         The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
     labels : int64[hi - lo] or None
         The result, once it was asked for and until the trees change.
+    left : int
+        How many vertices have left their trees for a larger one in the last call.
     """
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
+        began = time.perf_counter()
         forest, self.supersteps = find(shard)
         self.parent, self.kernels = forest.parent, component_kernels(shard)
-        self.repair = None if shard.in_edges is None else self._by_hops()
+        self.repair = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.labels: Array = None
-        self.components = 0
+        self.components = self.left = 0
+
+    def _worth(self, began: float) -> bool:
+        """Whether a forest is worth its upkeep; the same on all ranks."""
+        shard = self.shard
+        self.device.synchronize()
+        mine = np.array([shard.out_edges.num_edges, int(1e6 * (time.perf_counter() - began))], np.int64)
+        arcs, microseconds = shard.exchange.allreduce(mine).tolist()
+        return bool(arcs <= LARGE or microseconds > 1e6 * QUICK * shard.size)
 
     def _by_hops(self) -> Repair:
         shard = self.shard
@@ -134,7 +150,8 @@ class Components:
         largest = self._largest(repair)
         self.kernels.LeaveTrees(n, words=repair.length, n=n, parent=self.parent, largest=largest, left=left)
         arcs = int(self.shard.exchange.allreduce(np.array([self.shard.out_edges.num_edges], np.int64))[0])
-        if int(Device.to_host(left)[0]) * arcs > most * n:
+        self.left = int(Device.to_host(left)[0])
+        if self.left * arcs > most * n:
             return False
         repair.resume(*repair.seeds(changed, changes))
         return True
@@ -146,7 +163,7 @@ class Components:
         if not joined and not len(repair.cut_off):
             return True
         if joined:
-            apart = self.device.xp.flatnonzero(repair.length == NONE).astype(np.uint32)
+            apart = self._all_unreached(repair)
         else:
             apart = self._unreached(repair, repair.cut_off)
         if len(apart):
@@ -158,6 +175,13 @@ class Components:
             root = apart.min().reshape(1)
             repair.resume(root, root.astype(np.uint64))
         return False
+
+    def _all_unreached(self, repair: Repair) -> Array:
+        """Of the vertices that left their trees or were cut off, those that no search has reached."""
+        n, found = len(self.parent), self.device.zeros(1, np.int64)
+        apart = self.device.empty(self.left + len(repair.cut_off), np.uint32)
+        self.kernels.ListUnreached(n, words=repair.length, n=n, list=apart, found=found)
+        return apart[: int(Device.to_host(found)[0])]
 
     @staticmethod
     def _unreached(repair: Repair, vertices: Array) -> Array:

@@ -29,7 +29,7 @@ struct Known {
         return reached(u) && reached(v) && longer(length[u], weight) == length[v];
     }
     DEVICE void suspect(u32 v) const {
-        if (saw_bit(listed, v) || atomic_or(listed + v / word_bits, bit_of(v)) & bit_of(v)) return;
+        if (get_bit(listed, v) || atomic_or(listed + v / word_bits, bit_of(v)) & bit_of(v)) return;
         suspects[take_place(state + r_suspects)] = v;
     }
 };
@@ -49,8 +49,50 @@ struct Suspect {  // one lane a changed arc: an own end whose length it gave, an
 
 constexpr u32 settled = ~(u32)0;
 
+// A suspect that is an own vertex is cut if no edge of these supports it, and no `last` says that there are more edges.
+// Returns how many edges the lane has visited.
+template <class View, class Tile32>
+DEVICE i64 check_suspect(const View& graph, const Known& known, Tile32 tile, i64 at, bool last) {
+    u32 suspect = load(known.suspects + at);
+    if (suspect == settled) return 0;
+    i64 v = suspect, row = v - known.first, units = graph.units(row), edges = 0;
+    bool held = false;
+    for (i64 unit = 0; unit < units && !held; ++unit)
+        graph.visit(tile, row, unit, [&](u32 u, i64 slot, bool live) {
+            edges += live;
+            return held = tile.any(live && !get_bit(known.cut, u) && known.length[u] < known.length[v] &&
+                                   known.leads(u, v, graph.weight(slot)));
+        });
+    tile.sync();
+    if (tile.rank() > 0 || (!held && !last)) return edges;
+    atomic_and(known.listed + v / word_bits, ~bit_of(v));
+    store(known.suspects + at, settled);
+    if (held) return edges;
+    set_bit(known.cut, v);
+    store(known.gone + take_place(known.state + r_cut), (u32)v);
+    return edges;
+}
+
+// The vertices whose length an own one gave, which was cut, are suspects. Returns how many edges the lane has visited.
+template <class View, class Tile32>
+DEVICE i64 suspect_children(const View& graph, const Known& known, Tile32 tile, i64 at) {
+    i64 u = load(known.gone + at), row = u - known.first, units = graph.units(row), edges = 0;
+    for (i64 unit = 0; unit < units; ++unit)
+        graph.visit(tile, row, unit, [&](u32 v, i64 slot, bool live) {
+            edges += live;
+            if (live && !get_bit(known.cut, v) && !known.rooted(v) && known.leads(u, v, graph.weight(slot)))
+                known.suspect(v);
+            return false;
+        });
+    return edges;
+}
+template <class Tile32> DEVICE void count_visited(const Known& known, Tile32 tile, i64 edges) {
+    edges = tile.sum(edges);
+    if (tile.rank() == 0 && edges) atomic_add(known.state + r_edges, edges);
+}
+
 template <class View>
-struct Check {  // a tile a suspect: an own one without support is cut
+struct Check {  // a tile a suspect
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
     Known known;
@@ -59,31 +101,13 @@ struct Check {  // a tile a suspect: an own one without support is cut
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
-        for (i64 i : grid.items(tile, count)) {
-            if (known.suspects[i] == settled) continue;
-            i64 v = known.suspects[i], row = v - known.first, units = graph.units(row);
-            bool held = false;
-            for (i64 unit = 0; unit < units && !held; ++unit)
-                graph.visit(tile, row, unit, [&](u32 u, i64 slot, bool live) {
-                    edges += live;
-                    return held = tile.any(live && !get_bit(known.cut, u) && known.length[u] < known.length[v] &&
-                                           known.leads(u, v, graph.weight(slot)));
-                });
-            tile.sync();
-            if (tile.rank() > 0 || (!held && !last)) continue;
-            atomic_and(known.listed + v / word_bits, ~bit_of(v));
-            known.suspects[i] = settled;
-            if (held) continue;
-            set_bit(known.cut, v);
-            known.gone[take_place(known.state + r_cut)] = (u32)v;
-        }
-        edges = tile.sum(edges);
-        if (tile.rank() == 0 && edges) atomic_add(known.state + r_edges, edges);
+        for (i64 i : grid.items(tile, count)) edges += check_suspect(graph, known, tile, i, last);
+        count_visited(known, tile, edges);
     }
 };
 
 template <class View>
-struct Children {  // a tile an own vertex that was cut: those whose length it gave are suspects
+struct Children {  // a tile an own vertex that was cut
     static constexpr int lanes = 32;
     View graph;
     Known known;
@@ -92,18 +116,40 @@ struct Children {  // a tile an own vertex that was cut: those whose length it g
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
-        for (i64 i : grid.items(tile, end - begin)) {
-            i64 u = known.gone[begin + i], row = u - known.first, units = graph.units(row);
-            for (i64 unit = 0; unit < units; ++unit)
-                graph.visit(tile, row, unit, [&](u32 v, i64 slot, bool live) {
-                    edges += live;
-                    if (live && !get_bit(known.cut, v) && !known.rooted(v) && known.leads(u, v, graph.weight(slot)))
-                        known.suspect(v);
-                    return false;
-                });
+        for (i64 i : grid.items(tile, end - begin)) edges += suspect_children(graph, known, tile, begin + i);
+        count_visited(known, tile, edges);
+    }
+};
+
+// Check and Children in turn, without the host, on a rank that is alone: roads have long chains of few suspects. It
+// leaves when none are left, when they are more than `few`, when more than `most` edges were visited, and after `turns`.
+template <class View>
+struct CutOff {
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
+    View graph;  // the in-edges
+    View onward;  // the out-edges
+    Known known;
+    i64 few;
+    i64 most;
+    i64 turns;
+    u64* arrived;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        u64 goal = 0;
+        for (i64 turn = 0; turn < turns; ++turn) {
+            i64 count = load(known.state + r_suspects), begin = load(known.state + r_cut), edges = 0;
+            bool over = load(known.state + r_edges) > most;
+            grid.meet(arrived, goal);  // all have read them
+            if (count == 0 || count > few || over) break;
+            for (i64 one : grid.items(1)) store(known.state + r_suspects + one, (i64)0);
+            for (i64 i : grid.items(tile, count)) edges += check_suspect(graph, known, tile, i, true);
+            grid.meet(arrived, goal);
+            i64 end = load(known.state + r_cut);
+            for (i64 i : grid.items(tile, end - begin)) edges += suspect_children(onward, known, tile, begin + i);
+            count_visited(known, tile, edges);
+            grid.meet(arrived, goal);
         }
-        edges = tile.sum(edges);
-        if (tile.rank() == 0 && edges) atomic_add(known.state + r_edges, edges);
     }
 };
 

@@ -10,6 +10,8 @@ get the least length that a neighbour gives them, and a search goes on from ther
 step                 launches                                 read-backs exchange
 ==================== ======================================== ========== ===============================================
 suspects             1                                        1          allreduce of a number
+rounds of suspects   1 for many rounds, on one rank, while    1          nothing
+                     few are suspects
 a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
                                                                          vertex cut, and 4 a suspect
 search               2, and one for each list received;       2          as there
@@ -32,8 +34,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Shard, incoming, kernels
-from mgraph.algorithms.near_far.search import Lengths, Search
+from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
+from mgraph.algorithms.near_far.search import TURNS, Lengths, Search
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
@@ -177,9 +179,18 @@ class Repair:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
         counts, gone, begin = self._read(), [], 0
         suspects = self._sum(int(counts[SUSPECTS]))[0]
+        alone = self.shard.size == 1 and len(self.backward) == 1
         while suspects:
             if not self.backward:
                 return None
+            if alone and suspects <= self.search.few:
+                counts = self._cut_off_here(most)
+                end, suspects = int(counts[CUT]), int(counts[SUSPECTS])
+                gone.append(self.gone[begin:end])
+                begin = end
+                if int(counts[EDGES]) > most:
+                    return None
+                continue
             count = int(counts[SUSPECTS])
             for left, edges in reversed(list(enumerate(self.backward))):
                 self.kernels.Check(count, graph=edges.view(), known=self.known, count=count, last=int(left == 0))
@@ -199,6 +210,16 @@ class Repair:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
+
+    def _cut_off_here(self, most: int) -> np.ndarray:
+        """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards."""
+        (backward,), (forward,), search = self.backward, self.forward, self.search
+        self.device.fill(search.arrived, 0)
+        self.kernels.CutOff(
+            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known, few=search.few,
+            most=most, turns=TURNS, arrived=search.arrived,
+        )  # fmt: skip
+        return self._read()
 
     def _cut_everywhere(self, own: Array) -> list[Array]:
         """Tell all ranks of own vertices that were cut; the lists of all ranks."""
