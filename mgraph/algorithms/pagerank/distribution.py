@@ -11,7 +11,7 @@ from mgraph.algorithms.algorithm import Shard
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 
-__all__ = ["NO_BASE", "Base", "distribution", "scale", "whole"]
+__all__ = ["NO_BASE", "Base", "distribution", "scale", "teleport", "whole"]
 
 TINY = float(np.finfo(np.float64).tiny)  #: the least sum of values whose reciprocal is finite
 NO_BASE: dict[str, Any] = {"even": 0.0, "teleport": None, "teleporting": 0.0, "dangling": None, "loose": 0.0}
@@ -59,6 +59,20 @@ def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndar
 def distribution(shard: Shard, numbers: Array, name: str) -> Array:
     """`numbers` of the own vertices, scaled so that they sum to 1 over the graph."""
     return numbers * scale(shard, numbers, 0.0, name)
+
+
+def teleport(
+    shard: Shard, dense: Array, chosen: np.ndarray | None, rows: np.ndarray | None, values: np.ndarray | None,
+    row: int, several: int,
+) -> Array:  # fmt: skip
+    """Where a walk that follows no edge goes, in this row of the arguments of `run`: float64[hi - lo], None for all."""
+    if dense is None and chosen is None:
+        return None
+    if chosen is not None and values is not None:
+        here = rows == row
+        chosen, values = chosen[here], values[here]
+    numbers = whole(shard, dense[row] if several and dense is not None else dense, chosen, values)
+    return distribution(shard, numbers, f"personalization[{row}]" if several else "personalization")
 
 
 def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:

@@ -47,7 +47,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
-from mgraph.algorithms.pagerank.distribution import Base, distribution, scale, whole
+from mgraph.algorithms.pagerank.distribution import Base, distribution, scale, teleport, whole
 from mgraph.algorithms.pagerank.iteration import Iteration, Pull, Push, common
 from mgraph.algorithms.transpose import Rows, some_rows, transposed
 from mgraph.algorithms.weights.check import check_weights
@@ -159,16 +159,11 @@ def run(
     bits = 64 if weight or dtype == "float64" else 16 if tol >= NARROW_TOL else 32
     results, infos = [], []
     for row in range(max(several, 1)):
-        teleport = None
-        if dense is not None or chosen is not None:
-            here = None if chosen is None else chosen_rows == row
-            picked = (None, None) if here is None else (chosen[here], chosen_values[here])  # type: ignore[index]
-            spots = whole(shard, dense[row] if several and dense is not None else dense, *picked)
-            teleport = distribution(shard, spots, f"personalization[{row}]" if several else "personalization")
+        to = teleport(shard, dense, chosen, chosen_rows, chosen_values, row, several)
         way = Push if incoming is None else Pull
         iteration = way(shard, shard.out_edges if incoming is None else incoming, bits, weight)
         iteration.begin(start, factor, 1 / n)
-        infos.append(_iterate(iteration, Base(n, alpha, teleport, spread), tol, max_iter))
+        infos.append(_iterate(iteration, Base(n, alpha, to, spread), tol, max_iter))
         results.append(iteration.result(dtype))
     if not several:
         return {"rank": results[0]}, infos[0]
