@@ -21,7 +21,7 @@ from mgraph.budget import GRAIN
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 
-__all__ = ["Growable", "all_longer", "mapped_bytes"]
+__all__ = ["Growable", "Growables", "mapped_bytes"]
 
 LEAST = GRAIN  #: bytes from which an array can grow where it is: a smaller one is copied as fast
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: addresses are no promise of memory
@@ -69,37 +69,67 @@ class Growable:
         return self._pages.array(n, self.dtype)
 
 
+class Growables:
+    """Several undefined arrays that grow together, where they are or, if they are small, by a copy.
+
+    Parameters
+    ----------
+    device : Device
+    dtypes : sequence of NumPy dtype or None
+        None for an array that is not there.
+    sizes : sequence of int
+        The elements of each.
+
+    Attributes
+    ----------
+    arrays : tuple of Array or None
+        The arrays as they are made.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory.
+    """
+
+    def __init__(self, device: Device, dtypes: Sequence[Any], sizes: Sequence[int]) -> None:
+        self._device = device
+        self._parts = [None if k is None else Growable(device, n, k) for k, n in zip(dtypes, sizes, strict=True)]
+        self.arrays = tuple(None if part is None else part.array for part in self._parts)
+
+    def longer(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[Array | None] | None:
+        """Arrays with so many elements, of which the first stays where it is, and so does each that is not small.
+
+        One of less than a sixteenth of the first, or of less than `LEAST` bytes, is copied where it cannot grow.
+
+        Parameters
+        ----------
+        arrays : sequence of Array or None
+            The present ones: `arrays`, or what this returned last.
+        sizes : sequence of int
+
+        Returns
+        -------
+        longer : list of Array or None
+            None where addresses or memory lack.
+        """
+        longer, small = list[Any](), max(LEAST, arrays[0].nbytes // 16)
+        for array, part, n in zip(arrays, self._parts, sizes, strict=True):
+            found = None if part is None else part.longer(n)
+            if array is not None and found is None:
+                if not longer or array.nbytes >= small:
+                    return None
+                try:
+                    found = self._device.empty(n, array.dtype)
+                except CapacityError:
+                    return None
+                found[: len(array)] = array
+            longer.append(found)
+        return longer
+
+
 def mapped_bytes() -> int:
     """Bytes of GPU memory behind this process's growable arrays; CuPy's pool does not count them."""
     return MAPPED[0]
-
-
-def all_longer(
-    device: Device, arrays: Sequence[Any], grows: Sequence[Growable | None], sizes: Sequence[int]
-) -> list[Array | None] | None:
-    """Arrays with so many elements, of which the first stays where it is, and so does each that is not small.
-
-    One of less than a sixteenth of the first, or of less than `LEAST` bytes, is copied where it cannot grow. An array
-    that is None stays None.
-
-    Returns
-    -------
-    longer : list of Array or None
-        None where addresses or memory lack.
-    """
-    longer, small = list[Any](), max(LEAST, arrays[0].nbytes // 16)
-    for array, growable, n in zip(arrays, grows, sizes, strict=True):
-        found = None if growable is None else growable.longer(n)
-        if array is not None and found is None:
-            if not longer or array.nbytes >= small:
-                return None
-            try:
-                found = device.empty(n, array.dtype)
-            except CapacityError:
-                return None
-            found[: len(array)] = array
-        longer.append(found)
-    return longer
 
 
 def _reserve(device: Device, nbytes: int) -> _HostPages | _DevicePages | None:

@@ -34,7 +34,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -305,10 +305,7 @@ Message = (
     Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Share | Freed | Part | Result | Failure | Beat
 )
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind
-    for kind in (Hello, Welcome, Call, Abort, Close, Publish, Turn, Done, Share, Freed, Part, Result, Failure, Beat)
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
 
 
 def to_dict(message: Message) -> dict[str, Any]:

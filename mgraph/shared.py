@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from math import prod
 from typing import Any
@@ -23,7 +25,7 @@ from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
 
-__all__ = ["LARGE", "Shared", "copies", "is_large"]
+__all__ = ["LARGE", "Shared", "Tell", "copies", "is_large"]
 
 LARGE = 1 << 16  #: bytes from which on an array is handed over
 PAGE = 1 << 12
@@ -31,6 +33,8 @@ PIECE = 2 << 20  #: bytes that a thread copies at once
 THREADS = 8  #: of a process that copy, at most
 ROOM_SECONDS = 0.25  #: for which an array waits for room; then it goes by the comm
 AT = "mgraph shared"  #: the one key of the dict that stands for an array
+
+Tell = Callable[[tuple[int, ...]], None]
 
 
 class Shared:
@@ -41,22 +45,18 @@ class Shared:
     segment : Segment
     ours : (int, int)
         This end writes the bytes from the first to before the second.
-    told : callable
-        Called when there is something in `freed`; by any thread, also in a finalizer.
-
-    Attributes
-    ----------
-    freed : deque of int
-        The places of the other end's arrays that were read, and of which it is to be told.
+    loop : AbstractEventLoop
+    tell : callable
+        ``tell(places)``, called on `loop`, sends the other end the places of its arrays that were read here.
     """
 
-    def __init__(self, segment: Segment, ours: tuple[int, int], told: Callable[[], None]) -> None:
-        self._segment, self._told = segment, told
+    def __init__(self, segment: Segment, ours: tuple[int, int], loop: AbstractEventLoop, tell: Tell) -> None:
+        self._segment, self._loop, self._tell = segment, loop, tell
         self._most = ours[1] - ours[0]
         self._room = _Room(*ours)
         self._changed = threading.Condition()
         self._hopeful, self._closed, self._pinned = True, False, False
-        self.freed: deque[int] = deque()
+        self._read: deque[int] = deque()  # places that the other end is to be told of
 
     @classmethod
     def make(cls, nbytes: int) -> tuple[Segment, Place]:
@@ -64,15 +64,15 @@ class Shared:
         return Segment.create(-(-nbytes // PAGE) * PAGE, {})
 
     @classmethod
-    def of_client(cls, segment: Segment, told: Callable[[], None]) -> Shared:
+    def of_client(cls, segment: Segment, loop: AbstractEventLoop, tell: Tell) -> Shared:
         """The client's end of a segment."""
-        return cls(segment, (PAGE, _middle(segment)), told)
+        return cls(segment, (PAGE, _middle(segment)), loop, tell)
 
     @classmethod
-    def of_worker(cls, place: bytes, told: Callable[[], None]) -> Shared:
+    def of_worker(cls, place: bytes, loop: AbstractEventLoop, tell: Tell) -> Shared:
         """The worker's end of the segment at `place`; `DeviceError` if it cannot be mapped here."""
         segment = Segment.open(Place.decode(place))
-        return cls(segment, (_middle(segment), len(segment.data)), told)
+        return cls(segment, (_middle(segment), len(segment.data)), loop, tell)
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
@@ -146,12 +146,14 @@ class Shared:
         return np.asarray(slot).view(dtype).reshape(shape)
 
     def _gone(self, first: int) -> None:
-        self.freed.append(first)
-        self._told()
+        """The array at this place was read. Called by any thread, also in a finalizer."""
+        self._read.append(first)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._tell_read)
 
-    def take_freed(self) -> tuple[int, ...]:
-        """What is in `freed`, which is empty then."""
-        return tuple(self.freed.popleft() for _ in range(len(self.freed)))
+    def _tell_read(self) -> None:
+        if not self._closed and (places := tuple(self._read.popleft() for _ in range(len(self._read)))):
+            self._tell(places)
 
     def pin(self, device: Device) -> None:
         """Register the memory with CUDA, once, so that copies to and from the GPU need no staging.

@@ -17,10 +17,16 @@ from mgraph.shared import LARGE, Shared, _Room, copies, is_large
 MIB = 1 << 20
 
 
-def ends(nbytes: int = 16 * MIB) -> tuple[Shared, Shared]:
+class Loop:
+    """An event loop that calls at once."""
+
+    call_soon_threadsafe = staticmethod(lambda call: call())
+
+
+def ends(nbytes: int = 16 * MIB, tell=lambda places: None) -> tuple[Shared, Shared]:
     segment, place = Shared.make(nbytes)
     try:
-        return Shared.of_client(segment, lambda: None), Shared.of_worker(place.encode(), lambda: None)
+        return Shared.of_client(segment, Loop, tell), Shared.of_worker(place.encode(), Loop, tell)
     finally:
         Segment.unlink(place)
 
@@ -43,7 +49,8 @@ def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("back", [False, True], ids=["to the worker", "to the client"])
 def test_what_is_read_is_what_was_put_and_the_room_comes_back(back):
     rng = fresh_rng()
-    sender, receiver = reversed(ends()) if back else ends()
+    gone = []
+    sender, receiver = reversed(ends(tell=gone.extend)) if back else ends(tell=gone.extend)
     free = list(sender._room._free)
     for _ in range(5):
         given = arrays(rng)
@@ -55,10 +62,10 @@ def test_what_is_read_is_what_was_put_and_the_room_comes_back(back):
             np.testing.assert_array_equal(views[name], array)
         part = views.pop("whole")[5:7]  # refers to the memory, too
         views.clear()
-        gone = receiver.take_freed()
         assert len(gone) == len(given) - 1
         del part
-        sender.free([*gone, *receiver.take_freed()])
+        sender.free(gone)
+        gone.clear()
         assert sender._room._free == free and sender._room._taken == {}
 
 
@@ -131,7 +138,7 @@ def test_what_cannot_be_shared_or_is_not_there():
     with pytest.raises(DeviceError, match="bytes of shared memory cannot be had in /dev/shm"):
         Shared.make(1 << 60)
     with pytest.raises(DeviceError, match="cannot be mapped: No such file"):
-        Shared.of_worker(Place("/dev/shm/mgraph-not-there", "00", 4096, {}).encode(), lambda: None)
+        Shared.of_worker(Place("/dev/shm/mgraph-not-there", "00", 4096, {}).encode(), Loop, lambda places: None)
     sender, receiver = ends(MIB)
     with pytest.raises(MgraphError, match="8 bytes at 1048570 are not in a segment of 1048576"):
         receiver.view({"mgraph shared": [MIB - 6, "<i8", [1]]})

@@ -1,11 +1,13 @@
-"""The options shared by commands that make a random graph on a cluster's workers."""
+"""The options that several commands share, and the check of those that are numbers."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-__all__ = ["add_born_graph", "add_record"]
+from mgraph.errors import InvalidOption
+
+__all__ = ["add_born_graph", "add_kernel_device", "add_record", "check_least"]
 
 
 def add_born_graph(parser: argparse.ArgumentParser) -> None:
@@ -38,3 +40,18 @@ def add_record(parser: argparse.ArgumentParser, what: str) -> None:
     add("--out", type=Path, metavar="DIR", help=f"write {what} here")
     add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
     add("--commit", metavar="HASH", help="the commit that ran, outside of a git checkout")
+
+
+def add_kernel_device(parser: argparse.ArgumentParser) -> None:
+    """Declare where kernels run."""
+    add = parser.add_argument
+    add("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:INDEX (default: %(default)s)")
+    add("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
+
+
+def check_least(options: argparse.Namespace, *names: str, least: int = 1) -> None:
+    """Raise `InvalidOption` unless each of these options, where it is given, is `least` or more."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise InvalidOption(f"--{name.replace('_', '-')} is {value}; at least {least} is needed")

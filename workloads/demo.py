@@ -23,6 +23,7 @@ from cluster import start
 from mgraph import DynamicGraph
 from mgraph.device import gpu_count
 from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.edges import EdgeStream
 from workloads.readers import read
 from workloads.window import Batches
@@ -69,8 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the demo; returns 0."""
-    if options.batch < 1:
-        raise InvalidOption(f"--batch is {options.batch}; at least 1 is needed")
+    check_least(options, "batch")
     console = Console(highlight=False, soft_wrap=True)
     stream = read(options.data).in_order()
     target = stream.find(options.target)

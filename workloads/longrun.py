@@ -22,10 +22,9 @@ from cluster import start
 from mgraph import DynamicGraph, UpdateReport
 from mgraph.client.placement import choose_workers
 from mgraph.device import Device, gpu_count
-from mgraph.errors import InvalidOption
 from mgraph.growing import mapped_bytes
 from mgraph.partition import degree_order
-from workloads.arguments import add_born_graph, add_record
+from workloads.arguments import add_born_graph, add_record, check_least
 from workloads.bench.harness import Mismatch, open_record, short, show_table, summary
 from workloads.churn import Churn
 from workloads.record import Record
@@ -52,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; 0, or `Mismatch` where the graph is not what was sent."""
-    for name in ("part", "batch", "batches", "every"):
-        if getattr(options, name) < 1:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    check_least(options, "part", "batch", "batches", "every")
     record, console = open_record("longrun", options), Console()
     with start(options.workers, device=options.device) as client:
         _LongRun(options, client, record, console).run()

@@ -20,7 +20,7 @@ from cluster import start
 from mgraph.client.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
-from workloads.arguments import add_born_graph, add_record
+from workloads.arguments import add_born_graph, add_record, check_least
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.record import Record
 from workloads.report import shown
@@ -94,9 +94,7 @@ def _measured(options: argparse.Namespace, point: Point) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    for name in ("batch", "batches", "part", "roots", "iterations"):
-        if getattr(options, name) < 1:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    check_least(options, "batch", "batches", "part", "roots", "iterations")
     for kind in options.scaling.split(","):
         if kind not in ("strong", "weak"):
             raise InvalidOption(f"--scaling names {kind!r}; there are strong and weak")

@@ -15,6 +15,7 @@ from cluster import start
 from mgraph import DynamicGraph
 from mgraph.batch import EdgeBatch, check_ids
 from mgraph.errors import InvalidOption, ReadError, UnknownVertex
+from workloads.arguments import check_least
 from workloads.display import Display, closing_table, updates_per_second
 from workloads.edges import EdgeStream
 from workloads.generators import from_spec
@@ -180,10 +181,7 @@ def _busiest(ids: np.ndarray) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.source is not None and options.source < 0:
         raise UnknownVertex(f"--source is {options.source}; vertices are numbered from 0")
-    for name in ("batch", "every", "window", "workers"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidOption(f"--{name} is {value}; at least 1 is needed")
+    check_least(options, "batch", "every", "window", "workers")
     if not 0 <= options.initial <= 1:
         raise InvalidOption(f"--initial is {options.initial}; a share from 0 to 1 is needed")
     for name in filter(None, options.run.split(",")):

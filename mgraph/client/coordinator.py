@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,7 +12,8 @@ from typing import Any
 from mgraph.client.attempt import Attempt
 from mgraph.client.bridge import Bridge
 from mgraph.client.caller import Value
-from mgraph.client.group import MOST, WAITING, Group, Small, layout, made_before
+from mgraph.client.group import WAITING, Group, Small, made_before
+from mgraph.client.posting import Posted
 from mgraph.client.room import Load, doubtful, lack, load_of
 from mgraph.client.session import Session
 from mgraph.client.sessions import CLOSE_SECONDS, Asked, Sessions
@@ -85,8 +85,7 @@ class Coordinator:
         self._turns: Turns | None = None
         self._flying: dict[Flight, list[Load]] = {}
         self._ahead = 0  # epochs in flight
-        self._posted: deque[Small] = deque()
-        self._posting = False  # whether a task sends what is posted
+        self._posted = Posted(self._turn, self._flying)
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
 
@@ -196,17 +195,14 @@ class Coordinator:
 
         Waits while `WAITING` batches wait.
         """
-        self._posted.append(small)
-        if not self._posting:
-            self._posting = True
-            if not self.bridge.post(self._begin_posting):
-                raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
+        if self._posted.add(small) and not self.bridge.post(partial(self._posted.begin, self._launch)):
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
         if len(self._posted) >= WAITING:
-            self.bridge.run(self._send_posted_in_turn(), GRACE_SECONDS)
+            self.bridge.run(self._posted.send_in_turn(self._launch), GRACE_SECONDS)
 
     def land(self) -> None:
         """Wait until no batch is in flight."""
-        self.bridge.run(self._send_posted_in_turn(), GRACE_SECONDS)
+        self.bridge.run(self._posted.send_in_turn(self._launch), GRACE_SECONDS)
         self.bridge.run(self._landed(), GRACE_SECONDS)
 
     def recall(self) -> None:
@@ -284,7 +280,7 @@ class Coordinator:
 
     async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:
         async with self._turn:
-            await self._send_posted()
+            await self._posted.send(self._launch)
             await self._ready(connect, alone=True)
             epoch = self.epoch + 1 if commits else None
             if commits:
@@ -301,7 +297,7 @@ class Coordinator:
 
     async def _publish(self, name: str | None, card: bytes) -> None:
         async with self._turn:
-            await self._send_posted()
+            await self._posted.send(self._launch)
             await self._ready(connect=False, alone=True)
             known = Turns.known_of(self.attempt, self.sessions)
             if self._turns is None:
@@ -353,7 +349,7 @@ class Coordinator:
         sent: Callable[[Flight, int], None],
     ) -> None:
         async with self._turn:
-            await self._send_posted()
+            await self._posted.send(self._launch)
             await self._launch(method, given, room, sent)
 
     async def _launch(
@@ -380,54 +376,6 @@ class Coordinator:
         self._flying[flight] = loads
         self._ahead += len(group.items) if group else 1
         sent(flight, epoch)
-
-    # small batches
-
-    def _begin_posting(self) -> None:
-        self._poster = asyncio.create_task(self._send_while_posted())
-
-    async def _send_while_posted(self) -> None:
-        """Send what is posted, in groups: what comes while two are in flight waits, and shares the next message."""
-        while self._posted:
-            async with self._turn:
-                await self._send_group()
-            while len(self._flying) > 1 and len(self._posted) < MOST:
-                await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
-            if not self._posted:
-                self._posting = False
-                if not self._posted:  # a batch that was posted before the line above has begun no other task
-                    return
-                self._posting = True
-        self._posting = False
-
-    async def _send_posted_in_turn(self) -> None:
-        if self._posting or self._posted:  # in the middle of which the turn is taken
-            async with self._turn:
-                await self._send_posted()
-
-    async def _send_posted(self) -> None:
-        while self._posted:
-            await self._send_group()
-
-    async def _send_group(self) -> None:
-        """Send the first batches that are posted, as many as can share a message."""
-        if not self._posted:
-            return
-        first, items = self._posted[0], list[Small]()
-        alike = layout(first.shares)
-        while self._posted and len(items) < MOST:
-            if self._posted[0].sender is not first.sender or layout(self._posted[0].shares) != alike:
-                break
-            items.append(self._posted.popleft())
-        group, sender = Group(items), first.sender
-        try:
-            await self._launch(
-                "updates", group.shares(), sender.room(group.nbytes), partial(sender.group_sent, group), group
-            )
-        except BaseException as error:
-            sender.group_refused(group, error)
-            if not isinstance(error, Exception):
-                raise
 
     async def _land(self, before: Flight | None, asked: Asked, epoch: int, group: Group | None = None) -> list[Value]:
         """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""

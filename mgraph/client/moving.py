@@ -102,16 +102,7 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
             moved.add_vertices(names.column())
         elif grows and n:
             moved.add_vertices(n)
-        with moved._updates.pipeline(1 << 28, last=False) as pipeline:  # which leaves vertices without edges there
-            for first, end in ranges(graph.degrees(), CHUNK):
-                ids, times = np.arange(first, end, dtype=np.uint32), graph._options.times
-                src, dst, weight, time = edges_of(graph, ids, times is not None)
-                if not graph.directed:
-                    src, dst, weight, time = once(src, dst, weight, time)
-                src, dst = (_named(names, end) for end in (src, dst))
-                key = None if names is None else names.kind
-                pipeline.update(batch_of(key, src, dst, weight, time=as_shown(time, times)))
-        moved._updates.order_first()
+        _copy_edges(graph, moved, names)
         if graph.epoch != epoch:
             raise MgraphError(f"graph {graph.id} was changed while it was moved: epoch {epoch} became {graph.epoch}")
         latest = graph._directory.coordinator.call("latest")[0]["latest"]
@@ -120,6 +111,20 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
         moved.close()
         raise
     return moved
+
+
+def _copy_edges(graph: Any, moved: Any, names: Names | None) -> None:
+    """Insert the edges of one graph into another, which has its vertices."""
+    times, key = graph._options.times, None if names is None else names.kind
+    with moved._updates.pipeline(1 << 28, last=False) as pipeline:  # which leaves vertices without edges there
+        for first, end in ranges(graph.degrees(), CHUNK):
+            ids = np.arange(first, end, dtype=np.uint32)
+            src, dst, weight, time = edges_of(graph, ids, times is not None)
+            if not graph.directed:
+                src, dst, weight, time = once(src, dst, weight, time)
+            src, dst = (_named(names, column) for column in (src, dst))
+            pipeline.update(batch_of(key, src, dst, weight, time=as_shown(time, times)))
+    moved._updates.order_first()
 
 
 def _by_time(options: Options) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dask.utils import parse_bytes
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import Shared, copies, is_large
+from mgraph.shared import Shared, Tell, copies, is_large
 
 __all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
 
@@ -55,8 +55,8 @@ class Near:
         Most bytes to share; 0 for none.
     ask : callable
         Sends the worker a request at once, and waits for its answer.
-    told : callable
-        Called, by any thread, when `shared` has something in `freed`.
+    tell : callable
+        ``tell(places)`` tells the worker which of its arrays in `shared` were read.
 
     Attributes
     ----------
@@ -64,11 +64,9 @@ class Near:
         From when the worker is asked to map it: its answers may lie there before its agreement is known here.
     """
 
-    def __init__(
-        self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], told: Callable[[], None]
-    ) -> None:
+    def __init__(self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], tell: Tell) -> None:
         self.shared: Shared | None = None
-        self._who, self._nbytes, self._ask, self._told = who, nbytes, ask, told
+        self._who, self._nbytes, self._ask, self._tell = who, nbytes, ask, tell
         self._passed, self._agreed = 0, False
 
     def passed(self, nbytes: int) -> None:
@@ -106,7 +104,7 @@ class Near:
         making = _Making()
         try:
             segment, place = await asyncio.to_thread(making.make, nbytes)
-            self.shared = Shared.of_client(segment, self._told)
+            self.shared = Shared.of_client(segment, asyncio.get_running_loop(), self._tell)
             async with asyncio.timeout(OPEN_SECONDS):
                 why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
             if why:

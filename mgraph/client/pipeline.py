@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from mgraph.batch import TOLD
 from mgraph.checks import check_offset
@@ -18,20 +17,17 @@ from mgraph.client.caller import Caller, Flight, Value
 from mgraph.client.group import MOST, SMALL, Group, Small, layout, made_before
 from mgraph.client.history import History
 from mgraph.client.mixed import Answers
+from mgraph.client.outcomes import Made, Outcomes
 from mgraph.client.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.recovery import Recovering
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
 from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, WorkerLost
 from mgraph.operations import Operations
-from mgraph.protocol import Recovered, retold
+from mgraph.protocol import Recovered
 
 __all__ = ["Pipeline", "Sent"]
 
-T = TypeVar("T")
-Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
-
-UNKNOWN = -1  #: as each count of a batch that is committed, and of which no answer came
 LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
 
 
@@ -121,10 +117,9 @@ class Pipeline:
         history: History | None = None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
-        self._done, self._history = landed, history
+        self._done, self._outcomes = landed, Outcomes(coordinator, history)
         self._post: Callable[[Small], None] | None = getattr(coordinator, "post", None)
         self._open = False
-        self._error: BaseException | None = None
         self._bytes = 0
         self._landed = asyncio.Event()
         self._sent: list[_Sent] = []
@@ -189,7 +184,7 @@ class Pipeline:
         if not self._open:
             raise InvalidOption('a pipeline takes batches inside its with block only: "with graph.pipeline() as p"')
         self._mend()
-        self._check()
+        self._outcomes.check()
 
     def _send(self, one: _Sent) -> None:
         self._ready()
@@ -198,7 +193,7 @@ class Pipeline:
                 self._launch(one)
                 return
             self._mend()
-            self._check()
+            self._outcomes.check()
 
     def _launch(self, one: _Sent) -> None:
         with one.deal() as dealt:
@@ -206,7 +201,7 @@ class Pipeline:
                 one.pending.set_result(dealt)
                 return
             if isinstance(dealt, Answers):
-                one.pending.set_result(self._told_of("execute", dealt))
+                self._outcomes.done(one.pending, "execute", dealt)
                 return
             method, shares, one.made = dealt
             one.method = method
@@ -236,7 +231,7 @@ class Pipeline:
             A batch failed.
         """
         self._coordinator.land()
-        self._check()
+        self._outcomes.check()
         if self._some_lost():
             raise Recovered("a worker was lost")
 
@@ -265,20 +260,17 @@ class Pipeline:
         except KeyboardInterrupt:
             self._recall()
             raise
+        first = self._outcomes.error
         if error is None:
-            self._check()
+            self._outcomes.check()
             self._done()
-        elif self._error is not None and str(self._error) != str(error):
-            error.add_note(f"a batch in flight failed, too: {type(self._error).__name__}: {self._error}")
+        elif first is not None and str(first) != str(error):
+            error.add_note(f"a batch in flight failed, too: {type(first).__name__}: {first}")
 
     def _recall(self) -> None:
-        self._error = self._error or self._dropped()  # which refuses what waits to be sent
+        self._outcomes.end(self._outcomes.dropped())  # which refuses what waits to be sent
         self._coordinator.recall()
-        self._drop(self._dropped(), [])
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error.with_traceback(None)
+        self._drop(self._outcomes.dropped(), [])
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 
@@ -298,7 +290,7 @@ class Pipeline:
             except MgraphError as error:  # the graph does not come back, or has no room for a batch
                 self._drop(error, queue)
             except BaseException:
-                self._drop(self._dropped(), queue)
+                self._drop(self._outcomes.dropped(), queue)
                 raise
         return True
 
@@ -311,7 +303,7 @@ class Pipeline:
             if one.lost:
                 caller.recover(one.life)
                 if (answers := caller.outcome(one.life, one.epoch)) is not None:
-                    self._tell(one, answers)
+                    self._outcomes.restore(one.pending, one.made, one.epoch, answers)
                     del queue[0]
                     continue
                 one.lost = False
@@ -320,14 +312,6 @@ class Pipeline:
                 del queue[0]
             except Recovered:  # a worker was lost again: those that were sent before this one come first
                 queue[:0] = self._taken()
-
-    def _tell(self, one: _Sent, answers: list[Value]) -> None:
-        """Give a batch the outcome that the store knows: the answers to queries are not in it."""
-        if isinstance(one.pending, PendingReport):
-            one.pending.set_result(self._told_of("update", one.made(answers, math.nan)))
-        else:
-            what = f"graph {self._coordinator.graph}: {_answers_lost(one.epoch)} with a worker"
-            one.pending.set_exception(WorkerLost(what))
 
     def _some_lost(self) -> bool:
         with self._told:
@@ -346,14 +330,11 @@ class Pipeline:
     def _drop(self, error: MgraphError, queue: list[_Sent]) -> None:
         """End the pipeline with an error, which also the lost batches get, and those of the queue."""
         with self._told:
-            self._error = self._error or error
+            self._outcomes.end(error)
             queue = [*queue, *(one for one in self._sent if one.lost)]
             self._sent = [one for one in self._sent if not one.lost]
         for one in queue:
             one.pending.set_exception(error)
-
-    def _dropped(self) -> GraphClosed:
-        return GraphClosed(f"graph {self._coordinator.graph}: the batch was dropped because of Ctrl-C")
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
@@ -366,7 +347,7 @@ class Pipeline:
                 await self._landed.wait()
             if self._some_lost():
                 raise Recovered("a worker was lost")
-            self._check()
+            self._outcomes.check()
 
         return wait
 
@@ -403,8 +384,8 @@ class Pipeline:
 
     def group_refused(self, group: Group, error: BaseException) -> None:
         """See `Sender`. The pipeline ends with the error."""
-        error = error if isinstance(error, Exception) else self._dropped()
-        self._error = self._error or error
+        error = error if isinstance(error, Exception) else self._outcomes.dropped()
+        self._outcomes.end(error)
         for item in group.items:
             item.pending.set_exception(error)
 
@@ -419,66 +400,19 @@ class Pipeline:
         for i, item in enumerate(group.items):
             if i < len(counts) or not failed:
                 answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
-                self._report(item.pending, "update", item.made, [answer], seconds)
+                self._outcomes.land(item.pending, "update", item.made, [answer], seconds)
             else:
-                self._fail(item.pending, "update", item.made, epoch + i, error)
-
-    def _report(self, pending: Any, method: str, made: Made[Any], answers: list[Value], seconds: float) -> None:
-        """Give a batch what it came to."""
-        try:
-            pending.set_result(self._told_of(method, made(answers, seconds)))
-        except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
-            pending.set_exception(problem)
-
-    def _fail(self, pending: Any, method: str, made: Made[Any], epoch: int, error: BaseException | None) -> None:
-        """Say of a batch without an answer what is known: `error` ended its flight, or Ctrl-C if there is none.
-
-        The first one that is not known to be committed ends the pipeline.
-        """
-        caller = self._coordinator
-        known, graph = not caller.unsettled, f"graph {caller.graph}"
-        if known and caller.epoch >= epoch:  # its vote was interrupted, and decided afterwards
-            if method == "update":
-                answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
-                self._report(pending, method, made, [answer], math.nan)
-            else:
-                pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
-            return
-        if error is None:
-            what = "was dropped" if known else "may be committed, which the next call asks the workers for, or dropped"
-            told: BaseException = GraphClosed(f"{graph}: the batch of epoch {epoch} {what} because of Ctrl-C")
-        elif not known:
-            what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
-            again = isinstance(error, MgraphError) or self._error is None  # another error gets one note only
-            told = retold(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
-        elif self._error is not None:
-            told = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
-        else:
-            told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
-        told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
-        if error is not None:
-            self._error = self._error or told
-        pending.set_exception(told)
+                self._outcomes.fail(item.pending, "update", item.made, epoch + i, error)
 
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
         caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed)
         comes_back = isinstance(caller, Recovering) and not caller.closed
-        return comes_back and self._error is None and isinstance(error, ends)
+        return comes_back and self._outcomes.error is None and isinstance(error, ends)
 
     def _end(self, one: _Sent, began: float, flight: Flight) -> None:
         error = None if flight.cancelled() else flight.exception()
         if flight.cancelled() or error is not None:
-            self._fail(one.pending, one.method, one.made, one.epoch, error)
+            self._outcomes.fail(one.pending, one.method, one.made, one.epoch, error)
         else:
-            self._report(one.pending, one.method, one.made, flight.result(), time.perf_counter() - began)
-
-    def _told_of(self, kind: str, done: Any) -> Any:
-        """The outcome of a batch, of which the history is told."""
-        if self._history is not None:
-            self._history.batch(kind, self._coordinator, done)
-        return done
-
-
-def _answers_lost(epoch: int) -> str:
-    return f"the updates of the stream of epoch {epoch} are committed, and its answers were lost"
+            self._outcomes.land(one.pending, one.method, one.made, flight.result(), time.perf_counter() - began)

@@ -82,9 +82,8 @@ class Session:
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._parts: dict[tuple[int, str], Whole | Exception] = {}
-        self._loop = asyncio.get_running_loop()
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
-        self._near = Near(who, shared_bytes, self._ask_now, self._post_freed)
+        self._near = Near(who, shared_bytes, self._ask_now, self._tell_freed)
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -226,14 +225,8 @@ class Session:
         except Exception as error:
             return error
 
-    def _post_freed(self) -> None:
-        """Arrays of the worker in shared memory were read; called by any thread."""
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._tell_freed)
-
-    def _tell_freed(self) -> None:
-        shared = self._near.shared
-        if shared is not None and self.lost is None and (places := shared.take_freed()):
+    def _tell_freed(self, places: tuple[int, ...]) -> None:
+        if self.lost is None:
             self._telling = asyncio.create_task(self.tell(Freed(places)))
 
     def _finish(self, seq: int, outcome: Answer | BaseException) -> None:

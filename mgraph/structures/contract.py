@@ -213,10 +213,7 @@ class Structure(ABC):
         Raises `InvalidOption`, and changes nothing, where `commit` would. It cannot refuse a valid plan.
         """
         self._check_plan(bool(plan.work), plan.state)
-        arrays = dict(plan.work)
-        plan.work.clear()
-        self.n_rows, self.n_vertices, self._state = plan.n_rows, plan.n_vertices, object()
-        self._commit_vertices(arrays)
+        self._take_vertices(plan)
 
     def discard_vertices(self, plan: VerticesPlan) -> None:
         """Give up a plan and free its memory."""
@@ -227,6 +224,9 @@ class Structure(ABC):
 
         No batch was committed since, so the vertices that go have no edges. O(1), allocates nothing.
         """
+        self._take_vertices(plan)
+
+    def _take_vertices(self, plan: VerticesPlan) -> None:
         arrays = dict(plan.work)
         plan.work.clear()
         self.n_rows, self.n_vertices, self._state = plan.n_rows, plan.n_vertices, object()

@@ -18,8 +18,9 @@ from mgraph.algorithms.algorithm import Algorithm, Changes
 from mgraph.device import Array
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
+from mgraph.worker.results import Following
 from mgraph.worker.ring import Touched
-from mgraph.worker.shard import Following, Shard
+from mgraph.worker.shard import Shard
 
 __all__ = ["end", "follow"]
 
@@ -68,7 +69,7 @@ def _gone_on(shard: Shard, held: Following) -> Value | None:
     assert made is not None
     held.made = None
     changes, arcs = _changes(shard, held.epoch), _sum(shard, shard.out_edges.num_edges)
-    touched = len(changes) if shard.directed else _forward(shard, changes)
+    touched = len(changes) if shard.directed else _forward(changes)
     most = max(int(arcs * held.share), FEW)
     if _left_out(held, len(changes)):
         return {"how": "again", "touched": touched, "edges": 0}
@@ -176,7 +177,7 @@ def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array
     return {name: device.concatenate(shard.exchange.allgather(column)) for name, column in columns.items()}
 
 
-def _forward(shard: Shard, changes: Changes) -> int:
+def _forward(changes: Changes) -> int:
     """The undirected edges among the changed arcs."""
     keys = changes.keys
     return int(((keys >> np.uint64(32)) <= (keys & np.uint64(0xFFFFFFFF))).sum())

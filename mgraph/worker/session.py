@@ -201,7 +201,7 @@ class Session:
     def _share(self, message: Share) -> str:
         """Map what the client offers; why it cannot be mapped, or empty."""
         try:
-            self._shared = Shared.of_worker(message.place, self._post_freed)
+            self._shared = Shared.of_worker(message.place, self._loop, self._tell_freed)
         except DeviceError as error:
             return str(error)
         return ""
@@ -213,13 +213,8 @@ class Session:
             if array is not value:
                 call.args[name] = array if name in READ_IN_PLACE else array.copy()
 
-    def _post_freed(self) -> None:
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._tell_freed)
-
-    def _tell_freed(self) -> None:
-        if self._shared is not None and (places := self._shared.take_freed()):
-            self._outbox.put_nowait(Freed(places))
+    def _tell_freed(self, places: tuple[int, ...]) -> None:
+        self._outbox.put_nowait(Freed(places))
 
     # ---- a published graph -------------------------------------------------------------------------------------------
 

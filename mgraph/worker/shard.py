@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Maintained
 from mgraph.device import Array, Device
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange
@@ -20,10 +19,11 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
+from mgraph.worker.results import Following, Result
 from mgraph.worker.ring import Ring
 from mgraph.worker.window import Clock, Tick
 
-__all__ = ["Following", "Result", "Shard", "ShardSpec", "Unconnected"]
+__all__ = ["Shard", "ShardSpec", "Unconnected"]
 
 
 class Unconnected(Exchange):
@@ -42,60 +42,6 @@ class Unconnected(Exchange):
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What an algorithm left here: columns of the internal ids ``lo .. lo + n - 1``, its range then, by name."""
-
-    columns: dict[str, Array]
-    lo: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory."""
-        return sum(int(column.nbytes) for column in self.columns.values())
-
-    def column(self, name: str | None) -> Array:
-        """A column by its name, or the first for None."""
-        return self.columns[next(iter(self.columns)) if name is None else name]
-
-
-@dataclass
-class Following:
-    """A result that follows the graph, on one rank.
-
-    Attributes
-    ----------
-    made : Maintained or None
-        None before it is computed, and while it is worked on: what an error leaves there is not gone on with.
-    epoch, generation : int
-        The shard's when it was last brought up to date.
-    starts : tuple of int
-        The ranges then, but for the end of the last.
-    seconds : float
-        What it takes to compute it again, when that was last done; the longest of all ranks.
-    share : float
-        The share of the graph's edges that may be visited before it is computed again.
-    times, slow, pause : int
-        How many times in a row going on took too long; with how many changed arcs; and how many times with about as
-        many it is not tried.
-    """
-
-    made: Maintained | None = None
-    epoch: int = 0
-    generation: int = 0
-    starts: tuple[int, ...] = ()
-    seconds: float = 0.0
-    share: float = 1 / 8
-    times: int = 0
-    slow: int = 0
-    pause: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory."""
-        return 0 if self.made is None else self.made.nbytes
 
 
 @dataclass(frozen=True)
@@ -386,28 +332,7 @@ class Shard:
 
     def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
-        result, device = self.result(name), self.device
-        values = result.column(None)
-        k = min(k, len(values))
-        ids, best = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
-        what = f"the {k} largest of {len(values)} values"
-        with device.taking(24 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
-            _find_largest(device, values, ids, best)
-        ids += result.lo
-        return ids, best
-
-
-def _find_largest(device: Device, values: Array, ids: np.ndarray, best: np.ndarray) -> None:
-    """Write where the largest values are to `ids`, and these to `best`: as many as that has, largest first."""
-    xp, k = device.xp, len(ids)
-    if k == 0:
-        return
-    least = xp.partition(values, len(values) - k)[len(values) - k]
-    above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
-    places = xp.concatenate([above, equal[: k - len(above)]])
-    host, found = device.to_host(places), device.to_host(values[places])
-    ranked = np.lexsort((host, -found.astype(np.float64)))
-    ids[:], best[:] = host[ranked], found[ranked]
+        return self.result(name).top(self.device, k)
 
 
 class _Waiting:  # a generator would take three times as long, and a small batch waits and works in 100 us

@@ -57,7 +57,7 @@ def reports(coordinator, workers, batch, what, error) -> list[Any]:
         for _ in range(5):
             pending.append(pipe.update(batch))
         pending[-1].exception()
-        pipe._check()
+        pipe._outcomes.check()
     assert all(one.done() for one in pending)
     return pending
 

@@ -100,10 +100,10 @@ def test_arguments_larger_than_the_memory_go_by_the_comm():
 def test_a_worker_that_cannot_map_the_memory_is_sent_by_the_comm(monkeypatch, caplog, far):
     of_worker = Shared.of_worker
 
-    def map_or_not(place, told):
-        if told.__self__.rank in far:
+    def map_or_not(place, loop, tell):
+        if tell.__self__.rank in far:
             raise DeviceError("it is on another host")
-        return of_worker(place, told)
+        return of_worker(place, loop, tell)
 
     monkeypatch.setattr(Shared, "of_worker", map_or_not)
     with fake_cluster(2) as (coordinator, workers), caplog.at_level(logging.INFO, "mgraph.client.near"):

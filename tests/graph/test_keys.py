@@ -1,67 +1,25 @@
-"""Graphs whose vertices have users' own keys: here and on a cluster, against a dict of edges and NetworkX."""
+"""Batches and results of graphs with users' own keys, here and on a cluster, against a dict of edges and NetworkX."""
 
 from __future__ import annotations
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import dask.array
-import dask.dataframe
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dask import delayed as dask_delayed
 from graph_clusters import HERE, assert_clean, on
 from interrupts import ctrl_c, when
-from keyed_model import Model, keys_of
+from keyed_model import Model, check, keys_of
 from plain_graph import fresh_rng
 from steps import before, refuse, rest
 
-from mgraph import (
-    CapacityError,
-    DynamicGraph,
-    EdgeBatch,
-    InvalidBatch,
-    InvalidOption,
-    NoPath,
-    Operations,
-    ReadError,
-    UnknownVertex,
-)  # fmt: skip
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, NoPath, UnknownVertex
 from mgraph.structures import names
 
 KINDS = ["int64", "string"]
-
-
-def check(graph: DynamicGraph, model: Model, rng: np.random.Generator) -> None:
-    """Everything that a graph says, in keys."""
-    names = list(model.vertices)
-    assert graph.vertices().tolist() == names
-    assert (graph.num_vertices, graph.num_edges) == (len(names), len(model.edges))
-    if not names:
-        return
-    asked = [names[i] for i in rng.integers(0, len(names), 10)]
-    rows, out = graph.neighbors(asked), model.networkx()
-    for row, (first, end) in enumerate(pairwise(rows.offsets.tolist())):
-        assert sorted(rows.dst[first:end].tolist()) == sorted(out.adj[asked[row]])
-        found = zip(rows.dst[first:end].tolist(), rows.weight[first:end], strict=True)
-        there = {model.key(asked[row], v): w for v, w in found}
-        assert there == {edge: model.edges[edge] for edge in there}
-    assert graph.degrees(asked).tolist() == [len(out.adj[key]) for key in asked]
-    assert graph.degrees().tolist() == [len(out.adj[key]) for key in names]
-    ends = [asked, asked[::-1]]
-    assert graph.has_edges(*ends).tolist() == [out.has_edge(u, v) for u, v in zip(*ends, strict=True)]
-    levels = graph.bfs(asked[0]).to_series()
-    expected = nx.single_source_shortest_path_length(out, asked[0])
-    assert levels[levels >= 0].to_dict() == expected
-    ranks = graph.pagerank(tol=1e-10, dtype="float64").to_series()
-    assert ranks.to_dict() == pytest.approx(nx.pagerank(out, tol=1e-10, max_iter=1000), abs=1e-6)
-    assert graph.connected_components().components == nx.number_connected_components(out.to_undirected())
-
-
 ORDERED = {"reverse": True, "order": "degree"}
 
 
@@ -261,115 +219,6 @@ def test_pipelines_and_added_vertices(place):
         assert graph.degrees(["x"]).tolist() == [0]
 
 
-def stored(graph: DynamicGraph) -> tuple:
-    """What a graph has, by keys."""
-    return graph.keys, graph.vertices().tolist(), found_edges(graph)
-
-
-def found_edges(graph: DynamicGraph) -> set:
-    frame = graph.to_pandas()
-    return set(zip(frame["source"].tolist(), frame["target"].tolist(), strict=True))
-
-
-@pytest.mark.parametrize("kind", ["string", pytest.param("int64", marks=pytest.mark.slow)])
-def test_a_store_on_other_numbers_of_workers(client3, tmp_path, kind):
-    rng, then, workers = fresh_rng(), [], None
-    graph = DynamicGraph(client3, store=tmp_path / "s", retain=0, snapshot_bytes=0)
-    for size in (HERE, 3, 2):
-        with graph:
-            workers = workers or list(graph.workers)
-            for step in range(5):
-                src, dst = (keys_of(kind, ends) for ends in rng.integers(1, 60, (2, 25)))
-                graph.insert(src, dst)
-                then.append(stored(graph))
-                some = graph.vertices().tolist()
-                if step == 1:
-                    with pytest.raises(InvalidBatch):
-                        graph.insert(src, [None] * len(dst))
-                    graph.delete(src[:9], dst[:9])
-                elif step == 2:
-                    graph.delete_vertices(some[2 : 2 + len(some) // 2])
-                elif step == 3:
-                    graph.add_vertices([*some, *keys_of(kind, rng.integers(60, 80, 3))])
-                else:
-                    graph.insert(some[:1], some[-1:])
-                then.append(stored(graph))
-                if step == 3 and size in (HERE, 2):
-                    graph.snapshot()
-            assert len(then) == graph.epoch
-            for epoch in rng.integers(1, graph.epoch + 1, 2).tolist():
-                with graph.at(epoch) as earlier:
-                    assert stored(earlier) == then[epoch - 1], epoch
-            graph.save(tmp_path / f"saved {size}")
-        with DynamicGraph.load(None, tmp_path / f"saved {size}") as saved:
-            assert stored(saved) == then[-1]
-        where = {"client": None} if size == HERE else {"client": client3, "workers": workers[:size]}
-        graph = DynamicGraph.open(**where, store=tmp_path / "s", retain=0)
-        assert stored(graph) == then[-1]
-        assert graph.epoch == len(then)
-    graph.delete_vertices(graph.vertices())
-    graph.close()
-    with DynamicGraph.open(None, tmp_path / "s") as graph:
-        assert stored(graph) == (kind, [], set())
-        graph.insert(keys_of(kind, [7]), keys_of(kind, [7]))
-        assert graph.vertices().tolist() == keys_of(kind, [7])
-    assert_clean(client3)
-
-
-def test_ingest_reads_here(place, tmp_path):
-    frame = pd.DataFrame({"from": ["a", "b", "c"], "to": pd.Categorical(["b", "c", "a"]), "w": [1.0, 2.0, 3.0]})
-    frame.to_parquet(tmp_path / "some.parquet")
-    np.savez(tmp_path / "some.npz", src=np.array(["c"]), dst=np.array(["d"]), weight=[4.0])
-    columns = {"src": "from", "dst": "to", "weight": "w"}
-    with DynamicGraph(place, weighted=True) as graph:
-        assert [report.inserted for report in graph.ingest(frame, columns=columns)] == [3]
-        assert graph.keys == "string"
-        assert [report.updated for report in graph.ingest(tmp_path / "some.parquet", columns=columns)] == [3]
-        assert graph.ingest([tmp_path / "some.npz"])[0].inserted == 1
-        reports = graph.ingest(lambda rank, size, step: ([f"{rank}{size}{step}"], ["a"]) if step < 3 else None)
-        assert [(report.inserted, report.epoch) for report in reports] == [(1, 4), (1, 5), (1, 6)]
-        batch = EdgeBatch(["a", "x"], ["b", "y"], [9.0, 9.0], [-1, -1], keys="string")
-        assert [(report.deleted, report.missing) for report in graph.ingest([batch, batch])] == [(1, 1), (0, 2)]
-        assert graph.vertices().tolist() == ["a", "b", "c", "d", "010", "011", "012"]
-        with pytest.raises(InvalidBatch, match=r"dst\[0\] is missing.*step 1 of the ingest, epoch 10"):
-            graph.ingest([(["a"], ["z"]), (["a"], [None])])
-        with pytest.raises(ReadError, match="none.npz"):
-            graph.ingest([tmp_path / "none.npz"])
-        assert (graph.epoch, graph.num_vertices) == (9, 8)
-    with DynamicGraph(place, 3) as graph, pytest.raises(InvalidBatch, match="a part has string keys"):
-        graph.ingest(lambda rank, size, step: EdgeBatch(["a"], ["b"], keys="string"), steps=1)
-
-
-def test_ingest_of_dasks_data(client):
-    def fails():
-        raise ZeroDivisionError("in a task")
-
-    rng, model = fresh_rng(), Model()
-    src, dst = (keys_of("string", ends) for ends in rng.integers(0, 40, (2, 300)))
-    frame = pd.DataFrame({"from": src, "to": dst, "weight": rng.integers(1, 9, 300).astype(float)})
-    cuts = [slice(at, at + 100) for at in (0, 100, 200)]
-    counts = [model.update(src[cut], dst[cut], frame["weight"][cut].tolist(), [1] * 100) for cut in cuts]
-    columns = {"src": "from", "dst": "to", "weight": "weight"}
-    with DynamicGraph(client, weighted=True) as graph:
-        parts = [dask_delayed(frame)[cut] for cut in cuts]
-        reports = graph.ingest([*parts[:2], client.scatter(frame[cuts[2]])], columns=columns)
-        assert [(report.inserted, report.updated, report.deleted, report.missing) for report in reports] == counts
-        check(graph, model, rng)
-        collection = dask.dataframe.from_pandas(frame, npartitions=3)
-        assert [report.inserted for report in graph.ingest(collection, columns=columns)] == [0, 0, 0]
-        arrays = [dask.array.from_array(np.array(ends, object), chunks=150) for ends in (src, dst)]
-        assert len(graph.ingest(tuple(arrays))) == 2
-        assert (graph.epoch, graph.num_edges) == (8, len(model.edges))
-        with pytest.raises(ZeroDivisionError, match="in a task"):
-            graph.ingest([dask_delayed(([("a")], ["b"])), dask_delayed(fails)()])
-        assert graph.epoch == 9
-    with (
-        DynamicGraph(keys="string") as graph,
-        pytest.raises(InvalidOption, match="Dask's; it is ingested by a graph with"),
-    ):
-        graph.ingest(parts)
-
-
 @pytest.mark.parametrize("kind", ["string", pytest.param("int64", marks=pytest.mark.slow)])
 def test_the_fingerprint_is_of_keys_and_not_of_their_order(client3, kind):
     rng = fresh_rng()
@@ -418,173 +267,3 @@ def test_threads_insert_delete_and_read(place):
         list(pool.map(work, range(3)))
         assert (graph.epoch, graph.num_edges, graph.num_vertices) == (49, 1, 1 + 3 * 8 * 2)
         assert graph.bfs("hub").to_series()["hub"] == 0
-
-
-# ---- where keys meet the other calls ---------------------------------------------------------------------------------
-
-
-def same_graphs(seed, **options):
-    """A graph with keys, the same graph with their places as ids, and the keys."""
-    rng = np.random.default_rng(seed)
-    places = rng.integers(0, 30, (2, 150))
-    words = np.array([f"k{i * 37 % 30}" for i in range(30)], object)
-    named = DynamicGraph(keys="string", **options)
-    named.insert(words[places[0]], words[places[1]])
-    where = {key: i for i, key in enumerate(named.vertices())}
-    plain = DynamicGraph(n_vertices=len(where), **options)
-    plain.insert(*([where[words[i]] for i in ends] for ends in places))
-    return named, plain, named.vertices()
-
-
-@pytest.mark.parametrize("directed", [True, False])
-def test_samples_pairs_and_trusses_are_of_keys(directed):
-    named, plain, keys = same_graphs(fresh_rng().integers(2**32), directed=directed, reverse=directed)
-    with named, plain:
-        ids = [4, 0, 9]
-        walks = plain.random_walks(ids, 6, seed=5)
-        np.testing.assert_array_equal(named.random_walks(keys[ids], 6, seed=5), keys[walks])
-        sample, wanted = (g.sample_neighbors(s, [3, 2], seed=6) for g, s in ((named, keys[ids]), (plain, ids)))
-        np.testing.assert_array_equal(sample.node, keys[wanted.node])
-        np.testing.assert_array_equal(sample.row, wanted.row)
-        pairs = [(0, 3), (5, 5), (7, 2)]
-        for call in ("jaccard", "overlap"):
-            of_keys = getattr(named, call)([(keys[u], keys[v]) for u, v in pairs])
-            np.testing.assert_array_equal(of_keys, getattr(plain, call)(pairs))
-        assert len(named.jaccard(np.empty((0, 2), object))) == 0
-        nearest = named.multi_source_bfs(keys[ids]).nearest.to_arrow().to_pylist()
-        assert nearest == [None if i < 0 else keys[i] for i in plain.multi_source_bfs(ids).nearest]
-        if not directed:
-            found, wanted = named.k_truss(3), plain.k_truss(3)
-            assert found.src.to_arrow().to_pylist() == keys[wanted.src].tolist()
-            assert named.update(found).updated == len(wanted)
-        with pytest.raises(UnknownVertex, match=r"starts\[1\] is 'none'"):
-            named.random_walks([keys[0], "none"], 3)
-        with pytest.raises(InvalidOption, match=rf"seeds\[1\] is '{keys[3]}', which comes before"):
-            named.sample_neighbors([keys[3], keys[3]], [1], direction="out")
-        with pytest.raises(UnknownVertex, match=r"pairs\[1\] is 'none'"):
-            named.jaccard([(keys[0], "none")])
-
-
-@pytest.mark.parametrize("eager", [False, True])
-def test_a_maintained_result_follows_keys(place, eager):
-    with DynamicGraph(place, keys="int64") as graph:
-        graph.insert([10**12, -5], [-5, 7])
-        with graph.maintain("bfs", eager=eager, source=-5) as live:
-            changes = [
-                lambda: graph.insert([7], [99]),
-                lambda: graph.delete_vertices([10**12]),
-                lambda: graph.insert([99], [10**12]),
-                lambda: graph.delete([-5], [7]),
-            ]
-            for change in changes:
-                change()
-                assert live.result().to_series().to_dict() == graph.bfs(-5).to_series().to_dict()
-
-
-def test_arithmetic_aligns_by_key(place):
-    with DynamicGraph(place, keys="string") as graph:
-        graph.insert(["a", "b", "c"], ["b", "c", "d"])
-        rank = graph.pagerank()
-        series = rank.to_series()
-        np.testing.assert_allclose((rank + series[::-1]).to_numpy(), 2 * rank.to_numpy())
-        with pytest.raises(InvalidOption, match="the index of an operand has 3 rows"):
-            rank + series[:3]
-        with pytest.raises(UnknownVertex, match="'z'"):
-            rank + series.rename({"a": "z"})
-        graph.delete_vertices(["a"])
-        with pytest.raises(
-            InvalidOption, match=r"an operand is a result of epoch 1, when the graph had other vertices"
-        ):
-            graph.pagerank() * rank
-        gathered = graph.gather(pd.Series({"d": 3.0, "c": 2.0, "b": 1.0}), "sum", direction="out")
-        assert gathered.to_series().to_dict() == {"b": 2.0, "c": 3.0, "d": 0.0}
-
-
-class Numbers:
-    """Places 0 to n - 1 of a source, a batch of keys each."""
-
-    def __init__(self, n):
-        self.n = n
-
-    def batches(self, after):
-        for i in range(after.get("numbers", -1) + 1, self.n):
-            yield ("numbers", i), {"src": [f"v{i}"], "dst": [f"v{i + 1}"]}
-
-
-def test_a_source_of_keys_is_followed_once_in_a_graph_that_moves(client, tmp_path):
-    with DynamicGraph(store=tmp_path / "store", snapshots=f"file://{tmp_path / 'archive'}") as graph:
-        assert (graph.follow(Numbers(3)), graph.keys) == (3, "string")
-        graph.delete_vertices(["v1"])
-        graph.snapshot()
-        assert list((tmp_path / "archive").rglob("keys.arrow"))
-        graph.move_to(client)
-        assert (graph.follow(Numbers(5)), graph.vertices().tolist()) == (2, ["v0", "v2", "v3", "v4", "v5"])
-        assert graph.has_edges(["v2", "v4"], ["v3", "v5"]).tolist() == [True, True]
-
-
-@pytest.mark.parametrize(("kind", "directed"), [("string", False), pytest.param("int64", True, marks=pytest.mark.slow)])
-def test_changes_are_of_keys(client, tmp_path, kind, directed):
-    rng, models = fresh_rng(), [Model(directed)]
-    with DynamicGraph(store=tmp_path / "s", keys=kind, weighted=True, directed=directed, retain=0) as graph:
-        for _ in range(4):
-            src, dst = (keys_of(kind, ends) for ends in rng.integers(0, 30, (2, 60)))
-            op, weight = np.where(rng.random(60) < 0.4, -1, 1), rng.integers(1, 4, 60).astype(float)
-            graph.update(EdgeBatch(src, dst, weight, op, keys=kind))
-            models.append(copy.deepcopy(models[-1]))
-            models[-1].update(src, dst, weight.tolist(), op.tolist())
-            gone = list(models[-1].vertices)[::4]
-            graph.delete_vertices(gone)
-            models.append(copy.deepcopy(models[-1]))
-            models[-1].remove(gone)
-        if kind == "string":
-            graph.move_to(client)
-        for first, last in [(0, 8), (5, None), (7, 2), (8, 0), (3, 3)]:
-            frame = graph.changes(first, last)
-            old, new = models[first].edges, models[8 if last is None else last].edges
-            found = {
-                models[0].key(row.src, row.dst): (row.change, *(None if w != w else w for w in (row.before, row.after)))
-                for row in frame.itertuples()
-            }
-            assert len(found) == len(frame)
-            assert found == {
-                edge: (
-                    "deleted" if edge not in new else "updated" if edge in old else "inserted",
-                    old.get(edge),
-                    new.get(edge),
-                )
-                for edge in {*old, *new}
-                if old.get(edge) != new.get(edge)
-            }
-            place = {key: i for i, key in enumerate(models[8 if last is None else last].vertices)}
-            at = [place.get(key, len(place)) for key in frame["src"]]
-            assert at == sorted(at)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_graph_without_a_store_moves_with_its_keys(client, kind):
-    rng, directed = fresh_rng(), kind == "string"
-    with DynamicGraph(keys=kind, weighted=True, directed=directed) as graph:
-        graph.move_to(client)
-        assert (graph.keys, graph.num_vertices, graph.epoch) == (kind, 0, 0)
-        src, dst = (keys_of(kind, ends) for ends in rng.integers(0, 30, (2, 80)))
-        model = Model(directed)
-        model.update(src, dst, [2.5] * 80, [1] * 80)
-        graph.insert(src, dst, [2.5] * 80)
-        graph.delete_vertices(src[:1])
-        model.remove(src[:1])
-        for to in (None, client):
-            graph.move_to(to)
-            assert graph.epoch == 2
-            check(graph, model, rng)
-    with DynamicGraph() as graph:
-        graph.insert(["a"], ["b"])
-        graph.move_to(None)
-        assert (graph.keys, graph.vertices().tolist()) == ("string", ["a", "b"])
-
-
-def test_a_stream_of_ids_decides_for_ids():
-    with DynamicGraph() as graph:
-        assert graph.execute(Operations(["insert", "has_edge"], [5000, 0], [1, 1])).has_edge.tolist() == [False]
-        assert (graph.keys, graph.num_vertices) == (None, 5001)
-        graph.move_to(None)
-        assert (graph.keys, graph.num_vertices, graph.epoch) == (None, 5001, 1)

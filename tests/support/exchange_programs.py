@@ -7,6 +7,7 @@ import signal
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,14 @@ def timings(exchange: Exchange, aborted: threading.Event, sizes: list[int], devi
     times: dict[Any, float] = {}
     for n in sizes:
         parts = [xp.full(n, exchange.rank, np.uint8) for _ in range(exchange.size)]
-        times[n] = _median(lambda parts=parts: exchange.alltoallv(parts), exchange, 200 if n < 1 << 16 else 12)
-    times["allreduce"] = _median(lambda: exchange.allreduce(np.ones(1)), exchange, 200)
+        times[n] = median(lambda parts=parts: exchange.alltoallv(parts), exchange, 200 if n < 1 << 16 else 12)
+    times["allreduce"] = median(lambda: exchange.allreduce(np.ones(1)), exchange, 200)
     return times
 
 
-def _median(call: Any, exchange: Exchange, repeats: int) -> float:
-    for _ in range(3):
+def median(call: Callable[[], Any], exchange: Exchange, repeats: int) -> float:
+    """Median seconds of `call`, which is a collective, after five calls that do not count."""
+    for _ in range(5):
         call()
     exchange.barrier()
     taken = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from exchange_programs import median
 
 from mgraph.exchange import Exchange
 from mgraph.exchange.ucxx_api import Ucxx
@@ -40,7 +39,7 @@ def collectives(exchange: Exchange, aborted: threading.Event, sizes: Sequence[in
         for name, make in made.items():
             for n in sizes:
                 if not (host and name == "allreduce" and n > HOST_LIMIT):
-                    times[name, n] = median(make(n), exchange, n)
+                    times[name, n] = median(make(n), exchange, _repeats(n))
         return times
 
     both = {"exchange": measured({"alltoallv": alltoallv, "allgather": allgather, "allreduce": allreduce})}
@@ -73,22 +72,12 @@ def supersteps(exchange: Exchange, aborted: threading.Event) -> dict[str, float]
         "empty superstep": level,
         "superstep of 400 B a rank": full_level,
     }
-    return {name: median(call, exchange, 8) for name, call in calls.items()}
+    return {name: median(call, exchange, _repeats(8)) for name, call in calls.items()}
 
 
-def median(call: Callable[[], Any], exchange: Exchange, n: int) -> float:
-    """Median seconds of `call`, which is a collective; the number of calls follows from the bytes alone."""
-    repeats = 500 if n <= 1 << 16 else 100 if n <= 1 << 20 else 30 if n <= 1 << 24 else 10
-    for _ in range(5):
-        call()
-    exchange.barrier()
-    taken = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - began)
-    exchange.barrier()
-    return statistics.median(taken)
+def _repeats(n: int) -> int:
+    """How often to call a collective of `n` bytes."""
+    return 500 if n <= 1 << 16 else 100 if n <= 1 << 20 else 30 if n <= 1 << 24 else 10
 
 
 def speed_table(title: str, columns: dict[str, list[Times]], size: int) -> str:

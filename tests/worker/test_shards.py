@@ -11,7 +11,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.structures import names
 from mgraph.worker.ballot import Ballot
-from mgraph.worker.shard import Result
+from mgraph.worker.results import Result
 
 N = 40
 

@@ -16,6 +16,7 @@ from mgraph.algorithms.algorithm import GraphFacts, Vertex, VertexData, Vertices
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.worker.shard import Shard
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -54,8 +55,7 @@ def measure(bench: Bench) -> None:
     for name in names:
         if name not in CASES:
             raise InvalidOption(f"--names has {name!r}; there are {', '.join(CASES)}")
-    if options.repeats < 1:
-        raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
+    check_least(options, "repeats")
     graph = Graph(bench)
     oracle: dict[str, Array] = {}
     for structure, shard in graph.shards():

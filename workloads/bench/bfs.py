@@ -13,9 +13,9 @@ import numpy as np
 
 from mgraph.algorithms.bfs.program import run as bfs
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
 from mgraph.worker.fingerprint import mix
 from mgraph.worker.shard import Shard
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -35,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Search each structure from the same roots."""
-    if bench.options.roots < 1:
-        raise InvalidOption(f"--roots is {bench.options.roots}; at least 1 is needed")
+    check_least(bench.options, "roots")
     graph = Graph(bench)
     per_vertex = graph.drawn_per_vertex()
     roots: list[int] = []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import DynamicGraph
-from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch
 
 __all__ = ["HELP", "add_arguments", "measure"]
@@ -41,10 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Time each kind of call; what the last ones answered is compared with a set of edges."""
     options, rows = bench.options, []
-    if min(options.vertices, options.edges, options.rounds) < 1:
-        raise InvalidOption(
-            f"--vertices {options.vertices}, --edges {options.edges}, --rounds {options.rounds}: at least 1 of each"
-        )
+    check_least(options, "vertices", "edges", "rounds")
     rng = np.random.default_rng(options.seed)
     with ExitStack() as stack:
         graph = stack.enter_context(_graph(bench, stack))

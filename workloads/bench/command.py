@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from pathlib import Path
 
+from workloads.arguments import add_kernel_device, add_record
 from workloads.bench.harness import Bench
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -38,13 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in BENCHMARKS:
         module = importlib.import_module(f"workloads.bench.{name}")
         one = names.add_parser(name, help=module.HELP, description=module.HELP)
-        add = one.add_argument
         module.add_arguments(one)
-        add("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:INDEX (default: %(default)s)")
-        add("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
-        add("--out", type=Path, metavar="DIR", help="write JSON lines here")
-        add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-        add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+        add_kernel_device(one)
+        add_record(one, "JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 
 from mgraph.algorithms.components.program import run as connected_components
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -28,9 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Find the components in each structure."""
+    check_least(bench.options, "repeats")
     repeats = bench.options.repeats
-    if repeats < 1:
-        raise InvalidOption(f"--repeats is {repeats}; at least 1 is needed")
     graph, rows = Graph(bench), []
     oracle: Array = None
     for name, shard in graph.shards():

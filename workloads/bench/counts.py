@@ -9,7 +9,7 @@ from typing import Any
 
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -27,9 +27,8 @@ def measure(
     bench: Bench, kind: str, program: Callable[[Shard], Columns], check: Callable[[Bench, str, Any, Array], None]
 ) -> None:
     """Run `program` in each structure; ``check(bench, structure, shard, values)`` raises where values are wrong."""
+    check_least(bench.options, "repeats")
     repeats = bench.options.repeats
-    if repeats < 1:
-        raise InvalidOption(f"--repeats is {repeats}; at least 1 is needed")
     graph, rows = Graph(bench), []
     oracle: Array = None
     for name, shard in graph.shards():

@@ -17,9 +17,9 @@ import numpy as np
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.batch import COUNTS
-from mgraph.errors import InvalidOption
 from mgraph.worker import calls
 from mgraph.worker.calls import changes
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch
 
 __all__ = ["HELP", "add_arguments", "measure"]
@@ -45,9 +45,7 @@ def measure(bench: Bench) -> None:
     from cluster import start
 
     options = bench.options
-    if min(options.vertices, options.batch, options.batches, options.repeats) < 1:
-        given = f"--vertices {options.vertices}, --batch {options.batch}, --batches {options.batches}"
-        raise InvalidOption(f"{given}, --repeats {options.repeats}: at least 1 of each")
+    check_least(options, "vertices", "batch", "batches", "repeats")
     rng = np.random.default_rng(options.seed)
     batches = [
         EdgeBatch(*rng.integers(0, options.vertices, (2, options.batch), np.uint32)) for _ in range(options.batches)

@@ -17,8 +17,8 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
 from mgraph.exchange.choice import check_exchange, choose_exchange
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
 from workloads.bench.raw import RAW
 
@@ -58,8 +58,7 @@ def measure(bench: Bench) -> None:
 
     options, on_gpus = bench.options, bench.device.kind == "cuda"
     sizes = counts_of(options.sizes, "sizes")
-    if options.repeats < 1:
-        raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
+    check_least(options, "repeats")
     bench.free()
     with start(options.workers, device="gpu" if on_gpus else "cpu") as client:
         client.run(register)

@@ -24,6 +24,7 @@ import numpy as np
 from mgraph import Answers, DynamicGraph, Operations
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures
 
@@ -47,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Time every stream on every structure."""
     options = bench.options
-    for name in ("operations", "rows", "repeats", "runs"):
-        if getattr(options, name) < 1:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    check_least(options, "operations", "rows", "repeats", "runs")
     shares, edges = _shares(options.queries), Edges(options, bench.device)
     rows: list[list[Any]] = []
     row_rows: list[list[Any]] = []

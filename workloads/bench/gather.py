@@ -13,7 +13,7 @@ import numpy as np
 
 from mgraph.algorithms.gather.program import run as gather
 from mgraph.algorithms.pagerank.program import run as pagerank
-from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -33,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Gather the sum of the neighbours' values in each structure."""
+    check_least(bench.options, "repeats")
     repeats = bench.options.repeats
-    if repeats < 1:
-        raise InvalidOption(f"--repeats is {repeats}; at least 1 is needed")
     graph, rows = Graph(bench), []
     oracle: dict[str, Any] = {}
     for name, shard in graph.shards():

@@ -21,6 +21,7 @@ import numpy as np
 from mgraph import DynamicGraph
 from mgraph.batch import EdgeBatch
 from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, degree_order
 
@@ -48,9 +49,7 @@ def measure(bench: Bench) -> None:
     options = bench.options
     names, kinds = _chosen(options, "names", NAMES), _chosen(options, "kinds", KINDS)
     sizes, edges = counts_of(options.batches, "batches"), Edges(options, bench.device)
-    for name in ("repeats", "fresh"):
-        if getattr(options, name) < 1:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least 1 is needed")
+    check_least(options, "repeats", "fresh")
     rows: list[list[Any]] = []
     for structure in dict.fromkeys(options.structure.split(",")):
         for weighted in (False, True):

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.errors import InvalidOption
 from mgraph.growing import mapped_bytes
 from mgraph.kernels import Struct
 from mgraph.structures import Plan, Structure, create
 from mgraph.structures.run import sort_batch
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures
 
@@ -41,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Build each structure, grow it by the same batches, and record its memory."""
     options = bench.options
-    if options.batch < 1 or options.growth < 1:
-        raise InvalidOption(f"--batch is {options.batch}, --growth {options.growth}; at least 1 is needed")
+    check_least(options, "batch", "growth")
     edges, rows = Edges(options, bench.device), []
     for name in chosen_structures(options):
         structure = create(name, edges.n_vertices, device=bench.device)

@@ -13,6 +13,7 @@ import numpy as np
 from mgraph.algorithms.pagerank.program import run as pagerank
 from mgraph.errors import InvalidOption
 from mgraph.worker.shard import Shard
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -40,9 +41,8 @@ def measure(bench: Bench) -> None:
     options = bench.options
     if not options.tol >= 0:
         raise InvalidOption(f"--tol is {options.tol}; it is not negative")
-    for name, least in (("iterations", 1), ("repeats", 1), ("warm", 0)):
-        if getattr(options, name) < least:
-            raise InvalidOption(f"--{name} is {getattr(options, name)}; at least {least} is needed")
+    check_least(options, "iterations", "repeats")
+    check_least(options, "warm", least=0)
     graph, oracle, rows = Graph(bench), None, []
     for name, shard in graph.shards():
         rank = partial(pagerank, shard, tol=options.tol, dtype=options.dtype)

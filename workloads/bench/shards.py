@@ -10,10 +10,10 @@ import numpy as np
 from mgraph.algorithms import warm
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
 from mgraph.exchange import Loopback
 from mgraph.partition import Partition
 from mgraph.worker.shard import Shard, ShardSpec
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled
 
@@ -50,8 +50,7 @@ class Graph:
 
     def __init__(self, bench: Bench, weighted: bool = False) -> None:
         self.bench, self.weighted, options, xp = bench, weighted, bench.options, bench.xp
-        if options.parts < 1:
-            raise InvalidOption(f"--parts is {options.parts}; at least 1 is needed")
+        check_least(options, "parts")
         self.edges = edges = Edges(options, bench.device)
         self.n_vertices = edges.n_vertices
         self.src, self.dst = edges.between(0, edges.n_edges)

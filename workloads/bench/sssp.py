@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.algorithms.sssp.program import run as sssp
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.bench.shards import Graph
@@ -35,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Search each structure from the same roots."""
     options, rows = bench.options, []
-    if options.roots < 1:
-        raise InvalidOption(f"--roots is {options.roots}; at least 1 is needed")
+    check_least(options, "roots")
     graph = Graph(bench, weighted=True)
     rng = np.random.default_rng(options.seed)
     roots = bench.device.to_host(

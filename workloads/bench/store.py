@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mgraph.errors import InvalidOption
+from workloads.arguments import check_least
 from workloads.bench.disk import drop_cached, file_system, read_seconds, touch_memory, write_seconds
 from workloads.bench.harness import Bench, counts_of, short
 from workloads.bench.inputs import Edges
@@ -87,10 +88,7 @@ def _checked(options: argparse.Namespace) -> list[str]:
     parts = [part for part in options.parts.split(",") if part]
     if unknown := [part for part in parts if part not in PARTS]:
         raise InvalidOption(f"--parts names {unknown[0]!r}; the parts are {', '.join(PARTS)}")
-    for name in ("workers", "resident", "part", "batch", "batches", "lag_bytes", "disk_bytes"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidOption(f"--{name.replace('_', '-')} is {value}; at least 1 is needed")
+    check_least(options, "workers", "resident", "part", "batch", "batches", "lag_bytes", "disk_bytes")
     if options.pause is not None and not 0 < options.pause < math.inf:
         raise InvalidOption(f"--pause is {options.pause}; milliseconds above 0 are needed")
     counts_of(options.recover_edges, "recover-edges")

@@ -15,10 +15,10 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
-from mgraph.errors import InvalidOption
 from mgraph.structures import Counts, Run, create
 from mgraph.structures.run import sort_batch
 from mgraph.worker.fingerprint import edge_hash
+from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct
 from workloads.bench.rebuild import Rebuild
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Time each structure in turn, and compare its results with those of ``csr``."""
     options = bench.options
-    _check(options)
+    check_least(options, "repeats", "builds", "double_batch", "resident")
     names = chosen_structures(options, (REBUILD,))
     if bench.device.kind == "cpu" and not options.no_rebuild and REBUILD not in names:
         names.append(REBUILD)
@@ -70,13 +70,6 @@ def measure(bench: Bench) -> None:
         oracle = oracle or one
         bench.free()
     _table(bench)
-
-
-def _check(options: argparse.Namespace) -> None:
-    for name in ("repeats", "builds", "double_batch", "resident"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidOption(f"--{name.replace('_', '-')} is {value}; at least 1 is needed")
 
 
 class _One:

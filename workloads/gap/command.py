@@ -17,6 +17,7 @@ from typing import Any
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption
 from workloads.archive import provenance
+from workloads.arguments import add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.gap import gapbs
 from workloads.gap.graphs import KINDS, GapGraph, generate, sources
@@ -44,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: %(default)s)")
     add("--peer", default="", metavar="A,B", help=f"time these too: {', '.join(PEERS)}; one trial each")
     add("--gapbs", type=Path, metavar="DIR", help="time the programs of gapbs in this folder on the same graph, too")
-    add("--out", type=Path, metavar="DIR", help="write JSON lines here")
-    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add_record(parser, "JSON lines")
     parser.set_defaults(threads=None)
 
 
@@ -73,10 +72,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(options: argparse.Namespace) -> tuple[list[str], list[Kernel]]:
     """The graphs and kernels that were asked for, after a look at the other options."""
-    for name, least in (("trials", 1), ("verify", 0)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise InvalidOption(f"--{name} is {value}; at least {least} is needed")
+    check_least(options, "trials")
+    check_least(options, "verify", least=0)
     peers_of(options.peer)
     kinds = [name for name in options.graph.split(",") if name]
     for kind in kinds:

@@ -16,6 +16,7 @@ import numpy as np
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption, ReadError
 from workloads.archive import provenance
+from workloads.arguments import add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.graphalytics import evlp
 from workloads.graphalytics.algorithms import ALGORITHMS, Algorithm
@@ -52,16 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, metavar="DIR", help="write the algorithms' output here, as NAME-BFS and so on")
     add("--structure", default="gpma+", help="the graph's structure (default: %(default)s)")
     add("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: %(default)s)")
-    add("--out", type=Path, metavar="DIR", help="write JSON lines here")
-    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add_record(parser, "JSON lines")
     parser.set_defaults(threads=None)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the algorithms; 0, or `Mismatch` where an output does not match its reference."""
-    if options.repeats < 1:
-        raise InvalidOption(f"--repeats is {options.repeats}; at least 1 is needed")
+    check_least(options, "repeats")
     asked = [name for name in options.algorithm.split(",") if name]
     for name in asked:
         if name not in REFERENCE:

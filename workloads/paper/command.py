@@ -14,6 +14,7 @@ from typing import Any
 
 from mgraph.errors import InvalidOption
 from mgraph.structures import parse
+from workloads.arguments import add_kernel_device, add_record, check_least
 from workloads.bench.harness import Bench
 from workloads.paper.experiments import Run
 from workloads.paper.papers import PAPERS
@@ -38,20 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, help="of the graphs that are drawn (default: %(default)s)")
     data = os.environ.get("MGRAPH_DATA")
     add("--data", type=Path, default=data, metavar="DIR", help="the folder of real graphs (default: MGRAPH_DATA)")
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:INDEX (default: %(default)s)")
-    add("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
-    add("--out", type=Path, metavar="DIR", help="write JSON lines here")
-    add("--archive", action="store_true", help="write them to benchmarks/results, in the folder of this hardware")
-    add("--commit", metavar="HASH", help="what ran, where this is no git checkout")
+    add_kernel_device(parser)
+    add_record(parser, "JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the experiments; 0, or `Mismatch` where structures differ."""
     paper = PAPERS[options.paper]
-    for name in ("divide", "repeats"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidOption(f"--{name} is {value}; at least 1 is needed")
+    check_least(options, "divide", "repeats")
     asked = options.experiment.split(",") if options.experiment else list(paper.experiments)
     for name in asked:
         if name not in paper.experiments:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
+from mgraph.algorithms.pagerank.distribution import whole
 from mgraph.algorithms.pagerank.outwards import Outwards
-from mgraph.algorithms.pagerank.program import run, whole
+from mgraph.algorithms.pagerank.program import run
 from mgraph.structures.plan import UPDATED
 
 __all__ = ["Ranks"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
-from mgraph.growing import Growable, all_longer
+from mgraph.growing import Growables
 from mgraph.kernels import Struct, constants
 
 __all__ = ["CLASSES", "Needs", "Pool", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
@@ -35,11 +35,11 @@ class Pool(NamedTuple):
 
     shift: int
     quanta: int
-    grows: tuple[Growable | None, ...]  # what holds the slots, the weights and the children
+    rings: Array
+    grows: Growables  # what holds the slots, the weights and the children
     slots: Array
     weights: Array
     children: Array
-    rings: Array
 
     @classmethod
     def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> Pool:
@@ -47,14 +47,9 @@ class Pool(NamedTuple):
         if quanta >= 1 << 32:
             raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
         slots = quanta << (shift - 2)
-        grows = (
-            Growable(device, slots, np.uint32),
-            Growable(device, slots, np.float32) if weighted else None,
-            Growable(device, _children(quanta), np.uint32) if tree else None,
-        )
-        array, weights, children = (None if g is None else g.array for g in grows)
-        rings = device.empty(CLASSES * _ring(quanta), np.uint32)
-        return cls(shift, quanta, grows, array, weights, children, rings)
+        kinds = (np.uint32, np.float32 if weighted else None, np.uint32 if tree else None)
+        grows = Growables(device, kinds, (slots, slots, _children(quanta)))
+        return cls(shift, quanta, device.empty(CLASSES * _ring(quanta), np.uint32), grows, *grows.arrays)
 
     @property
     def nbytes(self) -> int:
@@ -76,15 +71,12 @@ class Pool(NamedTuple):
         more = max(self.quanta // STEP_SHARE, LEAST_STEP >> (self.shift - 2))
         quanta = min(max(needs, self.quanta + more), (1 << 32) - 1)
         slots = quanta << (self.shift - 2)
-        longer = all_longer(
-            device, (self.slots, self.weights, self.children), self.grows, (slots, slots, _children(quanta))
-        )
+        longer = self.grows.longer(self[4:], (slots, slots, _children(quanta)))
         if longer is None:
             return None
-        array, weights, children = longer
         with suppress(CapacityError):
             rings = device.empty(CLASSES * _ring(quanta), np.uint32)
-            return Pool(self.shift, quanta, self.grows, array, weights, children, rings)
+            return Pool(self.shift, quanta, rings, self.grows, *longer)
         return None
 
     def move(self, old: Pool, queues: Queues) -> Queues:

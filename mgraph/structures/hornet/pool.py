@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
-from mgraph.growing import Growable, all_longer
+from mgraph.growing import Growables
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.contract import HUB_DEGREE
 
@@ -37,7 +37,7 @@ class Pool(NamedTuple):
 
     bits: int
     unit: int
-    grows: tuple[Growable | None, ...]  # what holds the seven arrays
+    grows: Growables  # what holds the seven arrays
     slots: Array
     weights: Array
     kinds: Array
@@ -50,9 +50,8 @@ class Pool(NamedTuple):
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
         """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
         kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 5)
-        sizes = _sizes(bits, unit, count)
-        grows = tuple(None if k is None else Growable(device, n, k) for k, n in zip(kinds, sizes, strict=True))
-        return cls(bits, unit, grows, *(None if g is None else g.array for g in grows))
+        grows = Growables(device, kinds, _sizes(bits, unit, count))
+        return cls(bits, unit, grows, *grows.arrays)
 
     def longer(self, device: Device, lack: int) -> Pool | None:
         """The pool with `lack` bare arrays more, or some more than that, its memory where it is.
@@ -63,7 +62,7 @@ class Pool(NamedTuple):
         if count > MOST_ARRAYS or count << self.bits >> self.unit > ADDRESSES:
             return None
         old, new = (_sizes(self.bits, self.unit, n) for n in (self.arrays, count))
-        longer = all_longer(device, self[3:], self.grows, new)
+        longer = self.grows.longer(self[3:], new)
         if longer is None:
             return None
         pool = Pool(self.bits, self.unit, self.grows, *longer)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError
-from mgraph.growing import Growable, all_longer
+from mgraph.growing import Growables
 from mgraph.kernels import Library, constants
 
 __all__ = ["MOST_SLABS", "PIECE_BUCKETS", "ROW", "Move", "Pool"]
@@ -28,7 +28,7 @@ class Pool(NamedTuple):
 
     Attributes
     ----------
-    grows : tuple of Growable or None
+    grows : Growables
         What holds the three arrays.
     words : uint32[slabs * words_of_slab]
     weights : float32, as many, or None
@@ -36,7 +36,7 @@ class Pool(NamedTuple):
         Room for the numbers of slabs that were given back.
     """
 
-    grows: tuple[Growable | None, ...]
+    grows: Growables
     words: Array
     weights: Array
     free: Array
@@ -45,20 +45,16 @@ class Pool(NamedTuple):
     def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> Pool:
         """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
         n = slabs * words_of_slab
-        grows = (
-            Growable(device, n, np.uint32),
-            Growable(device, n, np.float32) if weighted else None,
-            Growable(device, slabs, np.uint32),
-        )
-        return cls(grows, *(None if g is None else g.array for g in grows))
+        grows = Growables(device, (np.uint32, np.float32 if weighted else None, np.uint32), (n, n, slabs))
+        return cls(grows, *grows.arrays)
 
-    def longer(self, device: Device, needs: int, words_of_slab: int) -> Pool | None:
+    def longer(self, needs: int, words_of_slab: int) -> Pool | None:
         """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
         slabs = min(max(needs, self.slabs + self.slabs // STEP_SHARE), MOST_SLABS)
         if needs > slabs:
             return None
         n = slabs * words_of_slab
-        longer = all_longer(device, self[1:], self.grows, (n, n, slabs))
+        longer = self.grows.longer(self[1:], (n, n, slabs))
         return None if longer is None else Pool(self.grows, *longer)
 
     @property

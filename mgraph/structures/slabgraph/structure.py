@@ -221,7 +221,7 @@ class SlabGraph(Structure):
         pool, device, words = self.pool, self.device, self.words
         before, slabs, looks = None, pool.slabs, False
         if found.needs > slabs:
-            longer = pool.longer(device, found.needs, words) if 4 * found.free_slabs < found.tail_slab else None
+            longer = pool.longer(found.needs, words) if 4 * found.free_slabs < found.tail_slab else None
             if longer is not None:
                 before = Move(longer, 0, 0, slabs)
             elif found.free_slabs > found.tail_slab // 8:

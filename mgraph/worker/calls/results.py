@@ -10,7 +10,7 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.worker import arithmetic
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.live import follow
-from mgraph.worker.shard import Result
+from mgraph.worker.results import Result
 
 __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 

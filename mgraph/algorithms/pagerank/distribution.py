@@ -1,0 +1,97 @@
+"""Distributions over the vertices: what each gets in a step besides shares, and numbers scaled to sum to 1."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Shard
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+
+__all__ = ["NO_BASE", "Base", "distribution", "scale", "teleport", "whole"]
+
+TINY = float(np.finfo(np.float64).tiny)  #: the least sum of values whose reciprocal is finite
+NO_BASE: dict[str, Any] = {"even": 0.0, "teleport": None, "teleporting": 0.0, "dangling": None, "loose": 0.0}
+
+
+class Base:
+    """What each vertex gets in a step besides shares: by the teleport, and of the mass that was not sent.
+
+    Parameters
+    ----------
+    n : int
+        The number of vertices of the graph.
+    alpha : float
+    teleport : float64[hi - lo] or None
+        The part of each own vertex, of 1 over the graph; None for equal parts.
+    dangling : "uniform" | "personalization" | "drop" or float64[hi - lo]
+        Who gets the mass that was not sent.
+    """
+
+    def __init__(self, n: int, alpha: float, teleport: Array, dangling: str | Array) -> None:
+        self.n, self.alpha, self.teleport, self.dangling = n, alpha, teleport, dangling
+
+    def at(self, handed: float) -> dict[str, Any]:
+        """The fields of `Base` in `ranks.cuh` in a step before which the mass `handed` was sent."""
+        fresh, loose, teleport, dangling = 1 - self.alpha, self.alpha * (1 - handed), self.teleport, self.dangling
+        named = isinstance(dangling, str)
+        if teleport is None and named and dangling != "drop":
+            return {**NO_BASE, "even": (1 - self.alpha * handed) / self.n}
+        even = fresh * (teleport is None) + loose * (named and dangling == "uniform")
+        teleporting = fresh + loose * (named and dangling == "personalization")
+        parts = {"teleport": teleport, "teleporting": teleporting if teleport is not None else 0.0}
+        return {"even": even / self.n, **parts, "dangling": None if named else dangling, "loose": loose}
+
+
+def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
+    """A number for each own vertex: float64[hi - lo], given densely, or for few vertices of the graph."""
+    if chosen is None or values is None:
+        return shard.device.asarray(dense, np.float64)
+    own = (chosen >= shard.lo) & (chosen < shard.hi)
+    numbers = shard.device.zeros(shard.hi - shard.lo, np.float64)
+    numbers[shard.device.asarray(chosen[own].astype(np.int64) - shard.lo)] = shard.device.asarray(values[own])
+    return numbers
+
+
+def distribution(shard: Shard, numbers: Array, name: str) -> Array:
+    """`numbers` of the own vertices, scaled so that they sum to 1 over the graph."""
+    return numbers * scale(shard, numbers, 0.0, name)
+
+
+def teleport(
+    shard: Shard, dense: Array, chosen: np.ndarray | None, rows: np.ndarray | None, values: np.ndarray | None,
+    row: int, several: int,
+) -> Array:  # fmt: skip
+    """Where a walk that follows no edge goes, in this row of the arguments of `run`: float64[hi - lo], None for all."""
+    if dense is None and chosen is None:
+        return None
+    if chosen is not None and values is not None:
+        here = rows == row
+        chosen, values = chosen[here], values[here]
+    numbers = whole(shard, dense[row] if several and dense is not None else dense, chosen, values)
+    return distribution(shard, numbers, f"personalization[{row}]" if several else "personalization")
+
+
+def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
+    """The factor by which numbers are multiplied so that they sum to 1; up to two read-backs, one allreduce.
+
+    `InvalidOption`, naming `name` and the least value, on every rank if it is not possible.
+    """
+    total, bad, least = even * (shard.hi - shard.lo), 0.0, math.inf
+    if start is not None and len(start):
+        start = start[: shard.hi - shard.lo]
+        with np.errstate(over="ignore"):  # a sum that is not finite is refused below
+            total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
+        least = float(start.min())
+        bad = float(not least >= 0)  # NaN too
+    total, bad = shard.exchange.allreduce(np.array([total, bad])).tolist()
+    if bad or not TINY <= total < math.inf:
+        least = float(shard.exchange.allreduce(np.array([least]), "min")[0])
+        raise InvalidOption(
+            f"{name} sums to {total}, and its least value is {least}; values must be finite and 0 or more, and their "
+            f"sum at least {TINY}"
+        )
+    return 1 / total

@@ -1,0 +1,145 @@
+"""Where keys meet the other calls: ingest, samples, maintained results, arithmetic."""
+
+from __future__ import annotations
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import pytest
+from dask import delayed as dask_delayed
+from keyed_model import Model, check, keys_of
+from plain_graph import fresh_rng
+
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+
+
+def test_ingest_reads_here(place, tmp_path):
+    frame = pd.DataFrame({"from": ["a", "b", "c"], "to": pd.Categorical(["b", "c", "a"]), "w": [1.0, 2.0, 3.0]})
+    frame.to_parquet(tmp_path / "some.parquet")
+    np.savez(tmp_path / "some.npz", src=np.array(["c"]), dst=np.array(["d"]), weight=[4.0])
+    columns = {"src": "from", "dst": "to", "weight": "w"}
+    with DynamicGraph(place, weighted=True) as graph:
+        assert [report.inserted for report in graph.ingest(frame, columns=columns)] == [3]
+        assert graph.keys == "string"
+        assert [report.updated for report in graph.ingest(tmp_path / "some.parquet", columns=columns)] == [3]
+        assert graph.ingest([tmp_path / "some.npz"])[0].inserted == 1
+        reports = graph.ingest(lambda rank, size, step: ([f"{rank}{size}{step}"], ["a"]) if step < 3 else None)
+        assert [(report.inserted, report.epoch) for report in reports] == [(1, 4), (1, 5), (1, 6)]
+        batch = EdgeBatch(["a", "x"], ["b", "y"], [9.0, 9.0], [-1, -1], keys="string")
+        assert [(report.deleted, report.missing) for report in graph.ingest([batch, batch])] == [(1, 1), (0, 2)]
+        assert graph.vertices().tolist() == ["a", "b", "c", "d", "010", "011", "012"]
+        with pytest.raises(InvalidBatch, match=r"dst\[0\] is missing.*step 1 of the ingest, epoch 10"):
+            graph.ingest([(["a"], ["z"]), (["a"], [None])])
+        with pytest.raises(ReadError, match="none.npz"):
+            graph.ingest([tmp_path / "none.npz"])
+        assert (graph.epoch, graph.num_vertices) == (9, 8)
+    with DynamicGraph(place, 3) as graph, pytest.raises(InvalidBatch, match="a part has string keys"):
+        graph.ingest(lambda rank, size, step: EdgeBatch(["a"], ["b"], keys="string"), steps=1)
+
+
+def test_ingest_of_dasks_data(client):
+    def fails():
+        raise ZeroDivisionError("in a task")
+
+    rng, model = fresh_rng(), Model()
+    src, dst = (keys_of("string", ends) for ends in rng.integers(0, 40, (2, 300)))
+    frame = pd.DataFrame({"from": src, "to": dst, "weight": rng.integers(1, 9, 300).astype(float)})
+    cuts = [slice(at, at + 100) for at in (0, 100, 200)]
+    counts = [model.update(src[cut], dst[cut], frame["weight"][cut].tolist(), [1] * 100) for cut in cuts]
+    columns = {"src": "from", "dst": "to", "weight": "weight"}
+    with DynamicGraph(client, weighted=True) as graph:
+        parts = [dask_delayed(frame)[cut] for cut in cuts]
+        reports = graph.ingest([*parts[:2], client.scatter(frame[cuts[2]])], columns=columns)
+        assert [(report.inserted, report.updated, report.deleted, report.missing) for report in reports] == counts
+        check(graph, model, rng)
+        collection = dask.dataframe.from_pandas(frame, npartitions=3)
+        assert [report.inserted for report in graph.ingest(collection, columns=columns)] == [0, 0, 0]
+        arrays = [dask.array.from_array(np.array(ends, object), chunks=150) for ends in (src, dst)]
+        assert len(graph.ingest(tuple(arrays))) == 2
+        assert (graph.epoch, graph.num_edges) == (8, len(model.edges))
+        with pytest.raises(ZeroDivisionError, match="in a task"):
+            graph.ingest([dask_delayed(([("a")], ["b"])), dask_delayed(fails)()])
+        assert graph.epoch == 9
+    with (
+        DynamicGraph(keys="string") as graph,
+        pytest.raises(InvalidOption, match="Dask's; it is ingested by a graph with"),
+    ):
+        graph.ingest(parts)
+
+
+def same_graphs(seed, **options):
+    """A graph with keys, the same graph with their places as ids, and the keys."""
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, 30, (2, 150))
+    words = np.array([f"k{i * 37 % 30}" for i in range(30)], object)
+    named = DynamicGraph(keys="string", **options)
+    named.insert(words[places[0]], words[places[1]])
+    where = {key: i for i, key in enumerate(named.vertices())}
+    plain = DynamicGraph(n_vertices=len(where), **options)
+    plain.insert(*([where[words[i]] for i in ends] for ends in places))
+    return named, plain, named.vertices()
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_samples_pairs_and_trusses_are_of_keys(directed):
+    named, plain, keys = same_graphs(fresh_rng().integers(2**32), directed=directed, reverse=directed)
+    with named, plain:
+        ids = [4, 0, 9]
+        walks = plain.random_walks(ids, 6, seed=5)
+        np.testing.assert_array_equal(named.random_walks(keys[ids], 6, seed=5), keys[walks])
+        sample, wanted = (g.sample_neighbors(s, [3, 2], seed=6) for g, s in ((named, keys[ids]), (plain, ids)))
+        np.testing.assert_array_equal(sample.node, keys[wanted.node])
+        np.testing.assert_array_equal(sample.row, wanted.row)
+        pairs = [(0, 3), (5, 5), (7, 2)]
+        for call in ("jaccard", "overlap"):
+            of_keys = getattr(named, call)([(keys[u], keys[v]) for u, v in pairs])
+            np.testing.assert_array_equal(of_keys, getattr(plain, call)(pairs))
+        assert len(named.jaccard(np.empty((0, 2), object))) == 0
+        nearest = named.multi_source_bfs(keys[ids]).nearest.to_arrow().to_pylist()
+        assert nearest == [None if i < 0 else keys[i] for i in plain.multi_source_bfs(ids).nearest]
+        if not directed:
+            found, wanted = named.k_truss(3), plain.k_truss(3)
+            assert found.src.to_arrow().to_pylist() == keys[wanted.src].tolist()
+            assert named.update(found).updated == len(wanted)
+        with pytest.raises(UnknownVertex, match=r"starts\[1\] is 'none'"):
+            named.random_walks([keys[0], "none"], 3)
+        with pytest.raises(InvalidOption, match=rf"seeds\[1\] is '{keys[3]}', which comes before"):
+            named.sample_neighbors([keys[3], keys[3]], [1], direction="out")
+        with pytest.raises(UnknownVertex, match=r"pairs\[1\] is 'none'"):
+            named.jaccard([(keys[0], "none")])
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_maintained_result_follows_keys(place, eager):
+    with DynamicGraph(place, keys="int64") as graph:
+        graph.insert([10**12, -5], [-5, 7])
+        with graph.maintain("bfs", eager=eager, source=-5) as live:
+            changes = [
+                lambda: graph.insert([7], [99]),
+                lambda: graph.delete_vertices([10**12]),
+                lambda: graph.insert([99], [10**12]),
+                lambda: graph.delete([-5], [7]),
+            ]
+            for change in changes:
+                change()
+                assert live.result().to_series().to_dict() == graph.bfs(-5).to_series().to_dict()
+
+
+def test_arithmetic_aligns_by_key(place):
+    with DynamicGraph(place, keys="string") as graph:
+        graph.insert(["a", "b", "c"], ["b", "c", "d"])
+        rank = graph.pagerank()
+        series = rank.to_series()
+        np.testing.assert_allclose((rank + series[::-1]).to_numpy(), 2 * rank.to_numpy())
+        with pytest.raises(InvalidOption, match="the index of an operand has 3 rows"):
+            rank + series[:3]
+        with pytest.raises(UnknownVertex, match="'z'"):
+            rank + series.rename({"a": "z"})
+        graph.delete_vertices(["a"])
+        with pytest.raises(
+            InvalidOption, match=r"an operand is a result of epoch 1, when the graph had other vertices"
+        ):
+            graph.pagerank() * rank
+        gathered = graph.gather(pd.Series({"d": 3.0, "c": 2.0, "b": 1.0}), "sum", direction="out")
+        assert gathered.to_series().to_dict() == {"b": 2.0, "c": 3.0, "d": 0.0}
