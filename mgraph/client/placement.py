@@ -189,7 +189,8 @@ def check_client(client: Any) -> None:
         Its scheduler does not answer.
     """
     if not isinstance(client, Client):
-        raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}")
+        advice = f"; for {client} vertices in this process write n_vertices={client}" if isinstance(client, int) else ""
+        raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}{advice}")
     if client.asynchronous:
         raise TypeError(
             "this call blocks, and the client is asynchronous: await it, as the calls of an mgraph.AsyncDynamicGraph"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from exchange_programs import KILLED, STOPPED, device_peer_dies, nobody_else_comes
 from exchange_ranks import run_processes, run_threads
-from exchange_speed import SIZES, collectives, speed_table, supersteps
 
 from mgraph.exchange import Exchange
 from mgraph.exchange.nccl_api import nccl_installed
@@ -138,46 +137,3 @@ def test_peer_dies_during_nccl_kernel(how: int) -> None:
     print(f"free again after {waited:.2f} s, 0.3 s of them until it was told")
     assert waited < 6
     assert total == 499_500
-
-
-@pytest.mark.multigpu(2)
-@pytest.mark.timeout(220)
-@needs_ucx
-@needs_nccl
-def test_latency_and_bandwidth_between_two_gpus() -> None:
-    """Prints the table; the bounds are far below what was measured, and tell direct transfers from staged ones."""
-    columns: dict[str, Any] = {}
-    for kind, raw in (("peer", ""), ("ucx", "ucx"), ("nccl", "nccl"), ("nccl-alone", "")):
-        program = partial(collectives, sizes=SIZES, raw=raw)
-        answers = run_processes(kind, 2, program, devices=TWO_GPUS, limit=100)
-        columns[kind] = [answer["exchange"] for answer in answers]
-        if raw:
-            columns[f"raw {raw}"] = [answer["raw"] for answer in answers]
-    print(speed_table("2 GPUs", columns, 2))
-    large = SIZES[-1]
-    assert large / max(rank["alltoallv", large] for rank in columns["peer"]) > 20e9
-    for kind in ("ucx", "nccl"):
-        ours, raw_time = (max(rank["alltoallv", large] for rank in columns[name]) for name in (kind, f"raw {kind}"))
-        print(f"{kind}: alltoallv of {large} B at {raw_time / ours:.0%} of the bare transport's rate")
-        assert large / ours > 20e9, f"{kind} does not reach GPU memory directly"
-        assert raw_time / ours > 0.5
-
-
-@pytest.mark.multigpu(2)
-@needs_ucx
-@pytest.mark.parametrize("staged", [0, 16 << 10, 128 << 10])
-def test_small_device_arrays_through_host_memory(staged: int) -> None:
-    """Prints at which length the detour through the host stops to pay."""
-    sizes = [8, 4 << 10, 16 << 10, 64 << 10, 128 << 10]
-    answers = run_processes("ucx", 2, partial(collectives, sizes=sizes), devices=TWO_GPUS, limit=100, staged=staged)
-    print(speed_table(f"2 GPUs, staged up to {staged} B", {"ucx": [a["exchange"] for a in answers]}, 2))
-    assert all(a["exchange"]["alltoallv", 8] < 0.01 for a in answers)
-
-
-@pytest.mark.multigpu(2)
-@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
-def test_superstep_overhead_between_two_gpus(kind: str) -> None:
-    times = run_processes(kind, 2, supersteps, devices=TWO_GPUS, limit=100)
-    for name in times[0]:
-        print(f"{kind:12}{name:30}{max(rank[name] for rank in times) * 1e6:10.1f} us")
-    assert all(rank["empty superstep"] < 0.005 for rank in times)

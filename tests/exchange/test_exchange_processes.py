@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from exchange_programs import KILLED, STOPPED, die_then_wait, table, timings
+from exchange_programs import KILLED, STOPPED, die_then_wait, parts_of_all_sizes
 from exchange_ranks import run_processes
 
 from mgraph.exchange.ucxx_api import ucx_installed
@@ -36,7 +36,4 @@ def test_peer_dies_during_exchange_and_the_others_are_told(kind: str, how: int) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_exchange(kind: str) -> None:
-    """Also prints how long it took; the bounds are far above what was measured on two cores."""
-    times = run_processes(kind, 2, partial(timings, sizes=[8, 1 << 20, 16 << 20]))
-    print(table(f"{kind}, 2 processes", times, 2))
-    assert all(rank[8] < 0.02 and rank[16 << 20] < 1 for rank in times)
+    run_processes(kind, 2, parts_of_all_sizes)

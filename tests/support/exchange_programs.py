@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -37,42 +34,13 @@ def die_then_wait(exchange: Exchange, aborted: threading.Event, how: int, tell: 
     raise AssertionError("nobody was missed")
 
 
-def timings(exchange: Exchange, aborted: threading.Event, sizes: list[int], device: str = "cpu") -> dict[Any, float]:
-    """Median seconds of an alltoallv of so many bytes to each rank, and of an allreduce of 8 B."""
-    import importlib
-
-    xp = importlib.import_module("numpy" if device == "cpu" else "cupy")
-    times: dict[Any, float] = {}
-    for n in sizes:
-        parts = [xp.full(n, exchange.rank, np.uint8) for _ in range(exchange.size)]
-        times[n] = median(lambda parts=parts: exchange.alltoallv(parts), exchange, 200 if n < 1 << 16 else 12)
-    times["allreduce"] = median(lambda: exchange.allreduce(np.ones(1)), exchange, 200)
-    return times
-
-
-def median(call: Callable[[], Any], exchange: Exchange, repeats: int) -> float:
-    """Median seconds of `call`, which is a collective, after five calls that do not count."""
-    for _ in range(5):
-        call()
-    exchange.barrier()
-    taken = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - began)
-    exchange.barrier()
-    return statistics.median(taken)
-
-
-def table(title: str, times: list[dict[Any, float]], size: int) -> str:
-    """The slowest rank's medians as a table: microseconds, and GB/s sent by each rank to the others."""
-    lines = [title]
-    for what in times[0]:
-        seconds = max(rank[what] for rank in times)
-        rate = f"{what * (size - 1) / seconds / 1e9:10.2f} GB/s" if isinstance(what, int) else ""
-        name = f"alltoallv, {what} B a rank" if isinstance(what, int) else "allreduce, 8 B"
-        lines.append(f"  {name:32s}{seconds * 1e6:12.1f} us{rate}")
-    return "\n".join(lines)
+def parts_of_all_sizes(exchange: Exchange, aborted: threading.Event) -> None:
+    """Parts of a few bytes, of a message and of several messages arrive as they were sent, and numbers are added up."""
+    me, size = exchange.rank, exchange.size
+    for n in (8, 1 << 20, 16 << 20):
+        got = exchange.alltoallv([np.full(n, 10 * me + r, np.uint8) for r in range(size)])
+        assert [(len(part), np.unique(part).tolist()) for part in got] == [(n, [10 * r + me]) for r in range(size)]
+        assert exchange.allreduce(np.array([n + me])).tolist() == [size * n + size * (size - 1) // 2]
 
 
 def device_peer_dies(exchange: Exchange, aborted: threading.Event, how: int) -> tuple[float, int]:
