@@ -75,7 +75,8 @@ def _gone_on(shard: Shard, held: Following) -> Value | None:
         return {"how": "again", "touched": touched, "edges": 0}
     followed = made.follow(changes, most) if len(changes) <= most else None
     if followed is None:
-        _note(held, len(changes), slow=True)
+        if _longest(shard, began) > SLOWER:
+            _note(held, len(changes), slow=True)
         return {"how": "again", "touched": touched, "edges": 0}
     _adapt(held, _longest(shard, began), followed.edges / most, len(changes))
     held.made = made
