@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_growth
 from mgraph.client.options import keys_of
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, edges_of
@@ -75,7 +75,9 @@ def from_networkx(
         return build(cls, _edges(graph, weight, time, both, keys), client, None, options, names)
     nodes = vertex_ids(Column("nodes", found))
     least = int(nodes.max()) + 1 if len(nodes) else 0
-    if n_vertices is not None and check_count(n_vertices, "n_vertices") < least:
+    if n_vertices is None:
+        check_growth(least - 1, "the largest node", len(nodes), graph.number_of_edges())
+    elif check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
     edges = _edges(graph, weight, time, both, None)
     return build(cls, edges, client, least if n_vertices is None else n_vertices, options)

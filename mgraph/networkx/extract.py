@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.columns import EXACT
 from mgraph.networkx.store import LARGEST, NUMBERS, Refused, Store, is_number
 
 __all__ = ["NO_DEFAULT", "attribute_names", "filled_store"]
@@ -51,10 +52,20 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
     for attribute, default in wanted.items():
         values = _values(graph, rows, attribute, default, merged, store)
         if values is not None:
+            if hasattr(graph, "_graph") and not store.directed and not _alike(src, dst, values):
+                raise Refused(f"edges of this view have another {attribute!r} from one end than from the other")
             values = values[once]
-            store.attribute, store.exact = attribute, bool(np.array_equal(values.astype(np.float32), values))
+            store.attribute = attribute
+            store.exact = store.exact and bool(np.array_equal(values.astype(np.float32), values))
     store.fill(src[once], dst[once], values)
     return store
+
+
+def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
+    """Whether each edge has the same value in both rows: an undirected view of a directed graph may have two."""
+    out, back = np.flatnonzero(src < dst), np.flatnonzero(src > dst)
+    out, back = out[np.lexsort((dst[out], src[out]))], back[np.lexsort((src[back], dst[back]))]
+    return np.array_equal(values[out], values[back])
 
 
 def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, store: Store) -> np.ndarray | None:
@@ -85,7 +96,9 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, st
         raise _refusal(graph, attribute) from None
     if not (np.abs(values) <= LARGEST).all():
         raise _refusal(graph, attribute)
-    store.whole = all(issubclass(kind, int | np.integer) for kind in kinds)
+    integers = [issubclass(kind, int | np.integer) for kind in kinds]
+    small = not any(integers) or bool((np.abs(values) <= EXACT).all())
+    store.whole, store.exact = all(integers) and small, small
     return values
 
 
