@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building
 from mgraph.columns import as_array, as_objects
 from mgraph.convert.build import Edges, build, columns_of
 from mgraph.convert.columns import Column, check_alike, choose
@@ -29,6 +30,7 @@ Names = Sequence[str | None]
 Columns = list[tuple[str, Any]]
 
 
+@building
 def from_pandas(
     cls: Any,
     frame: Any,
@@ -105,6 +107,7 @@ def _pandas_column(name: str, column: Any) -> Column:
     return Column(name, column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", None)))
 
 
+@building
 def from_arrow(
     cls: Any,
     table: Any,
@@ -176,6 +179,7 @@ def _arrow_column(name: str, column: Any) -> Column:
         raise InvalidBatch(f"column {name!r}, of the type {column.type}, cannot be read: {error}") from None
 
 
+@building
 def from_polars(
     cls: Any,
     frame: Any,
@@ -223,6 +227,7 @@ def _polars_columns(frame: Any, wanted: Names) -> Columns:
     return _arrow_columns(frame.collect() if hasattr(frame, "collect") else frame, names)
 
 
+@building
 def from_cudf(
     cls: Any,
     frame: Any,

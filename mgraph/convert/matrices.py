@@ -9,6 +9,7 @@ import numpy as np
 from mgraph.budget import Budget
 from mgraph.checks import check_count
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building, stage
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column
 from mgraph.errors import InvalidBatch, InvalidOption
@@ -18,6 +19,7 @@ __all__ = ["check_shape", "from_scipy", "to_scipy"]
 ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its offset, and its number
 
 
+@building
 def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Any) -> Any:
     """A new graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
 
@@ -53,6 +55,7 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
     n = check_shape(matrix.shape)
     if "n_vertices" in options:
         raise InvalidOption(f"n_vertices is {options['n_vertices']!r}; a graph of a matrix has a vertex a row, {n}")
+    stage(f"reading {matrix.nnz:,} entries")
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
