@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +39,7 @@ def as_array(values: Any) -> Any:
         with suppress(TypeError):  # of an Arrow array with missing values, in some releases
             on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
-            return np.from_dlpack(values)
+            return _tried(np.from_dlpack, values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         at = np.flatnonzero(np.ma.getmaskarray(values))[0]
         raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
@@ -47,9 +47,14 @@ def as_array(values: Any) -> Any:
         import cupy
 
         return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
+    return _tried(np.asarray, values)
+
+
+def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
+    """An array of `values`, or `InvalidBatch`: rows of unequal lengths, say, or a sparse tensor."""
     try:
-        return np.asarray(values)
-    except ValueError as error:  # rows of unequal lengths
+        return make(values)
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InvalidBatch(f"a {type(values).__name__} cannot be made an array: {error}") from None
 
 
