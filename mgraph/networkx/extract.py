@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from itertools import chain
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from mgraph.columns import EXACT
@@ -43,7 +44,8 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
     nodes = list(graph)
     store = Store(graph.is_directed(), nodes)
     store.merged = merged if graph.is_multigraph() else None
-    rows = [graph._adj[node] for node in nodes]
+    own = type(graph).__getitem__ is not nx.Graph.__getitem__  # as of a subclass whose edges are not those of `_adj`
+    rows = [graph[node] if own else graph._adj[node] for node in nodes]
     lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
     dst = np.fromiter(map(store.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))

@@ -291,6 +291,16 @@ def test_views_whose_edges_have_two_weights():
     assert nx.dijkstra_path_length(graph.to_undirected(as_view=True), 0, 2, backend="mgraph") == 3
 
 
+def test_a_subclass_with_edges_of_its_own():
+    class Complement(nx.Graph):
+        def __getitem__(self, node):
+            return {other: {} for other in self if other != node and other not in self._adj[node]}
+
+    graph = Complement(nx.cycle_graph(6))
+    assert nx.core_number(graph, backend="mgraph") == dict.fromkeys(range(6), 3)
+    assert nx.triangles(graph, backend="mgraph") == nx.triangles(nx.complement(nx.cycle_graph(6)))
+
+
 @pytest.mark.parametrize("cutoff", [-1, 0, 0.5, 1, 1.5, float("inf"), float("nan")])
 def test_searches_that_are_cut_off(cutoff):
     graph = nx.path_graph(5)
