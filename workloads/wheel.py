@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -75,20 +76,31 @@ def programs(structures: Sequence[str]) -> list[Program]:
 
 
 def _graphs(structures: Sequence[str]) -> Iterator[DynamicGraph]:
-    """Graphs whose edges were changed and read by each call that has kernels of its own."""
-    for structure in structures:
-        for weighted in (False, True):
-            for keys in (None, "int64"):
-                graph = DynamicGraph(structure=structure, weighted=weighted, keys=keys, reverse=True, device="cpu")
-                src, dst = np.random.default_rng(0).integers(0, 200, (2, 500))
-                graph.insert(src, dst, src if weighted else None)
-                graph.delete(src[:50], dst[:50])
-                graph.execute(Operations(np.arange(3), src[:3], dst[:3], keys=keys))
-                graph.neighbors(src[:5]), graph.neighbors(src[:5], "in"), graph.has_edges(src, dst), graph.to_csr()
-                graph.degrees(direction="in"), graph.degrees(), graph.fingerprint(), graph.subgraph(src[:5]).close()
-                result = graph.pagerank()
-                (result * 2 + result).sum(), result.top(3), result[src[:5]]
-                if weighted:
-                    graph.weights(src, dst)
-                graph.delete_vertices(src[:5])
-                yield graph
+    """Graphs of each kind, whose edges were changed and read by each call that has kernels of its own."""
+    shapes: tuple[dict[str, Any], ...] = ({}, {"reverse": True}, {"directed": False})
+    kinds = product(structures, (False, True), shapes, (None, "int64"))
+    for structure, weighted, ways, keys in kinds:
+        graph = DynamicGraph(structure=structure, weighted=weighted, keys=keys, device="cpu", **ways)
+        src, dst = np.random.default_rng(0).integers(0, 200, (2, 500))
+        graph.insert(src, dst, src if weighted else None)
+        graph.delete(src[:50], dst[:50])
+        graph.execute(Operations(np.arange(3), src[:3], dst[:3], keys=keys))
+        for direction in ("out", "in") if ways else ("out",):
+            graph.degrees(direction=direction)
+            graph.neighbors(src[:5], direction)
+        graph.has_edges(src, dst)
+        graph.to_csr()
+        graph.fingerprint()
+        graph.subgraph(src[:5]).close()
+        for dtype, weight in product(("float32", "float64"), {False, weighted}):
+            result = graph.pagerank(dtype=dtype, weight=weight)
+            graph.hits(weight=weight and bool(ways))
+            if weight:
+                graph.sssp(src[60], dtype=dtype, predecessors=True)
+        graph.bfs(src[60], predecessors=True)
+        (result * 2 + result).sum()
+        result.top(3), result[src[:5]]
+        if weighted:
+            graph.weights(src, dst)
+        graph.delete_vertices(src[:5])
+        yield graph
