@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,11 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 
-__all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "check_kind", "chosen_kind", "shown"]
+__all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "as_objects", "check_kind", "chosen_kind", "shown"]
 
 KINDS = ("int64", "string")  #: of keys
 EXACT = 2**53  #: up to here each whole number is a float64 of its own
+ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
 
 
 def arrow() -> Any:
@@ -38,7 +39,7 @@ def as_array(values: Any) -> Any:
         with suppress(TypeError):  # of an Arrow array with missing values, in some releases
             on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
-            return np.from_dlpack(values)
+            return _tried(np.from_dlpack, values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         at = np.flatnonzero(np.ma.getmaskarray(values))[0]
         raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
@@ -46,9 +47,14 @@ def as_array(values: Any) -> Any:
         import cupy
 
         return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
+    return _tried(np.asarray, values)
+
+
+def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
+    """An array of `values`, or `InvalidBatch`: rows of unequal lengths, say, or a sparse tensor."""
     try:
-        return np.asarray(values)
-    except ValueError as error:  # rows of unequal lengths
+        return make(values)
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise InvalidBatch(f"a {type(values).__name__} cannot be made an array: {error}") from None
 
 
@@ -187,13 +193,18 @@ def _plain(values: Any, name: str) -> Any:
         values = arrow().array(values)
     if type(values).__module__.startswith("pyarrow"):
         return _of_arrow(values, name)
-    if isinstance(values, list | tuple) and any(issubclass(kind, str) for kind in set(map(type, values))):
-        return np.fromiter(values, object, len(values))  # NumPy's strings lose a NUL at the end, and take numbers, too
-    array = as_array(values)
+    array = as_array(as_objects(values))
     if array.ndim != 1:
         kind = type(values).__name__
         raise InvalidBatch(f"{name} has type {kind} and {array.ndim} dimensions; keys must be in a 1-dimensional array")
     return array
+
+
+def as_objects(values: Any) -> Any:
+    """`values`; a list with strings as str objects: NumPy's strings lose a NUL at the end, and take numbers."""
+    if isinstance(values, list | tuple) and any(issubclass(kind, str) for kind in set(map(type, values))):
+        return np.fromiter(values, object, len(values))
+    return values
 
 
 def _joined(array: Any) -> Any:
@@ -204,6 +215,10 @@ def _of_arrow(values: Any, name: str) -> Any:
     pa, values = arrow(), _joined(values)
     if isinstance(values, pa.ChunkedArray):  # of no or of several chunks
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    if pa.types.is_run_end_encoded(values.type):
+        from pyarrow.compute import run_end_decode
+
+        values = run_end_decode(values)
     if values.null_count:
         _refuse_missing(values.is_null().to_numpy(zero_copy_only=False), name)
     if pa.types.is_dictionary(values.type):
@@ -238,7 +253,10 @@ def _texts(column: Any, name: str) -> Texts:
         there = _texts(values, f"the dictionary of {name}")
         return Texts(there.at, there.text, column.codes)
     if type(column).__module__.startswith("pyarrow"):
-        return Texts.of(column)
+        found = Texts.of(column)
+        if len(found) and found.text[found.at[0] : found.at[-1]].max(initial=0) > ASCII:
+            _check_utf8(column, name)
+        return found
     if len(column) == 0:
         return Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
     if column.dtype.kind not in "UTO":
@@ -264,6 +282,19 @@ def _texts(column: Any, name: str) -> Texts:
     if array.null_count:
         _refuse_missing(array.is_null().to_numpy(zero_copy_only=False), name)
     return Texts.of(array)
+
+
+def _check_utf8(column: Any, name: str) -> None:
+    """Raise `InvalidBatch` for the first string of an Arrow array that is no UTF-8: Arrow takes them as they come."""
+    try:
+        column.validate(full=True)
+    except arrow().ArrowInvalid:
+        for row, value in enumerate(column):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as error:
+                raise InvalidBatch(f"{cell(name, row)} is {error.object!r}, which is no UTF-8") from None
+        raise
 
 
 def _refuse_kind(value: Any, name: str, row: int) -> None:

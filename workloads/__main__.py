@@ -11,7 +11,19 @@ from mgraph.errors import MgraphError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("bench", "demo", "gap", "graphalytics", "longrun", "notebooks", "paper", "report", "scaling", "stream")
+COMMANDS = (
+    "bench",
+    "demo",
+    "gap",
+    "graphalytics",
+    "longrun",
+    "notebooks",
+    "paper",
+    "report",
+    "scaling",
+    "stream",
+    "wheel",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

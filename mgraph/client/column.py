@@ -90,7 +90,7 @@ class Column:
         if isinstance(vertices, slice):
             return self._of(np.arange(*vertices.indices(n), dtype=np.uint32))
         numbering = self._held.numbering
-        if np.ndim(vertices) > 0:
+        if hasattr(vertices, "__arrow_c_array__") or np.ndim(vertices) > 0:
             return self._of(numbering.ids(vertices, "vertices"))
         if numbering.keys is None:
             one = np.array([check_vertex(vertices, n, "vertex")], np.uint32)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.numbering import key_at
+from mgraph.client.progress import stage
 from mgraph.columns import Texts, chosen_kind
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, UnknownVertex
@@ -82,8 +83,10 @@ def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[
     """
     check_keys(batch, table.kind)
     before = table.n
+    stage(f"numbering the keys of {len(batch):,} edges")
     try:
         found, missing = (_stream if isinstance(batch, Operations) else _batch)(table, batch, directed)
+        stage(f"inserting {len(batch):,} edges")
         brought = table.names.packed(before) if logged and table.n > before else None
         return Keyed(found, missing, table.n, brought)
     except BaseException:

@@ -6,10 +6,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from html import escape
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Done", "shown"]
+__all__ = ["Done", "building", "shown", "stage"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 QUIET_SECONDS = 0.5  #: for which nothing is shown: most calls have ended by then
 REDRAW_SECONDS = 0.25
@@ -21,6 +25,12 @@ class Done(NamedTuple):
     done: int
     total: int | None
     words: str
+
+
+Reads = list[Callable[[], Done]]
+
+_SHOWN: ContextVar[Reads | None] = ContextVar("shown", default=None)  #: how far each call is, the innermost one last
+_BUILD: ContextVar[list[Done] | None] = ContextVar("build", default=None)  #: what the build of this thread does now
 
 
 class Display(Protocol):
@@ -37,6 +47,8 @@ class Display(Protocol):
 def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[None]:
     """Show how far the block is, from a thread that calls `read` four times a second; the block itself pays nothing.
 
+    Inside of another such block, of the same thread, `read` is what that one shows.
+
     Parameters
     ----------
     what : str
@@ -46,18 +58,56 @@ def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[
     wanted : bool
         Whether to show anything. Without a terminal or a notebook nothing is shown in any case.
     """
+    if (outer := _SHOWN.get()) is not None:
+        outer.append(read)
+        try:
+            yield
+        finally:
+            outer.pop()
+        return
     made = _display() if wanted else None
     if made is None:
         yield
         return
-    over = threading.Event()
-    thread = threading.Thread(target=_redraw, args=(made, what, read, over), name="mgraph-progress", daemon=True)
+    over, reads = threading.Event(), [read]
+    innermost = lambda: reads[-1]()  # noqa: E731
+    thread = threading.Thread(target=_redraw, args=(made, what, innermost, over), name="mgraph-progress", daemon=True)
     thread.start()
+    token = _SHOWN.set(reads)
     try:
         yield
     finally:
+        _SHOWN.reset(token)
         over.set()
         thread.join()
+
+
+def building(function: F) -> F:
+    """Have a function that makes a graph show its `stage`, and have Ctrl-C get a note that says where it was."""
+    name = function.__name__
+
+    @wraps(function)
+    def build(*args: Any, **kwargs: Any) -> Any:
+        if _BUILD.get() is not None:  # called by another one
+            return function(*args, **kwargs)
+        now = [Done(0, None, "begins")]
+        token = _BUILD.set(now)
+        try:
+            with shown(name, lambda: now[0]):
+                return function(*args, **kwargs)
+        except KeyboardInterrupt as error:
+            error.__notes__ = [f"{name} was stopped; no graph was made. What it did last: {now[0].words}"]
+            raise
+        finally:
+            _BUILD.reset(token)
+
+    return build  # type: ignore[return-value]
+
+
+def stage(words: str, done: int = 0, total: int | None = None) -> None:
+    """Say what the build under way in this thread does now; elsewhere nothing happens."""
+    if (now := _BUILD.get()) is not None:
+        now[0] = Done(done, total, words)
 
 
 def _redraw(made: Callable[[], Display], what: str, read: Callable[[], Done], over: threading.Event) -> None:
@@ -100,6 +150,7 @@ class Terminal:
             self._task = self._progress.add_task(what, words="")
             self._progress.start()
         self._progress.update(self._task, total=now.total, completed=now.done, words=now.words)
+        self._progress.tasks[0].total = now.total  # `update` does not take a total away
 
     def end(self) -> None:
         """Take the bar away."""

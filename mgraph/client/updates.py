@@ -7,7 +7,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,9 @@ from mgraph.times import as_stamps
 __all__ = ["Updates"]
 
 logger = logging.getLogger(__name__)
+
+LARGE = 1 << 20  #: edges of a batch from which a thread may show that it runs
+_NO_BAR = nullcontext()
 
 
 class Updates:
@@ -93,18 +96,33 @@ class Updates:
         Results that follow each change are brought up to date if it is the `last` batch of a call.
         """
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        with self._coordinator.turn():
-            self._directory.check()
-            if self._has_keys(batch):
-                with self._keyed(batch) as found:
-                    done = self._send_keyed(found, args)
-                self._leave_isolated()
-            else:
-                done = self._send_ids(batch, args)
+        before, edges = self._coordinator.epoch, len(batch)
+        bar = shown("update", lambda: Done(0, None, f"{edges:,} edges")) if last and edges >= LARGE else _NO_BAR
+        try:
+            with bar, self._coordinator.turn():
+                self._directory.check()
+                if self._has_keys(batch):
+                    with self._keyed(batch) as found:
+                        done = self._send_keyed(found, args)
+                    self._leave_isolated()
+                else:
+                    done = self._send_ids(batch, args)
+        except KeyboardInterrupt as error:
+            self._tell(error, edges, before)
+            raise
         self.order_first()
         if last:
             self.followed()
         return done
+
+    def _tell(self, error: BaseException, edges: int, before: int) -> None:
+        """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
+        caller = self._coordinator
+        if not caller.unsettled:
+            what = "it is in the graph" if caller.epoch > before else "nothing was changed"
+            error.add_note(
+                f"graph {caller.graph}: a batch of {edges:,} edges was stopped; {what}, epoch {caller.epoch}"
+            )
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""

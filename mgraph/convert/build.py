@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.checks import check_count, check_growth
+from mgraph.client.keyed import batch_of
+from mgraph.client.progress import stage
 from mgraph.columns import KINDS, as_keys, chosen_kind
 from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
@@ -60,6 +62,7 @@ class Edges:
             *columns, last = columns
             return replace(cls.read(columns, keys, column), time=times(column(*last)))
         (source, src), (target, dst), *rest = columns
+        stage(f"checking {len(src):,} edges")
         names = f"column {source!r}", f"column {target!r}"
         kind = chosen_kind(src, dst, names) if keys == "auto" else keys
         if kind is None:
@@ -102,9 +105,12 @@ def build(
     graph: Any = cls(client, n_vertices, **options)
     try:
         if len(vertices):
+            stage(f"adding {len(vertices):,} vertices")
             graph.add_vertices(vertices)
         if len(edges.src):
-            graph.insert(edges.src, edges.dst, edges.weight, edges.time)
+            stage(f"inserting {len(edges.src):,} edges")
+            batch = batch_of(graph._directory.keys, edges.src, edges.dst, edges.weight, time=edges.time)
+            graph._updates.apply(batch, last=False)
     except BaseException:
         graph.close()
         raise

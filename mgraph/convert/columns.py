@@ -76,8 +76,9 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
 def check_alike(columns: Sequence[tuple[str, Any]]) -> None:
     """Raise `InvalidBatch` unless all arrays, given with their names, have one dimension and are equally long."""
     for name, values in columns:
-        if values.ndim != 1:
-            raise InvalidBatch(f"column {name!r} has shape {values.shape}; it must have 1 dimension, an entry an edge")
+        shape = values.shape if hasattr(values, "shape") else (len(values),)  # of Arrow
+        if len(shape) != 1:
+            raise InvalidBatch(f"column {name!r} has shape {shape}; it must have 1 dimension, an entry an edge")
         if len(values) != len(columns[0][1]):
             raise InvalidBatch(
                 f"column {name!r} has {len(values)} rows and column {columns[0][0]!r} has {len(columns[0][1])}"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building, stage
 from mgraph.convert.build import build
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import arrow_edges
@@ -17,6 +18,7 @@ from mgraph.errors import InvalidBatch, MgraphError, ReadError
 __all__ = ["from_csv", "from_parquet", "reading"]
 
 
+@building
 def from_parquet(
     cls: Any,
     path: str | os.PathLike[str],
@@ -60,6 +62,7 @@ def from_parquet(
         return build(cls, edges, client, n_vertices, options)
 
 
+@building
 def from_csv(
     cls: Any,
     path: str | os.PathLike[str],
@@ -104,6 +107,7 @@ def from_csv(
 def reading(path: str | os.PathLike[str]) -> Iterator[str]:
     """The path as text; errors of reading and of values as `ReadError`, which names the file."""
     file = os.fspath(path)
+    stage(f"reading {os.path.basename(file)}")
     try:
         yield file
     except ImportError as error:

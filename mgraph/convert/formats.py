@@ -22,7 +22,7 @@ from mgraph.convert.build import Edges, build, check_largest
 from mgraph.convert.columns import Column, vertex_ids
 from mgraph.convert.frames import arrow_edges
 from mgraph.convert.graphs import from_networkx
-from mgraph.convert.matrices import from_scipy
+from mgraph.convert.matrices import check_shape, from_scipy
 from mgraph.convert.text import COMPRESSED, body_of, table_of
 from mgraph.errors import InvalidOption, ReadError, UnknownVertex
 
@@ -45,12 +45,18 @@ def matrix_market(cls: Any, path: str, weight: None, client: Any, n_vertices: An
     from scipy import io, sparse
 
     body = body_of(path)
-    rows, columns, _, form, field, symmetry = io.mminfo(BytesIO(body))
-    if form != "coordinate":
-        raise ReadError(f"the matrix is dense ({form}); one of coordinates is needed")
-    if n_vertices is not None and n_vertices != rows:
-        raise UnknownVertex(f"the matrix has {rows} rows and {columns} columns, and n_vertices is {n_vertices}")
-    matrix = io.mmread(BytesIO(body), spmatrix=False)
+    try:
+        rows, columns, entries, form, field, symmetry = io.mminfo(BytesIO(body))
+        if form != "coordinate":
+            raise ReadError(f"the matrix is dense ({form}); one of coordinates is needed")
+        if n_vertices is not None and n_vertices != rows:
+            raise UnknownVertex(f"the matrix has {rows} rows and {columns} columns, and n_vertices is {n_vertices}")
+        check_shape((rows, columns))
+        if entries > len(body):
+            raise ReadError(f"its head announces {entries} entries, and there are {len(body)} bytes")
+        matrix = io.mmread(BytesIO(body), spmatrix=False)
+    except OverflowError as error:
+        raise ReadError(f"{error} Numbers have at most 64 bits") from None
     options = {"directed": symmetry != "symmetric", "weighted": field != "pattern", **options}
     if symmetry == "symmetric" and not options["directed"]:
         matrix = sparse.tril(matrix)  # each edge once

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.client.options import keys_of
-from mgraph.columns import as_array
+from mgraph.client.progress import building
+from mgraph.columns import as_array, as_objects
 from mgraph.convert.build import Edges, build, columns_of
 from mgraph.convert.columns import Column, check_alike, choose
 from mgraph.errors import InvalidBatch
@@ -29,6 +30,7 @@ Names = Sequence[str | None]
 Columns = list[tuple[str, Any]]
 
 
+@building
 def from_pandas(
     cls: Any,
     frame: Any,
@@ -105,6 +107,7 @@ def _pandas_column(name: str, column: Any) -> Column:
     return Column(name, column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", None)))
 
 
+@building
 def from_arrow(
     cls: Any,
     table: Any,
@@ -162,15 +165,21 @@ def _arrow_columns(table: Any, wanted: Names) -> Columns:
 def _arrow_column(name: str, column: Any) -> Column:
     import pyarrow as pa
 
+    if pa.types.is_run_end_encoded(column.type):
+        column = pa.chunked_array([pa.compute.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
     if column.null_count:
         return Column(name, np.empty(len(column), object), column.is_null().to_numpy())
     if pa.types.is_dictionary(column.type):
         if column.type.value_type == pa.string_view():  # of Polars; Arrow cannot decode it, and no caller takes strings
             return Column(name, np.array(column.to_pylist(), object))
         column = column.cast(column.type.value_type)
-    return Column(name, column.to_numpy())
+    try:
+        return Column(name, column.to_numpy())
+    except pa.ArrowException as error:  # strings that are no UTF-8
+        raise InvalidBatch(f"column {name!r}, of the type {column.type}, cannot be read: {error}") from None
 
 
+@building
 def from_polars(
     cls: Any,
     frame: Any,
@@ -218,6 +227,7 @@ def _polars_columns(frame: Any, wanted: Names) -> Columns:
     return _arrow_columns(frame.collect() if hasattr(frame, "collect") else frame, names)
 
 
+@building
 def from_cudf(
     cls: Any,
     frame: Any,
@@ -290,16 +300,33 @@ def columns_in(table: Any, wanted: Names) -> tuple[Columns, Callable[[str, Any],
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         return _frame_columns(table, wanted), _pandas_column
     if isinstance(table, Mapping):
-        names = choose(table, wanted, "the mapping")
-        columns = [(name, as_array(table[name])) for name in names]
+        columns = [(name, _loose(table[name])) for name in choose(table, wanted, "the mapping")]
         check_alike(columns)
-        return columns, Column
+        return columns, _loose_column
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         return _arrow_columns(table, wanted), _arrow_column
     raise TypeError(
         "edges are arrays src and dst, a frame, a table with Arrow's interface, a mapping of arrays or an EdgeBatch, "
         f"got {type(table).__name__}"
     )
+
+
+def _loose(values: Any) -> Any:
+    """A column of a mapping: a series of pandas, an Arrow array, or any other array."""
+    if _is_of(values, "pandas") and values.ndim == 1:
+        import pandas as pd
+
+        return pd.Series(values)
+    if _is_of(values, "pyarrow") or _is_of(values, "polars"):
+        import pyarrow as pa
+
+        return pa.chunked_array(values) if not isinstance(values, pa.Array) else pa.chunked_array([values])
+    return as_array(as_objects(values))
+
+
+def _loose_column(name: str, column: Any) -> Column:
+    read = _pandas_column if _is_of(column, "pandas") else _arrow_column if _is_of(column, "pyarrow") else Column
+    return read(name, column)
 
 
 def _is_of(value: Any, library: str) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_growth
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, edges_of
 from mgraph.convert.columns import Column, vertex_ids
@@ -16,6 +17,7 @@ from mgraph.errors import InvalidBatch, UnknownVertex
 __all__ = ["from_networkx", "to_networkx"]
 
 
+@building
 def from_networkx(
     cls: Any,
     graph: Any,
@@ -66,6 +68,7 @@ def from_networkx(
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
     if graph.is_multigraph():
         raise InvalidBatch(f"a {type(graph).__name__} may have parallel edges; networkx.DiGraph(graph) has one of each")
+    stage("reading the nodes and edges")
     both = bool(directed) and not graph.is_directed()
     options["directed"] = graph.is_directed() if directed is None else directed
     keys, found = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
@@ -75,7 +78,9 @@ def from_networkx(
         return build(cls, _edges(graph, weight, time, both, keys), client, None, options, names)
     nodes = vertex_ids(Column("nodes", found))
     least = int(nodes.max()) + 1 if len(nodes) else 0
-    if n_vertices is not None and check_count(n_vertices, "n_vertices") < least:
+    if n_vertices is None:
+        check_growth(least - 1, "the largest node", len(nodes), graph.number_of_edges())
+    elif check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
     edges = _edges(graph, weight, time, both, None)
     return build(cls, edges, client, least if n_vertices is None else n_vertices, options)

@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.budget import Budget
 from mgraph.checks import check_count
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building, stage
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column
 from mgraph.errors import InvalidBatch, InvalidOption
 
-__all__ = ["from_scipy", "to_scipy"]
+__all__ = ["check_shape", "from_scipy", "to_scipy"]
+
+ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its offset, and its number
 
 
+@building
 def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Any) -> Any:
     """A new graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
 
@@ -41,17 +46,16 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
         `matrix` is not sparse or not square, or an entry is NaN, no real number or too large for float32. No graph was
         made.
     CapacityError
-        It has more rows than 32-bit ids allow.
+        It has more rows than 32-bit ids allow, or than this machine has memory for. Nothing was allocated.
     InvalidOption
         `n_vertices` is given.
     """
     if not hasattr(matrix, "tocsr"):
         raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type(matrix).__name__}")
-    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InvalidBatch(f"the matrix has shape {matrix.shape}; one of a graph is square")
-    n = check_count(matrix.shape[0], "the number of rows of the matrix")
+    n = check_shape(matrix.shape)
     if "n_vertices" in options:
         raise InvalidOption(f"n_vertices is {options['n_vertices']!r}; a graph of a matrix has a vertex a row, {n}")
+    stage(f"reading {matrix.nnz:,} entries")
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
@@ -61,6 +65,23 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
     data = Column("data", csr.data) if weighted else None
     edges = Edges.of(Column("row", src), Column("column", csr.indices), data)
     return build(cls, edges, client, n, {**options, "weighted": weighted})
+
+
+def check_shape(shape: tuple[int, ...]) -> int:
+    """The number of rows of a matrix of this shape, of which a graph is to be made here.
+
+    Raises
+    ------
+    InvalidBatch
+        It is not square.
+    CapacityError
+        It has more rows than 32-bit ids allow, or than this machine has memory for.
+    """
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InvalidBatch(f"the matrix has shape {shape}; one of a graph is square")
+    n = check_count(shape[0], "the number of rows of the matrix")
+    Budget().reserve(ROW_BYTES * n, f"the {n} rows of the matrix").release()
+    return n
 
 
 def to_scipy(graph: Any) -> Any:

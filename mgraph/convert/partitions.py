@@ -9,6 +9,7 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, check_largest, check_weighted
 from mgraph.convert.columns import choose
@@ -19,6 +20,7 @@ from mgraph.errors import InvalidBatch, InvalidOption
 __all__ = ["from_dask"]
 
 
+@building
 def from_dask(
     cls: Any,
     frame: Any,
@@ -62,6 +64,7 @@ def from_dask(
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
     names = choose(frame.columns, (source, target, weight, time), "the frame")
     keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[names]
+    stage("computing the partitions")
     if client is None:
         found, column = columns_in(chosen.compute(), names)
         return build(cls, Edges.read(found, keys, column, time), None, n_vertices, options)
@@ -106,6 +109,7 @@ def _inserted(
     graph = cls(client, n_vertices, **options)
     try:
         for i, part in enumerate(parts):
+            stage(f"{i:,} of {len(parts):,} partitions inserted", i, len(parts))
             edges = _edges(part.result(), i, names, kind, time)
             if len(edges.src):
                 graph.insert(edges.src, edges.dst, edges.weight, edges.time)
@@ -126,7 +130,8 @@ def _largest(facts: Sequence[tuple[int, int, str, int]], n_vertices: int | None)
 
 def _finished(futures: list[Any]) -> list[Any]:
     """The futures when they are finished; raises the error of the first partition that has one."""
-    for future in futures:
+    for i, future in enumerate(futures):
+        stage(f"{i:,} of {len(futures):,} partitions computed", i, len(futures))
         if (error := future.exception()) is not None:
             raise error
     return futures

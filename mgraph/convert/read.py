@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from mgraph.client.options import keys_of
+from mgraph.client.progress import building
 from mgraph.convert import formats
 from mgraph.convert.build import build
 from mgraph.convert.files import from_csv, from_parquet, reading
@@ -40,6 +41,7 @@ _BEGINNINGS = {
 }
 
 
+@building
 def read(
     cls: Any,
     path: str | os.PathLike[str],

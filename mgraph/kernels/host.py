@@ -1,4 +1,7 @@
-"""Compiling a program with the host's C++ compiler into a shared library, once for each machine and text."""
+"""Compiling a program with the host's C++ compiler into a shared library, once for each machine and text.
+
+A wheel may carry libraries, for CPUs of two levels; a program that is among them is not compiled.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from mgraph.errors import DeviceError
 from mgraph.kernels import libraries
 from mgraph.kernels.source import Program
 
-__all__ = ["compile_host", "host_platform"]
+__all__ = ["CARRIED", "LEVELS", "carry", "compile_host", "host_platform"]
 
 # All symbols but the entries are hidden. Otherwise g++ shares the static buffers of an inline function among all
 # libraries (as STB_GNU_UNIQUE); but two programs of one file with different constants have buffers of different sizes.
@@ -31,6 +34,16 @@ BUILDS = {  # values of MGRAPH_HOST_BUILD: the tests use the others to find erro
     "address": ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-O0", "-g1", "-DMGRAPH_STD_THREADS", "-fsanitize=thread"],
 }
+
+
+CARRIED = Path(__file__).parent / "carried"  #: where a wheel has its libraries
+_V3 = ("avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
+#: levels of CPUs, the best first, and what the kernel calls the features that they have over the level before
+LEVELS = {
+    "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": _V3,
+}
+ALONE = ["-static-libstdc++", "-static-libgcc"]  # a carried library needs the machine's C library alone
 
 
 def _build() -> str:
@@ -109,7 +122,7 @@ def _digest(*parts: str) -> str:
 def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Path) -> None:
     """Compile `text` to `target`. If several processes try at once, one compiles and the others wait for its lock."""
     source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
-    command = [*compiler, *COMMON, *WARNINGS, *flags, "-o", str(partial), str(source)]
+    command = [*compiler, *flags, *WARNINGS, "-o", str(partial), str(source)]
     try:
         with libraries.locked(target):
             if libraries.is_whole(target):
@@ -139,10 +152,12 @@ def _space(said: str, target: Path) -> str:
 
 
 def _library(program: Program) -> Path:
-    """The program's library, compiled if it is not in the cache.
+    """The program's library: one that the wheel carries, or a compiled one, which is in the cache afterwards.
 
     Without a compiler, a cached library of any compiler is used, if it has the same source, flags and CPU.
     """
+    if (there := _carried(program)) is not None:
+        return there
     flags, text = BUILDS[_build()], program.text + _entries(program)
     name = f"{Path(program.name).stem}-{_digest(text, *COMMON, *flags, _cpu())[:24]}"
     folder = libraries.folder()
@@ -156,7 +171,38 @@ def _library(program: Program) -> Path:
         return found
     target = folder / f"{name}-{_digest(version)[:8]}.so"
     if not libraries.is_whole(target):
-        _compile(compiler, text, flags, target)
+        _compile(compiler, text, [*COMMON, *flags], target)
+    return target
+
+
+# ---- what a wheel carries --------------------------------------------------------------------------------------------
+
+
+def _flags_for(level: str) -> list[str]:
+    return [flag.replace("native", level) for flag in COMMON] + BUILDS["plain"] + ALONE
+
+
+def _place(program: Program, level: str, folder: Path) -> Path:
+    digest = _digest(program.text, _entries(program), *_flags_for(level))[:24]
+    return folder / level / f"{Path(program.name).stem}-{digest}.so"
+
+
+def _carried(program: Program) -> Path | None:
+    """The library that the wheel carries of a program for this CPU, if there is one. It is as trusted as the code."""
+    if not CARRIED.is_dir() or _build() != "plain":
+        return None
+    there = set(_cpu().split())
+    places = (_place(program, level, CARRIED) for level, features in LEVELS.items() if there.issuperset(features))
+    return next(filter(libraries.is_sealed, places), None)
+
+
+def carry(program: Program, level: str, folder: Path = CARRIED) -> Path:
+    """The program's library for CPUs of a level, compiled into a folder, which a wheel takes. `DeviceError` if not."""
+    target = _place(program, level, folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _compile(_compiler(), program.text + _entries(program), _flags_for(level), target)
+    for left in (".cpp", ".lock"):
+        target.with_suffix(left).unlink(missing_ok=True)
     return target
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mgraph.errors import DeviceError
 
-__all__ = ["folder", "is_whole", "locked", "newest", "seal", "unusable", "write"]
+__all__ = ["folder", "is_sealed", "is_whole", "locked", "newest", "seal", "unusable", "write"]
 
 WAIT = 900  #: seconds to wait for another process's lock, more than any compilation takes
 MARK = b"mgraph sha256 "
@@ -87,7 +87,19 @@ def is_whole(library: Path) -> bool:
             content = file.read()
     except OSError:
         return False
+    return _is_sealed(content)
+
+
+def _is_sealed(content: bytes) -> bool:
     return content[-TRAILER:] == MARK + hashlib.sha256(content[:-TRAILER]).digest()
+
+
+def is_sealed(library: Path) -> bool:
+    """Whether a library exists and its checksum is right, whoever wrote it."""
+    try:
+        return _is_sealed(library.read_bytes())
+    except OSError:
+        return False
 
 
 def newest(path: Path, pattern: str) -> Path | None:

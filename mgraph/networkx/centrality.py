@@ -33,11 +33,11 @@ def betweenness_centrality(
     """As `networkx.betweenness_centrality`, of paths by numbers of edges; with `k`, from the same nodes as there."""
     if weighted(G, weight):
         raise Refused("the backend has no betweenness centrality by weights")
+    nodes = list(G)
+    drawn = (seed or Random()).sample(nodes, k) if k is not None and k != len(G) else nodes
     if len(G) == 0:
         return {}
     with refusing(G) as graph:
-        nodes = G._store.nodes
-        drawn = (seed or Random()).sample(nodes, k) if k is not None and k != len(G) else nodes
         ids = None if drawn is nodes else np.array([G._store.index[node] for node in drawn], np.int64)
         if not endpoints:
             return by_node(G, graph.betweenness_centrality(ids, normalized=normalized).to_numpy())

@@ -30,7 +30,7 @@ def _no_weights(G: Graph, weight: Any) -> None:
 def triangles(G: Graph, nodes: Any = None) -> Any:
     """As `networkx.triangles`."""
     if len(G) == 0:
-        return {}
+        return dict.fromkeys(G.nbunch_iter(nodes))  # an error for a node
     with refusing(G) as graph:
         return chosen(G, graph.triangles(), nodes)
 
@@ -40,7 +40,7 @@ def clustering(G: Graph, nodes: Any = None, weight: Any = None) -> Any:
     """As `networkx.clustering`."""
     _no_weights(G, weight)
     if len(G) == 0:
-        return {}
+        return dict.fromkeys(G.nbunch_iter(nodes))
     with refusing(G) as graph:
         return chosen(G, graph.clustering("fagiolo"), nodes)
 
@@ -96,9 +96,10 @@ def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = 
             inside = np.array([core_number[node] >= least for node in G], bool)
         else:
             _check_no_loops(graph)
-            if len(G) == 0:
+            if len(G) == 0 and k is None:
                 raise ValueError("the graph has no nodes, and so no innermost core")
-            inside = graph.k_core(None if k is None else max(k, 0)).to_numpy()
+            found = None if len(G) == 0 else graph.k_core(None if k is None else max(k, 0))
+            inside = np.zeros(0, bool) if found is None else found.to_numpy()
         store = G._store.part(inside)
         made: Graph = type(G)._of(store, {node: dict(G._node[node]) for node in store.nodes})
         made.graph.update(G.graph)

@@ -6,8 +6,10 @@ from collections.abc import Hashable, Mapping
 from itertools import chain
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
+from mgraph.columns import EXACT
 from mgraph.networkx.store import LARGEST, NUMBERS, Refused, Store, is_number
 
 __all__ = ["NO_DEFAULT", "attribute_names", "filled_store"]
@@ -42,7 +44,8 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
     nodes = list(graph)
     store = Store(graph.is_directed(), nodes)
     store.merged = merged if graph.is_multigraph() else None
-    rows = [graph._adj[node] for node in nodes]
+    own = type(graph).__getitem__ is not nx.Graph.__getitem__  # as of a subclass whose edges are not those of `_adj`
+    rows = [graph[node] if own else graph._adj[node] for node in nodes]
     lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
     dst = np.fromiter(map(store.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
@@ -51,10 +54,20 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
     for attribute, default in wanted.items():
         values = _values(graph, rows, attribute, default, merged, store)
         if values is not None:
+            if hasattr(graph, "_graph") and not store.directed and not _alike(src, dst, values):
+                raise Refused(f"edges of this view have another {attribute!r} from one end than from the other")
             values = values[once]
-            store.attribute, store.exact = attribute, bool(np.array_equal(values.astype(np.float32), values))
+            store.attribute = attribute
+            store.exact = store.exact and bool(np.array_equal(values.astype(np.float32), values))
     store.fill(src[once], dst[once], values)
     return store
+
+
+def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
+    """Whether each edge has the same value in both rows: an undirected view of a directed graph may have two."""
+    out, back = np.flatnonzero(src < dst), np.flatnonzero(src > dst)
+    out, back = out[np.lexsort((dst[out], src[out]))], back[np.lexsort((src[back], dst[back]))]
+    return np.array_equal(values[out], values[back])
 
 
 def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, store: Store) -> np.ndarray | None:
@@ -85,7 +98,9 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, st
         raise _refusal(graph, attribute) from None
     if not (np.abs(values) <= LARGEST).all():
         raise _refusal(graph, attribute)
-    store.whole = all(issubclass(kind, int | np.integer) for kind in kinds)
+    integers = [issubclass(kind, int | np.integer) for kind in kinds]
+    small = not any(integers) or bool((np.abs(values) <= EXACT).all())
+    store.whole, store.exact = all(integers) and small, small
     return values
 
 

@@ -15,9 +15,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from mgraph.columns import EXACT
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import id_of, offered, refusing, weighted, why_no_weight
 from mgraph.networkx.graph import Graph
+from mgraph.networkx.store import Refused
 
 __all__ = [
     "dijkstra_path",
@@ -122,7 +124,10 @@ def _search(
     least = lengths.min(axis=0)
     if cutoff is not None:
         least[least > cutoff] = np.inf
-    return _Found(G._store.nodes, least, nearest, before, not by_weight or G._store.whole)
+    whole = not by_weight or G._store.whole
+    if whole and (least[np.isfinite(least)] > EXACT).any():
+        raise Refused(f"a path is longer than {EXACT}, up to which float64 has every whole number")
+    return _Found(G._store.nodes, least, nearest, before, whole)
 
 
 def _one(graph: DynamicGraph, source: int, by_weight: bool, trees: bool, direction: str) -> tuple[np.ndarray, Any]:
@@ -160,14 +165,19 @@ def _ends(G: Graph, source: Any, target: Any) -> tuple[int, int]:
 def single_source_shortest_path_length(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, int]:
     """As `networkx.single_source_shortest_path_length`."""
     first = id_of(G, source, f"Source {source} is not in G")
-    return _search(G, [first], None, cutoff, trees=False).distances()
+    return _search(G, [first], None, _levels(cutoff), trees=False).distances()
+
+
+def _levels(cutoff: float | None) -> float | None:
+    """How many levels NetworkX searches: while `cutoff` is greater than the last one."""
+    return None if cutoff is None else float(np.ceil(cutoff)) if cutoff > 0 else 0.0
 
 
 @offered()
 def single_source_shortest_path(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, Path]:
     """As `networkx.single_source_shortest_path`."""
     first = id_of(G, source, f"Source {source} not in G")
-    return _search(G, [first], None, cutoff, trees=True).paths()
+    return _search(G, [first], None, _levels(cutoff), trees=True).paths()
 
 
 # ---- by weights ------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import networkx as nx
 import numpy as np
 
 from mgraph.batch import EdgeBatch
+from mgraph.columns import EXACT
 from mgraph.convert.build import edges_of
 from mgraph.graph import DynamicGraph
 
@@ -63,7 +64,7 @@ class Store:
     attribute : hashable or None
         The name of the edge attribute; None as long as no edge has one.
     whole, exact : bool
-        Whether all values so far were integers, and whether float32 has held all of them exactly.
+        Whether all values so far were integers up to `EXACT`, and whether float32 has held all of them exactly.
     merged : "sum" | "least" | None
         How parallel edges became one; None if there were none.
     edits, version : int
@@ -133,8 +134,10 @@ class Store:
         self.edits += 1
         key, pending = self._key(i, j), self._pending
         if value is not KEEP:
-            self.whole = self.whole and isinstance(value, int | np.integer)
-            self.exact = self.exact and bool(np.float32(value) == value)
+            whole = isinstance(value, int | np.integer)
+            small = not whole or abs(value) <= EXACT
+            self.whole = self.whole and whole and small
+            self.exact = self.exact and small and bool(np.float32(value) == value)
             pending[key] = float(value)
         elif pending.setdefault(key, KEEP) is None:  # it was removed, and is a new edge
             pending[key] = 1.0

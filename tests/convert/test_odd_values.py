@@ -97,6 +97,26 @@ def test_matrices_and_their_vertices(tmp_path):
         DynamicGraph.read(tmp_path / "a.mtx")
 
 
+def test_sizes_that_no_memory_holds_are_refused_before_anything_is_allocated(tmp_path, monkeypatch):
+    monkeypatch.setattr("mgraph.budget.host_memory_limit", lambda: 1 << 33)
+    n, matrix = 4_000_000_000, tmp_path / "a.mtx"
+    with pytest.raises(
+        CapacityError, match=f"are needed for the {n} rows of the matrix, and the machine has {1 << 33}"
+    ):
+        DynamicGraph.from_scipy(sp.coo_array((n, n)))
+    for sizes, error, message in (
+        (f"{n} {n} 1", CapacityError, f"needed for the {n} rows of the matrix, and the machine has {1 << 33}"),
+        (f"3 3 {n}", ReadError, f"its head announces {n} entries, and there are 68 bytes"),
+        (f"{10**22} {10**22} 1", ReadError, "a.mtx: Integer out of range. Numbers have at most 64 bits"),
+        ("3 3 1\n4 1", ReadError, "a.mtx: Line 3: Row index out of bounds"),
+    ):
+        matrix.write_text(f"%%MatrixMarket matrix coordinate pattern general\n{sizes}\n2 1\n")
+        with pytest.raises(error, match=message):
+            DynamicGraph.read(matrix)
+    with pytest.raises(InvalidBatch, match=f"the largest node is {n}, the graph has 2 vertices and the batch 1 edges"):
+        DynamicGraph.from_networkx(nx.DiGraph([(0, n)]), keys=None)
+
+
 def test_text_that_begins_with_a_mark_of_byte_order(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeff# people\n0 1\n".encode())
     with DynamicGraph.read(tmp_path / "a.txt") as graph:
@@ -114,3 +134,60 @@ def test_text_that_is_no_utf8(tmp_path, name):
     (tmp_path / name).write_bytes("zoë,target\n1,2\n".encode("latin-1"))
     with pytest.raises(ReadError, match=f"{name}: the line of names is no UTF-8"):
         DynamicGraph.read(tmp_path / name, "zoë", "target")
+
+
+STRINGS = ["a", "a\0", "é\0x", "", "a"]
+CODES = pa.array([0, 1, 2, 3, 4], pa.int8())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        STRINGS,
+        pl.Series(STRINGS),
+        pl.Series(STRINGS, dtype=pl.Categorical),
+        pd.array(STRINGS, dtype=pd.ArrowDtype(pa.string_view())),
+        pa.array(STRINGS, pa.string_view()),
+        pa.DictionaryArray.from_arrays(CODES, pa.array(STRINGS, pa.string_view())),
+        pa.RunEndEncodedArray.from_arrays(pa.array(range(1, 6), pa.int32()), pa.array(STRINGS)),
+        pa.chunked_array([pa.array(STRINGS[:2]).dictionary_encode(), pa.array(STRINGS[2:]).dictionary_encode()]),
+    ],
+    ids=lambda column: str(getattr(column, "type", getattr(column, "dtype", "list"))).split("<")[0],
+)
+def test_strings_of_any_kind_stay_different_vertices(column):
+    for keys in ("auto", "string"):
+        with DynamicGraph(keys=keys) as graph:
+            graph.insert(column, column)
+            assert sorted(graph.vertices()) == sorted(set(STRINGS))
+            assert graph.has_edges(column, column).all()
+            assert graph.insert({"source": column, "target": column}).inserted == 0
+            assert graph.bfs("a\0")[column].tolist() == [-1, 0, -1, -1, -1]
+
+
+def test_strings_of_arrow_that_are_no_utf8(tmp_path):
+    offsets, data = pa.array([0, 1, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"a\xc3\x28b")
+    bad = pa.table({"source": pa.Array.from_buffers(pa.string(), 3, [None, offsets, data]), "target": [0, 1, 2]})
+    with pytest.raises(InvalidBatch, match=r"column 'source', row 1 is b'\\xc3\(', which is no UTF-8"):
+        DynamicGraph.from_arrow(bad.set_column(1, "target", pa.array(["x", "y", "z"])))
+    with pytest.raises(InvalidBatch, match="column 'source', of the type string, cannot be read"):
+        DynamicGraph.from_arrow(bad, keys=None)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.array([0, None, 2], "Int64"), "column 'source', row 1 is missing"),
+        (pl.Series([0, None, 2]), "column 'source', row 1 is missing"),
+        (pa.chunked_array([[0], [None, 2]]), "column 'source', row 1 is missing"),
+        (pd.DataFrame({"x": [0, 1, 2]}), r"column 'source' has shape \(3, 1\)"),
+        ({0, 1, 2}, r"column 'source' has shape \(\)"),
+        (pa.array([0, 1]), "column 'target' has 3 rows and column 'source' has 2"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_columns_of_a_mapping(column, message):
+    for keys in ("auto", None):
+        with DynamicGraph(keys=keys) as graph:
+            with pytest.raises(InvalidBatch, match=message):
+                graph.insert({"source": column, "target": [0, 1, 2]})
+            assert (graph.num_vertices, graph.num_edges, graph.epoch) == (0, 0, 0)

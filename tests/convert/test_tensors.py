@@ -1,4 +1,4 @@
-"""Graphs for cuGraph and PyTorch Geometric, by classes that stand in for theirs: neither is installed for the tests."""
+"""Graphs for cuGraph and PyTorch Geometric: classes stand in for theirs, and for PyG itself where it is missing."""
 
 from __future__ import annotations
 
@@ -129,3 +129,62 @@ def test_cudf():
         DynamicGraph.from_cudf(frame)
     with pytest.raises(InvalidBatch, match="takes a cudf DataFrame, got dict"):
         DynamicGraph.from_cudf({"source": [0]})
+
+
+def test_pyg_itself():
+    torch, geometric = pytest.importorskip("torch"), pytest.importorskip("torch_geometric")
+    rng = np.random.default_rng(5)
+    with DynamicGraph(n_vertices=60, weighted=True, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 300)), rng.random(300))
+        data = graph.to_pyg()
+        assert data.validate()
+        assert (data.num_nodes, data.is_sorted(), data.is_coalesced()) == (60, True, True)
+        assert geometric.nn.GCNConv(3, 2)(torch.ones(60, 3), data.edge_index, data.edge_weight).shape == (60, 2)
+        with DynamicGraph.from_dlpack(*data.edge_index, data.edge_weight, n_vertices=60) as again:
+            assert again.fingerprint() == graph.fingerprint()
+        before = graph.to_pandas()
+        data.edge_index[:], data.edge_weight[:] = 0, 0  # the tensors are the user's own
+        assert graph.to_pandas().equals(before)
+        for bad in (torch.tensor([1.0], requires_grad=True), torch.ones(1, dtype=torch.bfloat16)):
+            with pytest.raises(InvalidBatch, match="a Tensor cannot be made an array"):
+                graph.insert([0], [1], bad)
+        assert graph.to_pandas().equals(before)
+
+
+@pytest.mark.parametrize("fanouts", [[-1, -1], [3, 2], [2, 0, 2]])
+def test_samples_are_what_loaders_of_pyg_take(fanouts):
+    torch, geometric = pytest.importorskip("torch"), pytest.importorskip("torch_geometric")
+    from torch_geometric.loader import NodeLoader
+    from torch_geometric.sampler import BaseSampler, SamplerOutput
+
+    rng = np.random.default_rng(6)
+    with DynamicGraph(n_vertices=60, reverse=True, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 300)))
+
+        class Sampler(BaseSampler):
+            def sample_from_edges(self, *args, **options):
+                raise NotImplementedError
+
+            def sample_from_nodes(self, index, **options):
+                found = graph.sample_neighbors(index.node, fanouts)
+                nodes, row, col = map(torch.from_numpy, (found.node, found.row, found.col))
+                counts = found.num_sampled_nodes, found.num_sampled_edges
+                return SamplerOutput(nodes, row, col, None, None, *counts, metadata=(index.input_id, index.time))
+
+        data = graph.to_pyg()
+        edges, degrees = set(zip(*data.edge_index.tolist(), strict=True)), torch.bincount(data.edge_index[1])
+        for batch in NodeLoader(data, Sampler(), input_nodes=torch.arange(60), batch_size=7):
+            assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
+            sampled = batch.n_id[batch.edge_index]
+            assert set(zip(*sampled.tolist(), strict=True)) <= edges
+            x, ends = batch.n_id, batch.edge_index
+            for hop in range(len(fanouts)):  # from the last hop to the first, as a model reads them
+                counts = torch.bincount(ends[1], minlength=len(x))[: batch.batch_size]
+                want = degrees[batch.input_id]
+                assert torch.equal(counts, want if fanouts[0] < 0 else want.clamp(max=fanouts[0]))
+                x, ends, _ = geometric.utils.trim_to_layer(hop, *counts_of(batch), x, ends)
+                assert not ends.numel() or int(ends.max()) < len(x)
+
+
+def counts_of(batch) -> tuple[list[int], list[int]]:
+    return batch.num_sampled_nodes, batch.num_sampled_edges

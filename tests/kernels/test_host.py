@@ -15,7 +15,8 @@ import pytest
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
-from mgraph.kernels import load
+from mgraph.kernels import host, load
+from mgraph.kernels.source import read_program
 
 PROBE = """
 struct Fill {
@@ -31,7 +32,8 @@ RUN = """
 import sys
 import numpy as np
 from mgraph.device import Device
-from mgraph.kernels import load
+from mgraph.kernels import host, load
+from mgraph.kernels.source import read_program
 out = np.zeros(1000, np.int64)
 load(Device("cpu", threads=1), sys.argv[1], VALUE=int(sys.argv[2])).Fill(1000, n=1000, out=out)
 assert (out == int(sys.argv[2])).all(), out
@@ -216,7 +218,8 @@ HELPERS = """
 import os, sys
 import numpy as np
 from mgraph.device import Device
-from mgraph.kernels import load
+from mgraph.kernels import host, load
+from mgraph.kernels.source import read_program
 kernels = [load(Device("cpu", threads=3), path).Count for path in sys.argv[1:]]
 before = len(os.listdir("/proc/self/task"))
 for kernel in 2 * kernels:
@@ -231,3 +234,32 @@ def test_all_kernels_share_their_helpers(write):
     environment = {**os.environ, "MGRAPH_HOST_BUILD": "plain", "LD_PRELOAD": ""}
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     assert done.stdout.strip() == "2", done.stderr
+
+
+@pytest.mark.skipif(os.environ.get("MGRAPH_HOST_BUILD", "plain") != "plain", reason="wheels carry the plain build")
+def test_a_carried_library_needs_no_compiler(write, tmp_path, monkeypatch):
+    if not set(host._cpu().split()).issuperset(host.LEVELS["x86-64-v3"]):
+        pytest.skip("the CPU is below x86-64-v3")
+    path, defines = write(PROBE), (("VALUE", 7),)
+    program = read_program(str(path), host.host_platform(), defines, None)
+    target = host.carry(program, "x86-64-v3", tmp_path / "carried")
+    assert [file.name for file in target.parent.iterdir()] == [target.name]
+    monkeypatch.setattr(host, "CARRIED", tmp_path / "carried")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    out = np.zeros(10, np.int64)
+    load(Device("cpu", threads=1), path, VALUE=7).Fill(10, n=10, out=out)
+    assert (out == 7).all()
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(DeviceError, match="'no-such-compiler' is not on the PATH"):
+        load(Device("cpu", threads=1), path, VALUE=8)  # another program
+    target.write_bytes(target.read_bytes()[:-1])
+    with pytest.raises(DeviceError, match="'no-such-compiler' is not on the PATH"):
+        host._library(program)
+
+
+def test_levels_of_cpus():
+    assert set(host.LEVELS["x86-64-v3"]) < set(host.LEVELS["x86-64-v4"])
+    for level in host.LEVELS:
+        assert f"-march={level}" in host._flags_for(level)
+        assert "-march=native" not in host._flags_for(level)

@@ -63,11 +63,25 @@ def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, m
     with (
         resting(monkeypatch, owner, method) as begun,
         when(begun.is_set, ctrl_c),
-        pytest.raises(KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt) as raised,
     ):
         graph.insert(range(30), range(10, 40))
+    what = "it is in the graph, epoch 2" if commits else "nothing was changed, epoch 1"
+    assert raised.value.__notes__ == [f"graph {graph.id}: a batch of 30 edges was stopped; {what}"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     check_whole(graph, 1 + commits, 20 + 30 * commits)
+
+
+def test_ctrl_c_during_a_build_leaves_no_graph(monkeypatch):
+    with (
+        resting(monkeypatch, BatchChange, "commit") as begun,
+        when(begun.is_set, ctrl_c),
+        pytest.raises(KeyboardInterrupt) as raised,
+    ):
+        DynamicGraph.from_dlpack(np.array([-5, 7]), np.array([7, 2**40]))
+    told = "from_dlpack was stopped; no graph was made. What it did last: inserting 2 edges"
+    assert raised.value.__notes__ == [told]
+    assert_clean(None)
 
 
 def test_ctrl_c_while_vertices_are_added_and_moved(graph, monkeypatch):

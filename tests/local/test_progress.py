@@ -7,11 +7,13 @@ import threading
 import time
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.client import progress
 from mgraph.client.progress import Done, Notebook, Terminal, shown
+from mgraph.client.updates import Updates
 
 
 class Noted:
@@ -75,6 +77,35 @@ def test_an_ingest_says_how_many_steps_are_committed(noted):
         assert noted.drawn[-1] == ("ingest", Done(done[-1], None, f"{done[-1]} steps committed"))
 
 
+def test_a_build_shows_its_stages(noted, monkeypatch):
+    real = Updates.apply
+    monkeypatch.setattr(Updates, "apply", lambda *args, **how: time.sleep(0.2) or real(*args, **how))
+    with DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 1], "target": [1, 2]})):
+        assert {(what, now.words) for what, now in noted.drawn} == {("from_pandas", "inserting 2 edges")}
+    assert noted.ended == 1
+
+
+def test_a_large_batch_is_shown(noted, monkeypatch):
+    real = Updates._send_ids
+    monkeypatch.setattr("mgraph.client.updates.LARGE", 2)
+    monkeypatch.setattr(Updates, "_send_ids", lambda *args: time.sleep(0.2) or real(*args))
+    with DynamicGraph(n_vertices=9) as graph:
+        graph.insert([0], [1])
+        assert noted.drawn == []
+        graph.insert([0, 1], [1, 2])
+    assert noted.drawn[-1] == ("update", Done(0, None, "2 edges"))
+
+
+def test_of_two_blocks_the_inner_one_is_shown(noted):
+    with shown("outer", lambda: Done(1, 2, "outer")):
+        with shown("inner", lambda: Done(3, 4, "inner")):
+            time.sleep(0.2)
+        assert noted.drawn[-1] == ("outer", Done(3, 4, "inner"))
+        time.sleep(0.2)
+    assert noted.drawn[-1] == ("outer", Done(1, 2, "outer"))
+    assert noted.ended == 1
+
+
 def test_an_error_ends_the_bar_and_short_calls_show_none(noted, monkeypatch):
     with pytest.raises(OSError, match="broke"), shown("call", lambda: Done(0, None, "")):
         time.sleep(0.3)
@@ -111,6 +142,8 @@ def test_the_terminal_has_a_bar_with_words(capsys, monkeypatch):
     bar._progress.refresh()
     (task,) = bar._progress.tasks
     assert (task.completed, task.total, task.percentage) == (3, 10, 30)
+    bar.draw("stream", Done(4, None, "4 batches"))
+    assert (task.completed, task.total) == (4, None)
     bar.end()
     assert "3 batches" in capsys.readouterr().err
 

@@ -265,6 +265,65 @@ def test_rounded_weights_may_be_asked_for_and_ranks_take_them():
         assert nx.dijkstra_path_length(graph, 0, 2, backend="mgraph") == pytest.approx(0.8, rel=1e-7)
 
 
+def test_large_whole_weights_are_no_other_numbers():
+    graph = nx.DiGraph([(0, 1, {"weight": 2**70}), (1, 2, {"weight": 2**53 + 1})])
+    for name, how in (("single_source_dijkstra_path_length", {"source": 0}), ("k_core", {"k": 0})):
+        with pytest.raises(NotImplementedError):
+            getattr(nx, name)(graph, backend="mgraph", **how)
+    long = nx.path_graph(4, create_using=nx.DiGraph)
+    nx.set_edge_attributes(long, 2**52, "weight")
+    with pytest.raises(NotImplementedError):
+        nx.dijkstra_path_length(long, 0, 3, backend="mgraph")
+    long.remove_node(3)
+    assert nx.dijkstra_path_length(long, 0, 2, backend="mgraph") == 2**53
+    live = nx.Graph(backend="mgraph")
+    live.add_edge(0, 1, weight=2**70)
+    assert live[0][1]["weight"] == 2**70
+
+
+def test_views_whose_edges_have_two_weights():
+    graph = nx.DiGraph([(0, 1, {"weight": 2}), (1, 0, {"weight": 3}), (1, 2, {"weight": 1})])
+    view = graph.to_undirected(as_view=True)
+    with pytest.raises(NotImplementedError):
+        nx.dijkstra_path_length(view, 0, 2, backend="mgraph")
+    graph[1][0]["weight"] = 2
+    graph.__networkx_cache__.clear()
+    assert nx.dijkstra_path_length(graph.to_undirected(as_view=True), 0, 2, backend="mgraph") == 3
+
+
+def test_a_subclass_with_edges_of_its_own():
+    class Complement(nx.Graph):
+        def __getitem__(self, node):
+            return {other: {} for other in self if other != node and other not in self._adj[node]}
+
+    graph = Complement(nx.cycle_graph(6))
+    assert nx.core_number(graph, backend="mgraph") == dict.fromkeys(range(6), 3)
+    assert nx.triangles(graph, backend="mgraph") == nx.triangles(nx.complement(nx.cycle_graph(6)))
+
+
+@pytest.mark.parametrize("cutoff", [-1, 0, 0.5, 1, 1.5, float("inf"), float("nan")])
+def test_searches_that_are_cut_off(cutoff):
+    graph = nx.path_graph(5)
+    expected, found = call("single_source_shortest_path_length", graph, 0, cutoff=cutoff)
+    assert found == expected
+    expected, found = call("single_source_shortest_path", graph, 0, cutoff=cutoff)
+    assert found == expected
+
+
+def test_empty_graphs_raise_what_networkx_raises():
+    graph = nx.Graph()
+    assert len(nx.k_core(graph, 2, backend="mgraph")) == 0
+    for name, how, error in (
+        ("k_core", {}, ValueError),
+        ("betweenness_centrality", {"k": 2}, ValueError),
+        ("triangles", {"nodes": 0}, nx.NetworkXError),
+        ("clustering", {"nodes": 0}, nx.NetworkXError),
+    ):
+        for which in ("networkx", "mgraph"):
+            with pytest.raises(error):
+                getattr(nx, name)(graph, backend=which, **how)
+
+
 def test_graphs_below_min_edges_are_left_to_networkx(monkeypatch):
     ran = []
     monkeypatch.setattr(backend, "is_connected", lambda G: ran.append(len(G)) or True)

@@ -1,0 +1,106 @@
+"""``python -m workloads wheel``: a wheel that carries the CPU kernels, so that no compiler is needed at first use.
+
+Which programs there are is found by making graphs with the default options, weighted and not, and by loading the
+kernels of all algorithms for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from mgraph import DynamicGraph, Operations
+from mgraph.algorithms import ALGORITHMS
+from mgraph.kernels import host, launch
+from mgraph.kernels.source import Program
+
+__all__ = ["HELP", "add_arguments", "programs", "run"]
+
+HELP = "builds a wheel that carries compiled CPU kernels"
+STRUCTURES = ("gpma+", "lpma", "slabgraph", "graphvine", "hornet", "csr", "gpma")
+ROOT = Path(__file__).parents[1]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder of the wheel")
+    parser.add_argument("--structures", nargs="+", choices=STRUCTURES, default=STRUCTURES)
+    parser.add_argument("--levels", nargs="+", choices=host.LEVELS, default=list(host.LEVELS))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile, and build the wheel."""
+    shutil.rmtree(host.CARRIED, ignore_errors=True)
+    found = programs(options.structures)
+    wanted = [(program, level) for program in found for level in options.levels]
+    print(f"{len(found)} programs for {', '.join(options.levels)}", flush=True)
+    try:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for i, target in enumerate(pool.map(lambda one: host.carry(*one), wanted), 1):
+                print(f"{i} of {len(wanted)}: {target.parent.name}/{target.name}", flush=True)
+        command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(options.out)]
+        subprocess.run(command, cwd=ROOT, check=True)
+    finally:
+        shutil.rmtree(host.CARRIED, ignore_errors=True)  # this checkout goes on compiling for its own CPU
+    return 0
+
+
+def programs(structures: Sequence[str]) -> list[Program]:
+    """The programs that graphs of these structures need with the default options, and all algorithms on them."""
+    found: dict[Program, None] = {}
+    real = launch.compile_host
+
+    def noted(program: Program) -> Any:
+        found[program] = None
+        return real(program)
+
+    with patch.object(launch, "compile_host", noted):
+        for graph in _graphs(structures):
+            with graph:
+                here: Any = graph._directory.coordinator
+                shard = here._session._calls.shard
+                for algorithm in ALGORITHMS.values():
+                    algorithm.warm(shard)
+    return list(found)
+
+
+def _graphs(structures: Sequence[str]) -> Iterator[DynamicGraph]:
+    """Graphs of each kind, whose edges were changed and read by each call that has kernels of its own."""
+    shapes: tuple[dict[str, Any], ...] = ({}, {"reverse": True}, {"directed": False})
+    kinds = product(structures, (False, True), shapes, (None, "int64"))
+    for structure, weighted, ways, keys in kinds:
+        graph = DynamicGraph(structure=structure, weighted=weighted, keys=keys, device="cpu", **ways)
+        src, dst = np.random.default_rng(0).integers(0, 200, (2, 500))
+        graph.insert(src, dst, src if weighted else None)
+        graph.delete(src[:50], dst[:50])
+        graph.execute(Operations(np.arange(3), src[:3], dst[:3], keys=keys))
+        for direction in ("out", "in") if ways else ("out",):
+            graph.degrees(direction=direction)
+            graph.neighbors(src[:5], direction)
+        graph.has_edges(src, dst)
+        graph.to_csr()
+        graph.fingerprint()
+        graph.subgraph(src[:5]).close()
+        for dtype, weight in product(("float32", "float64"), {False, weighted}):
+            result = graph.pagerank(dtype=dtype, weight=weight)
+            graph.hits(weight=weight and bool(ways))
+            if weight:
+                graph.sssp(src[60], dtype=dtype, predecessors=True)
+        graph.bfs(src[60], predecessors=True)
+        (result * 2 + result).sum()
+        result.top(3), result[src[:5]]
+        if weighted:
+            graph.weights(src, dst)
+        graph.delete_vertices(src[:5])
+        yield graph
