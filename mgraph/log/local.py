@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import Files
+from mgraph.log.files import Files, pieces
 from mgraph.log.records import Entry
 from mgraph.log.scan import Scan
 from mgraph.log.segments import segment_start
@@ -130,9 +130,11 @@ class LocalStore(Store):
     def _begun(self, folder: str) -> bool:
         """Whether a log has anything but allocated room."""
         segments = [name for name in self.files.names(folder) if segment_start(name) is not None]
-        return len(segments) > 1 or any(
-            segment_start(name) or bool(self.files.map(f"{folder}/{name}").any()) for name in segments
-        )
+        return len(segments) > 1 or any(segment_start(name) or self._used(f"{folder}/{name}") for name in segments)
+
+    def _used(self, path: str) -> bool:
+        with self.files.contents(path) as contents:
+            return any(piece.any() for piece in pieces(contents, 0, contents.size))
 
     def marks(self) -> Iterator[Value]:
         """The descriptions of parts of snapshots that this rank sees."""

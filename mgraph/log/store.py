@@ -27,11 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
-from mgraph.log.records import AHEAD, REMOVALS, WITHIN, Entry, checksum, log_id, offset_of
+from mgraph.log.records import AHEAD, REMOVALS, WITHIN, Entry, checksum, log_id
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
@@ -410,12 +409,10 @@ class Store:
 
     def _offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
         """The places in sources that records have, and these records."""
-        path, data = "", np.empty(0, np.uint8)
-        for entry in entries:
-            if entry.extra and entry.path != path:
-                path, data = entry.path, self.files.map(entry.path)
-            if entry.extra and (offset := offset_of(data, entry)) is not None:
-                yield entry, offset
+        with Bodies(self.files) as bodies:
+            for entry in entries:
+                if entry.extra and (offset := bodies.offset(entry)) is not None:
+                    yield entry, offset
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:
         """Whether the log has all epochs, and none was dropped after a snapshot."""

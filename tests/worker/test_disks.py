@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from graph_model import random_batch
 from plain_graph import fresh_rng
@@ -21,7 +20,7 @@ from test_restore import assert_same
 from mgraph.errors import Aborted, StoreError
 from mgraph.log import segments
 from mgraph.log.files import File, Files
-from mgraph.log.records import HEADER, header_at
+from mgraph.log.records import HEADER, header_of
 from mgraph.log.store import Store
 
 STARTS = (0, 13, 20, N)
@@ -190,9 +189,9 @@ def logged(path: Path, turns: int = 1) -> Changed:
 
 def records(path: Path) -> list[Any]:
     """The records of a log's only segment, marks too."""
-    data, at, found = np.fromfile(path, np.uint8), 0, []
-    number = int.from_bytes(bytes(data[HEADER - 16 : HEADER - 8]), "little")
-    while (entry := header_at(data, at, at, number, str(path))) is not None:
+    data, at, found = path.read_bytes(), 0, []
+    number = int.from_bytes(data[HEADER - 16 : HEADER - 8], "little")
+    while (entry := header_of(data[at : at + HEADER], at, at, number, str(path), len(data))) is not None:
         found.append(entry)
         at = entry.end
     return found
