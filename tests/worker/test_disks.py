@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,33 @@ def test_a_missing_log_is_named(tmp_path):
     shutil.rmtree(segment(tmp_path, 1).parent)
     with pytest.raises(StoreError, match="rank-0001 is missing"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_disk_that_errs_when_it_is_read_names_the_file(tmp_path, rank, monkeypatch):
+    """First in the scans of the headers, then in the thread that reads ahead, until all reads are good."""
+    logged(tmp_path, turns=1)
+    path, real, places, told = segment(tmp_path, rank), os.preadv, set(), set()
+    for good in count():
+        left = [good]
+
+        def fails(file: int, parts: Any, at: int, left: list[int] = left) -> int:
+            left[0] -= (here := os.readlink(f"/proc/self/fd/{file}") == str(path))
+            if here and left[0] < 0:
+                places.add(threading.current_thread().name.rpartition("-")[2])
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(file, parts, at)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", fails)
+            try:
+                ranks = opened(tmp_path, 2)
+                break
+            except StoreError as error:
+                told.add(str(error))
+    assert told == {f"the log cannot be read: {path}: Input/output error; look at the disk"}
+    assert "ahead" in places
+    end(ranks)
 
 
 @pytest.mark.parametrize("cut", [1, 100, 170])
