@@ -44,7 +44,7 @@ UNSEEN = "no worker of this graph sees it"  #: in the message about a part that 
 Value = dict[str, Any]
 Key = tuple[int, int]  #: the number of a term, and a rank in it
 
-_NUMBERS = tuple(field.name for field in fields(Entry) if field.type == "int" and field.name != "term")
+_NUMBERS = tuple(name for name in Entry._fields if name not in ("kind", "path", "holder", "term"))
 
 
 def sees_parts(store: Store) -> bool:

@@ -31,7 +31,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -78,7 +78,7 @@ BATCH: dict[str, tuple[np.dtype, int]] = {
     "op": (np.dtype(np.int8), OP),
 }
 
-_FIELDS = struct.Struct("<4sBBHQQQQQQQQQ")
+_HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
@@ -102,7 +102,7 @@ class Draft:
         for part in self.parts:
             body.update(part)
         fields = (self.epoch, self.attempt, self.n, self.vertices, self.nbytes, synced, body.intdigest(), place, log)
-        head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, self.extra, *fields)
+        head = MAGIC + _HEAD.pack(KINDS[self.kind], self.mask, self.extra, *fields)[4:]
         return head + _WORD.pack(checksum(head))
 
     @property
@@ -111,8 +111,7 @@ class Draft:
         return HEADER + self.nbytes
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A record in a log: what its header says, and in which file it is.
 
     Attributes
@@ -205,21 +204,21 @@ def _plain(column: Any, dtype: Any) -> np.ndarray:
 
 def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) -> Entry | None:
     """The record with this header at an offset of a file of `size` bytes, if it belongs there and is not cut."""
-    if not _is_header(head):
+    if len(head) < HEADER:
         return None
-    _, kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
-    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size:
+    kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _HEAD.unpack_from(head)
+    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not _is_header(head):
         return None
     return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
 
 
 def foreign(head: bytes, log: int) -> bool:
     """Whether a segment that begins with these bytes begins with a record of another log."""
-    return _is_header(head) and bool(_FIELDS.unpack(head[:-8])[-1] != log)
+    return len(head) == HEADER and _is_header(head) and bool(_HEAD.unpack_from(head)[-1] != log)
 
 
 def _is_header(head: bytes) -> bool:
-    return len(head) == HEADER and head[:4] == MAGIC and checksum(head[:-8]) == _WORD.unpack(head[-8:])[0]
+    return head[:4] == MAGIC and checksum(head[:-8]) == _WORD.unpack_from(head, HEADER - 8)[0]
 
 
 def layout(entry: Entry) -> dict[str, np.dtype]:

@@ -103,9 +103,9 @@ class _Heads:
 
     def at(self, offset: int) -> bytes:
         """The bytes of a header at an offset."""
-        if not self._begin <= offset <= self._begin + self._n - HEADER:
-            self._begin, self._n = offset, self._contents.read(offset, [self._bytes])
         first = offset - self._begin
+        if not 0 <= first <= self._n - HEADER:
+            self._begin, first, self._n = offset, 0, self._contents.read(offset, [self._bytes])
         return bytes(self._bytes[first : min(first + HEADER, self._n)])
 
     def entry(self, offset: int, start: int, log: int, path: str, size: int) -> Entry | None:
