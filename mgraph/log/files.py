@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -188,7 +189,8 @@ class Files:
 
     def lock(self, path: str) -> Any:
         """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
-        file = open(path, "a+b")  # noqa: SIM115  # closed by the holder
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115  # closed by the holder
+        _LOCKS.add(file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
@@ -200,6 +202,16 @@ class Files:
 
 
 DISK = Files()
+
+_LOCKS: WeakSet[Any] = WeakSet()
+
+
+def _close_locks() -> None:
+    for file in list(_LOCKS):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_locks)  # else they would be held until all children have ended, too
 
 
 def failed(error: OSError, path: str, what: str) -> StoreError:

@@ -392,6 +392,9 @@ class Store:
                 continue
             end = min(terms[at + 1 :], key=lambda later: later.epoch, default=None)
             if end is None or end.epoch >= found.epoch:
+                if found.epoch < term.epoch and found.epoch != epoch:
+                    self._lacks(term, found, repair)
+                    break
                 places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
                 whole = self._read_term(term, places, end, epoch, found, repair)
                 if not whole and end is not None:
@@ -441,6 +444,13 @@ class Store:
         if last:
             found.tails.extend(one.last for one in scans if one.last is not None)
         return bound is None or (has.epoch >= bound and problem is None)
+
+    def _lacks(self, term: Term, found: Survey, repair: bool) -> None:
+        """Note that the epochs between what was found and the beginning of a term are nowhere; or raise it."""
+        problem = f"{self.path}: a snapshot or a log with the epochs {found.epoch + 1} to {term.epoch} is missing"
+        if not repair:
+            raise StoreError(f"{problem}; restore it from a backup, or give up what follows with repair=True")
+        found.notes.append(f"{problem}: epochs after {found.epoch} are given up")
 
     def _less(self, scans: list[Scan], epoch: int) -> str:
         """That the logs of a term end without a change that belongs to the epoch at which the next term begins."""

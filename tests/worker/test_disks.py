@@ -15,7 +15,7 @@ import pytest
 from graph_model import random_batch
 from plain_graph import fresh_rng
 from ranks import Ranks
-from stores import end, opened, raised, store_of
+from stores import end, opened, raised, store_of, written
 from test_ballot import CONTENT, Changed, N
 from test_restore import assert_same
 
@@ -232,6 +232,25 @@ def test_logs_of_another_store_are_refused(tmp_path):
     shutil.copytree(tmp_path / "b" / "term-000001", tmp_path / "a" / "term-000001")
     with pytest.raises(StoreError, match=r"rank-0000/0+\.log belongs to another store, or to another rank"):
         opened(tmp_path / "a")
+
+
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_a_missing_snapshot_is_named(tmp_path, sync):
+    """Also where the log before it was dropped, and the one after it begins with a term."""
+    pytest.importorskip("pyarrow")
+    graph = logged(tmp_path, turns=1)
+    graph.ranks = opened(tmp_path, 2, retain=1, sync=sync)
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    raised(graph.change("batch"))
+    end(graph.ranks)
+    for path in tmp_path.glob("snapshot-*.json"):
+        path.unlink()
+    with pytest.raises(StoreError, match=r"a snapshot or a log with the epochs 1 to 5 is missing"):
+        Store(str(tmp_path)).survey()
+    found = Store(str(tmp_path)).survey(repair=True)
+    assert found.epoch == 0
+    assert "epochs after 0 are given up" in found.notes[0]
 
 
 def test_a_missing_log_is_named(tmp_path):
