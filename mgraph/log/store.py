@@ -392,7 +392,8 @@ class Store:
                 continue
             end = min(terms[at + 1 :], key=lambda later: later.epoch, default=None)
             if end is None or end.epoch >= found.epoch:
-                if found.epoch < term.epoch and found.epoch != epoch:
+                ends = [one for one in (None if end is None else end.epoch, epoch) if one is not None]
+                if found.epoch < min([term.epoch, *ends]):
                     self._lacks(term, found, repair)
                     break
                 places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
