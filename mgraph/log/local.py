@@ -37,7 +37,7 @@ from mgraph.log.scan import Scan
 from mgraph.log.segments import segment_start
 from mgraph.log.store import Store, Survey, Term, chosen, described
 
-__all__ = ["UNSEEN", "LocalStore", "sees_parts", "whole"]
+__all__ = ["UNSEEN", "LocalStore", "whole"]
 
 UNSEEN = "no worker of this graph sees it"  #: in the message about a part that is missing
 
@@ -45,11 +45,6 @@ Value = dict[str, Any]
 Key = tuple[int, int]  #: the number of a term, and a rank in it
 
 _NUMBERS = tuple(name for name in Entry._fields if name not in ("kind", "path", "holder", "term"))
-
-
-def sees_parts(store: Store) -> bool:
-    """Whether a folder holds parts of a store on local disks."""
-    return not store.exists and any(_described(store))
 
 
 def whole(marks: Sequence[Value]) -> list[Value]:

@@ -22,6 +22,9 @@ offset   size  what
                rank 0's record
 =======  ====  ===========================================================================================
 
+Epochs count the attempts that are kept, but for changes of a kind of `WITHIN`: vertices that leave because they have no
+edge any more belong to the epoch before, and a record of theirs takes none.
+
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
 """
 
