@@ -236,11 +236,12 @@ def drop_old(store: Store, retain: int) -> None:
 
 def whole_file(store: Store, about: Mapping[str, Any]) -> np.ndarray:
     """The bytes of a file of a snapshot; `StoreError` if they are not what was written."""
-    return _checked(store, _Piece(store.at(about["name"]), 0, about["rows"], about["nbytes"], about["checksum"]))
+    piece = _Piece(store.at(about["name"]), 0, about["rows"], about["nbytes"], about["checksum"])
+    return _checked(store, piece, np.empty(piece.nbytes, np.uint8))
 
 
-def _checked(store: Store, piece: _Piece) -> np.ndarray:
-    data = np.empty(piece.nbytes, np.uint8)
+def _checked(store: Store, piece: _Piece, data: np.ndarray) -> np.ndarray:
+    """The bytes of a piece, in `data`."""
     try:
         with store.files.contents(piece.path) as contents:
             n = contents.read(piece.at, [data])
@@ -288,12 +289,13 @@ class Rows:
         self._store, self._dtypes = store, dict(dtypes)
         self._pieces = [piece for about in files for piece in _pieces_of(store.at(about["name"]), about)]
         self._last: tuple[_Piece | None, Columns] = None, {}  # parts may have an end of it each
+        self._buffer = np.empty(0, np.uint8)  # of the last piece
 
     def check_ends(self) -> None:
         """Check the pieces that have no rows, which nobody reads else; and that the files are there."""
         for piece in self._pieces:
             if not piece.rows:
-                _checked(self._store, piece)
+                _checked(self._store, piece, np.empty(piece.nbytes, np.uint8))
 
     def read(self, first: int, end: int) -> dict[str, np.ndarray]:
         """The columns of the rows `first` to `end` - 1."""
@@ -311,7 +313,9 @@ class Rows:
         """The columns of a piece, as views of its bytes."""
         if self._last[0] != piece:
             self._last = None, {}
-            self._last = piece, self._parsed(piece, _checked(self._store, piece))
+            if len(self._buffer) < piece.nbytes:
+                self._buffer = np.empty(piece.nbytes, np.uint8)
+            self._last = piece, self._parsed(piece, _checked(self._store, piece, self._buffer[: piece.nbytes]))
         return self._last[1]
 
     def _parsed(self, piece: _Piece, data: np.ndarray) -> Columns:
