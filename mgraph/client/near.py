@@ -1,7 +1,8 @@
 """The client's use of memory that it shares with a worker of its host; see `mgraph.shared`.
 
 Whether a worker is on this host is found out by trying: the client makes a segment, and asks the worker to map it. The
-segment's name is removed when the worker has answered, so nothing is left in /dev/shm, whoever is killed.
+segment's name is removed when the worker has answered. What a client leaves in /dev/shm that is killed before that,
+the next one that makes a segment removes.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from mgraph.client.place import Place, make_shards
 from mgraph.client.recovery import Life, Recovering
 from mgraph.client.storing import DEFAULTS, KIND, Storing, surveyed
 from mgraph.client.windows import leave_isolated
-from mgraph.errors import GraphLost, MgraphError, WorkerLost
+from mgraph.errors import GraphLost, MgraphError, StoreError, WorkerLost
 from mgraph.log.local import UNSEEN
 from mgraph.protocol import PATIENCE_SECONDS
 
@@ -39,6 +39,7 @@ WORKERS_SECONDS = 60.0  #: for which a graph that lost a worker waits for worker
 LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
 UNKNOWN = -1  #: as the counts of an epoch that only a snapshot has
 AGAIN_SECONDS = 0.2  #: between two tries
+TRIES = 3  #: to read a store that another graph may be writing
 
 
 def make_graph(
@@ -87,7 +88,13 @@ def open_stored(
     plain |= {"structure": "csr", "combine": "last"}
     Options(**{**plain, **chosen})  # checked before anything is opened
     how = _How(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
-    life = _opened(place, *place.begin(chosen["patience"]), how)
+    for left in reversed(range(1 if how.own else TRIES)):
+        try:
+            life = _opened(place, *place.begin(chosen["patience"]), how)
+            break
+        except StoreError:  # the graph that writes the store may just have dropped what was to be read
+            if not left:
+                raise
     logger.info("graph %s: %s opened at epoch %d", life.caller.graph, storing.path, life.epoch)
     try:
         made = _made(life, _Reopening(place, storing, chosen, epoch, isinstance(given.get("order"), str)))

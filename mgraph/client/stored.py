@@ -73,7 +73,8 @@ def snapshot(self: Any, wait: bool = True) -> int:
     Parameters
     ----------
     wait : bool
-        Wait until it is written. Otherwise `store` lists it once it is.
+        Wait until it is written, and before that until one is that the graph has begun by itself. Otherwise `store`
+        lists it once it is, and `MgraphError` says so where another one is being written.
 
     Returns
     -------

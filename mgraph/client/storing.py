@@ -170,6 +170,8 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
     while True:
         with suppress(Recovered):  # what was being written when a worker was lost is written again
+            if wait:
+                _idle(coordinator)
             coordinator.call("snapshot", connect=True)
             epoch = coordinator.epoch
             if wait:
@@ -182,11 +184,18 @@ def write(now: Directory, options: Options, path: Any) -> None:
     coordinator, n, where = now.coordinator, now.n_vertices, path_of(path)
     while True:
         with suppress(Recovered):
+            _idle(coordinator)
             with now.still() as table:
                 shares: list[Value] = [{} for _ in coordinator.addresses]
                 shares[0]["keys"] = None if table is None else table.names.packed(0, n)
                 coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares, connect=True)
             return _written(coordinator)
+
+
+def _idle(coordinator: Caller) -> None:
+    """Wait until no snapshot is being written, as the graph takes them by itself, too."""
+    while any(answer["busy"] for answer in coordinator.call("writing")):
+        time.sleep(POLL_SECONDS)
 
 
 def _written(coordinator: Caller) -> None:

@@ -1,14 +1,22 @@
-"""Memory that processes of one host share: a file of /dev/shm, which has a name only until all have mapped it."""
+"""Memory that processes of one host share: a file of /dev/shm, which has a name only until all have mapped it.
+
+Who makes a segment holds a lock of its file until it ends, however it ends. So a name that is left by a process that
+was killed is told from others, and the next one that makes a segment removes it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import mmap
 import os
 import secrets
+import time
+import weakref
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +30,7 @@ CAUSES = {  #: of an error number, for the message
     errno.ENOENT: "; who made it is on another host, or in a container with a /dev/shm of its own",
     errno.EACCES: "; who made it is another user",
 }
+LEFT_SECONDS = 60.0  #: after which a name without a lock is taken for a leftover; in which the lock is taken
 TOKEN_BYTES = 16  #: the first bytes of a segment; they differ between any two
 
 
@@ -81,16 +90,18 @@ class Segment:
         """
         token = secrets.token_bytes(TOKEN_BYTES)
         path = os.path.join(FOLDER, f"mgraph-{token.hex()}")
+        _remove_left()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 os.posix_fallocate(descriptor, 0, nbytes)
                 segment = cls(descriptor, nbytes)
             except BaseException:
                 os.unlink(path)
-                raise
-            finally:
                 os.close(descriptor)
+                raise
+            weakref.finalize(segment, os.close, descriptor)
         except OSError as error:
             raise DeviceError(f"{nbytes} bytes of shared memory cannot be had in {FOLDER}: {error.strerror}") from None
         segment.data[:TOKEN_BYTES] = np.frombuffer(token, np.uint8)
@@ -124,3 +135,17 @@ class Segment:
         """Remove the name of a segment; its memory lives as long as a mapping of it. Does nothing if it is gone."""
         with suppress(FileNotFoundError):
             os.unlink(place.path)
+
+
+def _remove_left() -> None:
+    """Remove the names of segments whose makers have ended."""
+    for path in Path(FOLDER).glob("mgraph-*"):
+        with suppress(OSError):  # another user's, gone meanwhile, or its maker has the lock
+            if time.time() - path.stat().st_mtime < LEFT_SECONDS:
+                continue
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)

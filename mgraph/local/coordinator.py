@@ -199,6 +199,8 @@ class Coordinator:
             self._lost = "this process was forked, and a child cannot use its parent's GPU memory"
             self._kept = self._session  # its memory is the parent's
             self._session = None
+        if self._session is not None:
+            self._session.forked()
 
     def _free(self) -> None:
         session, self._session = self._session, None

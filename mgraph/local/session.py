@@ -80,6 +80,10 @@ class Session:
                 raise told  # noqa: B904
             return Answer(value, self.state if free or method not in READS else self._state)
 
+    def forked(self) -> None:
+        """In a child process: leave to the parent what is only one's."""
+        self._calls.forked()
+
     def close(self) -> None:
         """Free the shard."""
         with self._on_device():

@@ -6,17 +6,31 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from mgraph.errors import StoreError
 
-__all__ = ["DISK", "File", "Files"]
+__all__ = ["DISK", "PIECE", "Contents", "File", "Files", "pieces"]
 
-VECTORS = 512  #: buffers for one call of writev; the system takes 1024
+VECTORS = 512  #: buffers for one call of readv or writev; the system takes 1024
+PIECE = 4 << 20  #: bytes that are read at a time where less memory is used than the file has
+
+
+def _moved(call: Callable[[int, list[memoryview], int], int], fd: int, at: int, parts: Sequence[Any]) -> int:
+    """Read or write buffers one after another, at an offset; the bytes that were moved, fewer where a file ends."""
+    views, begin = [memoryview(part).cast("B") for part in parts if len(part)], at
+    while views and (done := call(fd, views[:VECTORS], at)):
+        at += done
+        while views and done >= len(views[0]):
+            done -= len(views.pop(0))
+        if views and done:
+            views[0] = views[0][done:]
+    return at - begin
 
 
 class File:
@@ -41,14 +55,7 @@ class File:
 
     def write(self, at: int, parts: Sequence[Any]) -> None:
         """Write buffers one after another from the offset `at`."""
-        views = [memoryview(part).cast("B") for part in parts if len(part)]
-        while views:
-            done = os.pwritev(self._fd, views[:VECTORS], at)
-            at += done
-            while views and done >= len(views[0]):
-                done -= len(views.pop(0))
-            if views and done:
-                views[0] = views[0][done:]
+        _moved(os.pwritev, self._fd, at, parts)
 
     def sync(self) -> None:
         """Return once what was written is on the disk."""
@@ -64,6 +71,52 @@ class File:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+class Contents:
+    """The bytes of a file. They are read, not mapped: a disk that errs, or a file that is cut, would end the process.
+
+    Parameters
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def size(self) -> int:
+        """The length of the file, now."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, at: int, parts: Sequence[Any]) -> int:
+        """Fill buffers, one after another, from the offset `at`; how many bytes there were. Any thread may call it."""
+        try:
+            return _moved(os.preadv, self._fd, at, parts)
+        except OSError as error:
+            error.filename = self.path
+            raise
+
+    def close(self) -> None:
+        """Close the file; twice too."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Contents:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def pieces(contents: Contents, at: int, end: int) -> Iterator[np.ndarray]:
+    """The bytes from an offset to another, or to the end of the file, uint8[up to `PIECE`]: each until the next one."""
+    buffer = np.empty(min(PIECE, max(0, end - at)), np.uint8)
+    while at < end and (n := contents.read(at, [buffer[: end - at]])):
+        yield buffer[:n]
+        at += n
 
 
 class Files:
@@ -90,9 +143,9 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def map(self, path: str) -> np.ndarray:
-        """The bytes of a file that does not get shorter, uint8[n], read when they are used."""
-        return np.memmap(path, np.uint8, "r") if os.path.getsize(path) else np.empty(0, np.uint8)
+    def contents(self, path: str) -> Contents:
+        """A file to read."""
+        return Contents(path)
 
     def read(self, path: str) -> bytes:
         """The bytes of a file."""
@@ -136,7 +189,8 @@ class Files:
 
     def lock(self, path: str) -> Any:
         """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
-        file = open(path, "a+b")  # noqa: SIM115  # closed by the holder
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115  # closed by the holder
+        _LOCKS.add(file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
@@ -148,6 +202,16 @@ class Files:
 
 
 DISK = Files()
+
+_LOCKS: WeakSet[Any] = WeakSet()
+
+
+def _close_locks() -> None:
+    for file in list(_LOCKS):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_locks)  # else they would be held until all children have ended, too
 
 
 def failed(error: OSError, path: str, what: str) -> StoreError:

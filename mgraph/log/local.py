@@ -31,25 +31,20 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import Files
+from mgraph.log.files import Files, pieces
 from mgraph.log.records import Entry
 from mgraph.log.scan import Scan
 from mgraph.log.segments import segment_start
 from mgraph.log.store import Store, Survey, Term, chosen, described
 
-__all__ = ["UNSEEN", "LocalStore", "sees_parts", "whole"]
+__all__ = ["UNSEEN", "LocalStore", "whole"]
 
 UNSEEN = "no worker of this graph sees it"  #: in the message about a part that is missing
 
 Value = dict[str, Any]
 Key = tuple[int, int]  #: the number of a term, and a rank in it
 
-_NUMBERS = tuple(field.name for field in fields(Entry) if field.type == "int" and field.name != "term")
-
-
-def sees_parts(store: Store) -> bool:
-    """Whether a folder holds parts of a store on local disks."""
-    return not store.exists and any(_described(store))
+_NUMBERS = tuple(name for name in Entry._fields if name not in ("kind", "path", "holder", "term"))
 
 
 def whole(marks: Sequence[Value]) -> list[Value]:
@@ -130,9 +125,11 @@ class LocalStore(Store):
     def _begun(self, folder: str) -> bool:
         """Whether a log has anything but allocated room."""
         segments = [name for name in self.files.names(folder) if segment_start(name) is not None]
-        return len(segments) > 1 or any(
-            segment_start(name) or bool(self.files.map(f"{folder}/{name}").any()) for name in segments
-        )
+        return len(segments) > 1 or any(segment_start(name) or self._used(f"{folder}/{name}") for name in segments)
+
+    def _used(self, path: str) -> bool:
+        with self.files.contents(path) as contents:
+            return any(piece.any() for piece in pieces(contents, 0, contents.size))
 
     def marks(self) -> Iterator[Value]:
         """The descriptions of parts of snapshots that this rank sees."""

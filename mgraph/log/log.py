@@ -303,7 +303,14 @@ class Log:
 
 
 class ReadOnly:
-    """Stands for the log of a graph that was opened at an earlier epoch: it refuses every change that takes one."""
+    """Stands for the log of a graph that has none of its own: it refuses every change that takes an epoch.
+
+    Parameters
+    ----------
+    epoch : int
+    why : str
+        For the message.
+    """
 
     broken: str | None = None
     last = ""
@@ -311,14 +318,14 @@ class ReadOnly:
     vote = 3
     safe = None
 
-    def __init__(self, epoch: int) -> None:
-        self.durable = epoch
+    def __init__(self, epoch: int, why: str) -> None:
+        self.durable, self._why = epoch, why
         self.offsets: dict[str, int] = {}
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
         """Refuse."""
         if kind not in WITHIN:
-            raise InvalidOption(f"this graph was opened as of epoch {self.durable} and is read-only")
+            raise InvalidOption(f"{self._why} and is read-only")
 
     def ready(self) -> None:
         """Nothing was begun."""

@@ -22,6 +22,9 @@ offset   size  what
                rank 0's record
 =======  ====  ===========================================================================================
 
+Epochs count the attempts that are kept, but for changes of a kind of `WITHIN`: vertices that leave because they have no
+edge any more belong to the epoch before, and a record of theirs takes none.
+
 A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
 """
 
@@ -31,10 +34,12 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
+
+from mgraph.times import MOST
 
 __all__ = [
     "HEADER",
@@ -42,15 +47,17 @@ __all__ = [
     "WITHIN",
     "Draft",
     "Entry",
-    "body_of",
+    "behind",
     "checksum",
     "columns_of",
     "draft",
     "foreign",
-    "header_at",
+    "header_of",
     "keys_of",
+    "layout",
     "log_id",
     "offset_of",
+    "stand_ins",
 ]
 
 MAGIC = b"MGR1"
@@ -65,8 +72,16 @@ WITHIN = {"drop_vertices"}  #: changes that belong to the epoch before them, and
 REMOVALS = {"remove_vertices", "drop_vertices"}  #: changes after which later ids have moved up
 IDS = {"delete_vertices", *REMOVALS}
 NAMES = {number: name for name, number in KINDS.items()}
+#: the columns of a batch, in their order, and by which bit it is told that a record has one
+BATCH: dict[str, tuple[np.dtype, int]] = {
+    "src": (np.dtype(np.uint32), 0),
+    "dst": (np.dtype(np.uint32), 0),
+    "time": (np.dtype(np.int64), TIME),
+    "weight": (np.dtype(np.float32), WEIGHT),
+    "op": (np.dtype(np.int8), OP),
+}
 
-_FIELDS = struct.Struct("<4sBBHQQQQQQQQQ")
+_HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
@@ -90,7 +105,7 @@ class Draft:
         for part in self.parts:
             body.update(part)
         fields = (self.epoch, self.attempt, self.n, self.vertices, self.nbytes, synced, body.intdigest(), place, log)
-        head = _FIELDS.pack(MAGIC, KINDS[self.kind], self.mask, self.extra, *fields)
+        head = MAGIC + _HEAD.pack(KINDS[self.kind], self.mask, self.extra, *fields)[4:]
         return head + _WORD.pack(checksum(head))
 
     @property
@@ -99,8 +114,7 @@ class Draft:
         return HEADER + self.nbytes
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A record in a log: what its header says, and in which file it is.
 
     Attributes
@@ -191,67 +205,59 @@ def _plain(column: Any, dtype: Any) -> np.ndarray:
     return np.ascontiguousarray(column, dtype)
 
 
-def header_at(data: np.ndarray, at: int, place: int, log: int, path: str) -> Entry | None:
-    """The record at an offset of a file's bytes, if there is one that belongs there and is not cut; else None."""
-    head = bytes(data[at : at + HEADER])
-    if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
+def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) -> Entry | None:
+    """The record with this header at an offset of a file of `size` bytes, if it belongs there and is not cut."""
+    if len(head) < HEADER:
         return None
-    _, kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _FIELDS.unpack(head[:-8])
-    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > len(data):
+    kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _HEAD.unpack_from(head)
+    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not _is_header(head):
         return None
     return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
 
 
-def foreign(data: np.ndarray, log: int) -> bool:
-    """Whether a segment begins with a whole record of another log."""
-    head = bytes(data[:HEADER])
-    if len(head) < HEADER or head[:4] != MAGIC or checksum(head[:-8]) != _WORD.unpack(head[-8:])[0]:
-        return False
-    return bool(_FIELDS.unpack(head[:-8])[-1] != log)
+def foreign(head: bytes, log: int) -> bool:
+    """Whether a segment that begins with these bytes begins with a record of another log."""
+    return len(head) == HEADER and _is_header(head) and bool(_HEAD.unpack_from(head)[-1] != log)
 
 
-def body_of(data: np.ndarray, entry: Entry) -> np.ndarray | None:
-    """The bytes of a record's columns, uint8[nbytes]; None if they are not what was written."""
-    body = data[entry.at + HEADER : entry.at + HEADER + entry.nbytes]
-    return body if len(body) == entry.nbytes and checksum(body) == entry.body else None
+def _is_header(head: bytes) -> bool:
+    return head[:4] == MAGIC and checksum(head[:-8]) == _WORD.unpack_from(head, HEADER - 8)[0]
 
 
-def _behind(entry: Entry) -> int:
+def layout(entry: Entry) -> dict[str, np.dtype]:
+    """The columns that a batch's record has, in their order."""
+    return {name: dtype for name, (dtype, bit) in BATCH.items() if not bit or entry.mask & bit}
+
+
+def stand_ins(entry: Entry) -> dict[str, int]:
+    """What the columns stand for that a batch's record leaves out; deletions need no time."""
+    stands = {"op": -1 if entry.mask & DELETES else 1, "weight": 1, "time": MOST}
+    return {name: value for name, value in stands.items() if not entry.mask & BATCH[name][1]}
+
+
+def behind(entry: Entry) -> int:
     """Bytes of a batch's columns."""
-    mask = entry.mask
-    return (8 + 8 * bool(mask & TIME) + 4 * bool(mask & WEIGHT) + bool(mask & OP)) * entry.n
+    return sum(dtype.itemsize for dtype in layout(entry).values()) * entry.n
 
 
 def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:
     """The keys of the vertices that a record brings, as bytes; None if it has none."""
-    return body[_behind(entry) + entry.extra :] if entry.mask & KEYS else None
+    return body[behind(entry) + entry.extra :] if entry.mask & KEYS else None
 
 
-def offset_of(data: np.ndarray, entry: Entry) -> tuple[str, int] | None:
-    """The place in a source that a batch's record has; None without one, or where it is damaged."""
-    at = entry.at + HEADER + _behind(entry)
+def offset_of(text: bytes) -> tuple[str, int] | None:
+    """The place in a source that a batch's record has, of its bytes; None where they are damaged."""
     try:
-        name, n = json.loads(bytes(data[at : at + entry.extra])) if entry.extra else (None, 0)
+        name, n = json.loads(text)
     except (ValueError, TypeError):
         return None
-    return None if name is None else (str(name), int(n))
+    return str(name), int(n)
 
 
 def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
-    """The columns of a record, as views of its bytes."""
-    if entry.kind == "add_vertices":
-        return {"n_vertices": entry.vertices}
+    """The columns of a record that is no batch, as views of its bytes."""
     if entry.kind in IDS:
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
     if entry.kind == "expire":
         return {"before": int(body[:8].view(np.int64)[0])}
-    n = entry.n
-    columns: dict[str, Any] = {"src": body[: 4 * n].view(np.uint32), "dst": body[4 * n : 8 * n].view(np.uint32)}
-    at = 8 * n
-    columns["time"] = body[at : at + 8 * n].view(np.int64) if entry.mask & TIME else None
-    at += 8 * n if entry.mask & TIME else 0
-    columns["weight"] = body[at : at + 4 * n].view(np.float32) if entry.mask & WEIGHT else None
-    at += 4 * n if entry.mask & WEIGHT else 0
-    op = body[at : at + n].view(np.int8) if entry.mask & OP else None
-    columns["op"] = -1 if entry.mask & DELETES else op
-    return columns
+    return {}

@@ -5,18 +5,13 @@ There is no sync and no lock: an object is there, whole, once it is closed. So a
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mgraph.errors import StoreError
-from mgraph.log.files import DISK, File, Files
+from mgraph.log.files import DISK, Contents, File, Files
 
 __all__ = ["Remote", "files_at", "is_remote"]
-
-HELD = 2  #: files that were read last and are held in memory
 
 
 def is_remote(path: str) -> bool:
@@ -56,6 +51,32 @@ class _Object(File):
         self._out.close()
 
 
+class _Parts(Contents):
+    """An object, of which ranges are read."""
+
+    def __init__(self, fs: Any, key: str) -> None:
+        self._fs, self._object = fs, key
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return int(self._fs.size(self._object))
+
+    def read(self, at: int, parts: Sequence[Any]) -> int:
+        """Fill buffers by one request."""
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        data = memoryview(self._fs.cat_file(self._object, start=at, end=at + sum(map(len, views))))
+        done = 0
+        for view in views:
+            piece = data[done : done + len(view)]
+            view[: len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Remote(Files):
     """A file system of fsspec.
 
@@ -77,14 +98,12 @@ class Remote(Files):
             self._fs, _ = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise StoreError(f'{url} cannot be used: {error}; pip install "dask-mgraph[snapshots]"') from None
-        self._held: OrderedDict[str, np.ndarray] = OrderedDict()
 
     def _key(self, path: str) -> str:
         return str(self._fs._strip_protocol(path))
 
     def open(self, path: str) -> File:
         """An object to write."""
-        self._held.pop(path, None)
         return _Object(path, self._fs.open(self._key(path), "wb"))
 
     def folder(self, path: str) -> None:
@@ -100,14 +119,9 @@ class Remote(Files):
             return []
         return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
 
-    def map(self, path: str) -> np.ndarray:
-        """The bytes of an object, uint8[n], in memory."""
-        if path not in self._held:
-            self._held[path] = np.frombuffer(self._fs.cat_file(self._key(path)), np.uint8)
-        self._held.move_to_end(path)
-        while len(self._held) > HELD:
-            self._held.popitem(last=False)
-        return self._held[path]
+    def contents(self, path: str) -> Contents:
+        """An object to read."""
+        return _Parts(self._fs, self._key(path))
 
     def read(self, path: str) -> bytes:
         """The bytes of an object."""

@@ -3,13 +3,15 @@
 A file has the columns src, dst, in a weighted graph weight, and in a graph with times time, int64, by users' ids; an
 undirected edge is in one file, once, with ``src <= dst``. Where a window combines weights, an edge has a row for each
 of its insertions inside the window. A rank that has written its file says so beside it; when all have, rank 0 describes
-the snapshot, and the rename of that description makes it valid.
+the snapshot, and the rename of that description makes it valid. It has a checksum of each record batch, so that a
+reader checks these one after another, and uses nothing that it has not checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,24 +26,24 @@ from mgraph.log.records import checksum
 from mgraph.log.store import Store
 
 __all__ = [
+    "Rows",
     "arrow",
     "check_arrow",
-    "check_file",
     "drop_old",
     "folder_of",
     "give_up",
     "keys_in",
     "make_valid",
-    "mapped",
     "read_keys",
-    "read_rows",
     "rows_of",
+    "whole_file",
     "write_keys",
     "write_part",
     "written",
 ]
 
 ROWS = 1 << 20  #: rows of a record batch
+MAGIC = 8  #: bytes at the beginning of an Arrow IPC file, before the schema
 
 Columns = Mapping[str, np.ndarray]
 
@@ -70,19 +72,27 @@ def folder_of(epoch: int, term: int, changes: int) -> str:
 
 
 class _Sink:
-    """A file that Arrow writes, and its checksum."""
+    """A file that Arrow writes; its checksum, and those of its pieces."""
 
     closed = False
 
     def __init__(self, file: File) -> None:
         self.file, self.at, self.hash = file, 0, xxhash.xxh3_64()
+        self.pieces: list[tuple[int, int, str]] = []
+        self._begin, self._piece = 0, xxhash.xxh3_64()
 
     def write(self, data: Any) -> int:
         """Append."""
         self.file.write(self.at, [data])
         self.hash.update(data)
+        self._piece.update(data)
         self.at += len(data)
         return len(data)
+
+    def end_piece(self, rows: int) -> None:
+        """What was written since the last call is a piece with so many rows."""
+        self.pieces.append((rows, self.at - self._begin, self._piece.hexdigest()))
+        self._begin, self._piece = self.at, xxhash.xxh3_64()
 
     def flush(self) -> None:
         """Written is written."""
@@ -130,8 +140,7 @@ def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any
 
 def read_keys(store: Store, about: Mapping[str, Any]) -> Any:
     """The keys that `write_keys` has written: int64[n] or `Texts`."""
-    check_file(store, about)
-    return keys_in(about, mapped(store, about))
+    return keys_in(about, whole_file(store, about))
 
 
 def keys_in(about: Mapping[str, Any], data: np.ndarray) -> Any:
@@ -161,13 +170,15 @@ def _write(
                         raise StoreError(f"{path}: the graph was closed before the snapshot was written")
                     part = [_slice(pa, column, at, at + ROWS) for column in columns.values()]
                     writer.write_batch(pa.record_batch(part, schema=schema))
+                    sink.end_piece(len(part[0]))
+            sink.end_piece(0)
             file.sync()
         finally:
             file.close()
         files.sync_folder(store.at(folder))
     except OSError as error:
         raise failed(error, path, "the snapshot cannot be written:") from error
-    return {"name": name, "rows": n, "nbytes": sink.at, "checksum": sink.hash.hexdigest()}
+    return {"name": name, "rows": n, "nbytes": sink.at, "checksum": sink.hash.hexdigest(), "pieces": sink.pieces}
 
 
 def _slice(pa: Any, column: Any, first: int, end: int) -> Any:
@@ -223,20 +234,25 @@ def drop_old(store: Store, retain: int) -> None:
                 store.drop_segments(term.number, rank, place)
 
 
-def check_file(store: Store, about: Mapping[str, Any]) -> None:
-    """Raise `StoreError` unless a file of a snapshot is what was written. Reads all of it."""
-    if f"{checksum(mapped(store, about)):016x}" != about["checksum"]:
-        path = store.at(about["name"])
-        raise StoreError(f"{path} is damaged: its checksum is another; restore it, or the whole store, from a backup")
+def whole_file(store: Store, about: Mapping[str, Any]) -> np.ndarray:
+    """The bytes of a file of a snapshot; `StoreError` if they are not what was written."""
+    piece = _Piece(store.at(about["name"]), 0, about["rows"], about["nbytes"], about["checksum"])
+    return _checked(store, piece, np.empty(piece.nbytes, np.uint8))
 
 
-def mapped(store: Store, about: Mapping[str, Any]) -> np.ndarray:
-    """The bytes of a file of a snapshot, read when they are used."""
-    path = store.at(about["name"])
+def _checked(store: Store, piece: _Piece, data: np.ndarray) -> np.ndarray:
+    """The bytes of a piece, in `data`."""
     try:
-        return store.files.map(path)
+        with store.files.contents(piece.path) as contents:
+            n = contents.read(piece.at, [data])
     except OSError as error:
-        raise failed(error, path, "the snapshot cannot be read:") from error
+        raise failed(error, piece.path, "the snapshot cannot be read:") from error
+    if n < piece.nbytes or f"{checksum(data):016x}" != piece.checksum:
+        raise StoreError(
+            f"{piece.path} is damaged in the {piece.nbytes} bytes from {piece.at} on: their checksum is another; "
+            "restore it, or the whole store, from a backup"
+        )
+    return data
 
 
 def rows_of(snapshot: Mapping[str, Any]) -> int:
@@ -244,18 +260,85 @@ def rows_of(snapshot: Mapping[str, Any]) -> int:
     return sum(about["rows"] for about in snapshot["files"])
 
 
-def read_rows(store: Store, snapshot: Mapping[str, Any], first: int, end: int) -> Iterator[dict[str, Any]]:
-    """The rows `first` to `end` - 1 of a snapshot's files in a row, a record batch at a time; views."""
-    pa, at = arrow(), 0
-    for about in snapshot["files"]:
-        lo, hi = max(first - at, 0), min(end - at, about["rows"])
-        at += about["rows"]
-        if lo < hi:
-            file, row = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped(store, about)))), 0
-            for batch in map(file.get_batch, range(file.num_record_batches)):
-                mine, row = slice(max(lo - row, 0), max(hi - row, 0)), row + batch.num_rows
-                if len(part := batch[mine]):
-                    yield {name: _values(part[name]) for name in part.schema.names}
+@dataclass(frozen=True)
+class _Piece:
+    """Bytes of a file that are checked together: a record batch, the end of the file, or the whole file."""
+
+    path: str
+    at: int
+    rows: int
+    nbytes: int
+    checksum: str
+    whole: bool = False
+
+
+class Rows:
+    """Reads the rows of some files of a snapshot, one file after another, each piece checked before it is used.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    files : sequence of mapping
+        Their descriptions.
+    dtypes : mapping of str to dtype
+        Of the columns that they have, in their order.
+    """
+
+    def __init__(self, store: Store, files: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:
+        self._store, self._dtypes = store, dict(dtypes)
+        self._pieces = [piece for about in files for piece in _pieces_of(store.at(about["name"]), about)]
+        self._last: tuple[_Piece | None, Columns] = None, {}  # parts may have an end of it each
+        self._buffer = np.empty(0, np.uint8)  # of the last piece
+
+    def check_ends(self) -> None:
+        """Check the pieces that have no rows, which nobody reads else; and that the files are there."""
+        for piece in self._pieces:
+            if not piece.rows:
+                _checked(self._store, piece, np.empty(piece.nbytes, np.uint8))
+
+    def read(self, first: int, end: int) -> dict[str, np.ndarray]:
+        """The columns of the rows `first` to `end` - 1."""
+        columns = {name: np.empty(end - first, dtype) for name, dtype in self._dtypes.items()}
+        row = 0
+        for piece in self._pieces:
+            lo, hi = max(first, row), min(end, row + piece.rows)
+            if lo < hi:
+                for name, column in self._columns(piece).items():
+                    columns[name][lo - first : hi - first] = column[lo - row : hi - row]
+            row += piece.rows
+        return columns
+
+    def _columns(self, piece: _Piece) -> Columns:
+        """The columns of a piece, as views of its bytes."""
+        if self._last[0] != piece:
+            self._last = None, {}
+            if len(self._buffer) < piece.nbytes:
+                self._buffer = np.empty(piece.nbytes, np.uint8)
+            self._last = piece, self._parsed(piece, _checked(self._store, piece, self._buffer[: piece.nbytes]))
+        return self._last[1]
+
+    def _parsed(self, piece: _Piece, data: np.ndarray) -> Columns:
+        pa = arrow()
+        schema = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in self._dtypes.items()])
+        source = pa.BufferReader(pa.py_buffer(data))
+        if piece.whole:
+            (batch,) = pa.ipc.open_file(source).read_all().combine_chunks().to_batches()
+        else:
+            if not piece.at:
+                source.seek(MAGIC)
+                pa.ipc.read_schema(source)
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        return {name: _values(batch[name]) for name in self._dtypes}
+
+
+def _pieces_of(path: str, about: Mapping[str, Any]) -> Iterator[_Piece]:
+    at = 0
+    for rows, nbytes, digest in about.get("pieces", ()):
+        yield _Piece(path, at, rows, nbytes, digest)
+        at += nbytes
+    if not at:  # of an earlier version
+        yield _Piece(path, 0, about["rows"], about["nbytes"], about["checksum"], whole=True)
 
 
 def _values(column: Any) -> np.ndarray:

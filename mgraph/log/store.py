@@ -27,11 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
-from mgraph.log.records import AHEAD, REMOVALS, WITHIN, Entry, checksum, log_id, offset_of
+from mgraph.log.records import AHEAD, REMOVALS, WITHIN, Entry, checksum, log_id
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
 from mgraph.log.segments import segment_name, segment_start
@@ -393,6 +392,10 @@ class Store:
                 continue
             end = min(terms[at + 1 :], key=lambda later: later.epoch, default=None)
             if end is None or end.epoch >= found.epoch:
+                ends = [one for one in (None if end is None else end.epoch, epoch) if one is not None]
+                if found.epoch < min([term.epoch, *ends]):
+                    self._lacks(term, found, repair)
+                    break
                 places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
                 whole = self._read_term(term, places, end, epoch, found, repair)
                 if not whole and end is not None:
@@ -410,12 +413,10 @@ class Store:
 
     def _offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
         """The places in sources that records have, and these records."""
-        path, data = "", np.empty(0, np.uint8)
-        for entry in entries:
-            if entry.extra and entry.path != path:
-                path, data = entry.path, self.files.map(entry.path)
-            if entry.extra and (offset := offset_of(data, entry)) is not None:
-                yield entry, offset
+        with Bodies(self.files) as bodies:
+            for entry in entries:
+                if entry.extra and (offset := bodies.offset(entry)) is not None:
+                    yield entry, offset
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:
         """Whether the log has all epochs, and none was dropped after a snapshot."""
@@ -444,6 +445,13 @@ class Store:
         if last:
             found.tails.extend(one.last for one in scans if one.last is not None)
         return bound is None or (has.epoch >= bound and problem is None)
+
+    def _lacks(self, term: Term, found: Survey, repair: bool) -> None:
+        """Note that the epochs between what was found and the beginning of a term are nowhere; or raise it."""
+        problem = f"{self.path}: a snapshot or a log with the epochs {found.epoch + 1} to {term.epoch} is missing"
+        if not repair:
+            raise StoreError(f"{problem}; restore it from a backup, or give up what follows with repair=True")
+        found.notes.append(f"{problem}: epochs after {found.epoch} are given up")
 
     def _less(self, scans: list[Scan], epoch: int) -> str:
         """That the logs of a term end without a change that belongs to the epoch at which the next term begins."""

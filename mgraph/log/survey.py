@@ -60,7 +60,8 @@ def kept(scans: Sequence[Scan], first: int, last: int | None = None) -> Kept:
                 (within if entry.kind in WITHIN else tries)[entry.epoch][entry.attempt][rank] = entry
 
     def attempts(of: dict[int, Tries], epoch: int) -> Iterator[dict[int, Entry]]:
-        return (of[epoch][attempt] for attempt in sorted(of[epoch]) if (epoch, attempt) not in refused)
+        tries = of.get(epoch, {})
+        return (tries[attempt] for attempt in sorted(tries) if (epoch, attempt) not in refused)
 
     found = Kept(first, refused=len(refused))
 

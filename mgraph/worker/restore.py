@@ -8,21 +8,21 @@ and sent to those that take a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.device import Device
-from mgraph.errors import StoreError
 from mgraph.keys import Names
-from mgraph.log.files import Files
-from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, body_of, columns_of, keys_of
-from mgraph.log.snapshot import check_file, keys_in, mapped, read_keys
+from mgraph.log.bodies import Bodies
+from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
+from mgraph.log.snapshot import keys_in, read_keys, whole_file
 from mgraph.log.store import Store, Survey
-from mgraph.times import MOST
+from mgraph.worker.ahead import Ahead
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.carry import Piece, carried
 from mgraph.worker.change import BatchChange, VerticesChange, expiry
@@ -61,21 +61,16 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     CapacityError
         A worker has too little memory.
     """
-    making = _Replay(shard, ballot, store.files)
-    if found.snapshot is not None:
-        for columns in parts_of(shard, store, found.snapshot, making.step):
-            making.apply(columns, op=False, admitted=True)
-        if shard.clock is not None:
-            shard.clock.begin(found.snapshot["latest"])
     alone = found.epoch if after is None else after
     if shard.clock is not None and shard.clock.moves:  # what a batch makes of a window depends on those before it
         alone = -1
-    entries = [entry for shares in found.shares for entry in shares if entry.epoch <= alone]
-    for kind, group in groupby(entries, lambda entry: entry.kind):
-        making.changes(kind, list(group))
-    counted = [
-        (shares[0], making.counted(shares[0].kind, shares)) for shares in found.shares if shares[0].epoch > alone
-    ]
+    with Bodies(store.files) as bodies, Bodies(store.files) as ahead:
+        making = _Replay(shard, ballot, bodies, ahead)
+        if found.snapshot is not None:
+            making.rows(parts_of(shard, store, found.snapshot, making.step))
+            if shard.clock is not None:
+                shard.clock.begin(found.snapshot["latest"])
+        counted = list(making.changes(list(_groups(found.shares, alone, making.step * shard.size)), alone))
     told = [
         counts for entry, counts in counted if after is not None and entry.epoch > after and entry.kind not in WITHIN
     ]
@@ -97,7 +92,7 @@ def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
     StoreError
         A file or a record is damaged.
     """
-    names, bodies = None, _Bodies(store.files)
+    names = None
     about = (found.snapshot or {}).get("keys")
     if about is not None:
         named = _named_keys(shard, store, about)
@@ -108,10 +103,12 @@ def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
     entries = [shares[0] for shares in found.shares]
     entries = [entry for entry in entries if entry.mask & KEYS or entry.kind in REMOVALS]
     here = [entry for entry in entries if entry.holder is not None]
-    sent = iter(carried(shard, [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]], bodies.read))
-    for entry in entries if shard.rank == 0 else []:
-        body = bodies.read(entry) if entry.holder is None else next(sent)
-        keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
+    with Bodies(store.files) as bodies:
+        pieces = [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]]
+        sent = iter(carried(shard, pieces, bodies.read))
+        for entry in entries if shard.rank == 0 else []:
+            body = bodies.read(entry) if entry.holder is None else next(sent)
+            keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
     return keys.names
 
 
@@ -120,12 +117,8 @@ def _named_keys(shard: Shard, store: Store, about: Mapping[str, Any]) -> Any:
     if about.get("holder") is None:
         return read_keys(store.archive, about) if shard.rank == 0 else None
 
-    def load(about: Mapping[str, Any]) -> np.ndarray:
-        check_file(store, about)
-        return mapped(store, about)
-
     piece = Piece(about["holder"], about["nbytes"], about)
-    sent = carried(shard, [[piece], *[[] for _ in range(1, shard.size)]], load)
+    sent = carried(shard, [[piece], *[[] for _ in range(1, shard.size)]], partial(whole_file, store))
     return keys_in(about, sent[0]) if sent else None
 
 
@@ -134,38 +127,27 @@ def _body(entry: Entry) -> Piece:
     return Piece(entry.holder, entry.nbytes, entry)
 
 
-class _Bodies:
-    """Reads records.
+class _Part(NamedTuple):
+    """A part of a group of batches: the operations for rank r are those from ``bounds[r]`` to ``bounds[r + 1]``."""
 
-    Parameters
-    ----------
-    files : Files
-    """
+    group: Sequence[Entry]
+    bounds: Sequence[int]
 
-    def __init__(self, files: Files) -> None:
-        self._files, self._path, self._data = files, "", np.empty(0, np.uint8)
-
-    def read(self, entry: Entry) -> np.ndarray:
-        """The bytes of a record's columns; `StoreError` if they are not what was written."""
-        if entry.path != self._path:
-            self._path, self._data = entry.path, self._files.map(entry.path)
-        body = body_of(self._data, entry)
-        if body is None:
-            raise StoreError(
-                f"{entry.path}, offset {entry.at}: the record of epoch {entry.epoch} is damaged; the store is whole up "
-                f"to epoch {entry.epoch - 1}; repair=True opens it there and gives up the rest"
-            )
-        return body
+    @property
+    def here(self) -> bool:
+        """Whether every rank sees the records."""
+        return self.group[0].holder is None
 
 
 class _Replay:
-    """Applies records to a shard.
+    """Applies records to a shard. The next records are read in another thread while some are applied.
 
     Parameters
     ----------
     shard : Shard
     ballot : Ballot
-    files : Files
+    bodies, ahead : Bodies
+        For the shard's thread, and for the other one.
 
     Attributes
     ----------
@@ -174,80 +156,88 @@ class _Replay:
         those of all.
     """
 
-    def __init__(self, shard: Shard, ballot: Ballot, files: Files) -> None:
-        self._shard, self._ballot, self._bodies = shard, ballot, _Bodies(files)
+    def __init__(self, shard: Shard, ballot: Ballot, bodies: Bodies, ahead: Bodies) -> None:
+        self._shard, self._ballot, self._bodies, self._ahead = shard, ballot, bodies, ahead
+        kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
+        self._dtypes = {name: np.dtype(dtype) for name, dtype in DTYPES.items() if kept.get(name, True)}
         free = min(shard.device.memory_free, shard.device.host.memory_free)
         room = np.array([free // (2 * BYTES * shard.size)], np.int64)
         self.step = min(CHUNK, max(LEAST, int(shard.exchange.allreduce(room, "min")[0])))
 
-    def changes(self, kind: str, entries: Sequence[Entry]) -> None:
-        """Apply changes of one kind, which follow one another."""
-        if kind == "batch":
-            for group, mask in _groups(entries, self.step * self._shard.size):
-                for mine in self._parts(group, self.step * self._shard.size):
-                    self.apply(mine, bool(mask & (OP | DELETES)))
-        elif kind == "delete_vertices":
-            for _, shares in groupby(entries, lambda entry: entry.epoch):
-                self._delete(next(iter(shares)))
-        elif kind in REMOVALS:
-            for _, shares in groupby(entries, lambda entry: (entry.epoch, entry.attempt)):
-                self._remove(next(iter(shares)))
-        elif kind == "expire":
-            for _, shares in groupby(entries, lambda entry: entry.epoch):
-                self._expire(next(iter(shares)))
+    def rows(self, parts: Sequence[Callable[[], Columns]]) -> None:
+        """Apply the rows of a snapshot."""
+        with self._read_ahead(lambda number: parts[number]() if number < len(parts) else None) as ahead:
+            for _ in parts:
+                self.apply(ahead.next(), op=False, admitted=True)
 
-    def counted(self, kind: str, shares: Sequence[Entry]) -> list[int]:
-        """Apply one epoch as it was applied first, and so with the same counts; those of this rank."""
+    def changes(self, groups: Sequence[Sequence[Entry]], alone: int) -> Iterator[tuple[Entry, list[int]]]:
+        """Apply groups of records, one after another.
+
+        Each group's first record, and what this rank counted, in the order of `TOLD`. A group behind epoch `alone` is
+        one epoch, which is applied as it was applied first, and so with the same counts.
+        """
+        most = self.step * self._shard.size
+        parts = [_parts(group, most if group[0].epoch <= alone else None, self._shard.size) for group in groups]
+        bundles = list(_bundles((part for some in parts for part in some), self._shard.rank, self.step))
+        make = lambda number: [self._read(part) for part in bundles[number]] if number < len(bundles) else None  # noqa: E731
+        with self._read_ahead(make) as ahead:
+            read = chain.from_iterable(ahead.next() for _ in bundles)
+            for group, its in zip(groups, parts, strict=True):
+                told = self._batches(group, its, read) if group[0].kind == "batch" else self._change(group[0])
+                yield group[0], [told.get(name, 0) for name in TOLD]
+
+    def _read_ahead(self, make: Callable[[int], Any]) -> Ahead[Any]:
+        """Makes things in another thread, where nothing is sent to other ranks."""
+        shard = self._shard
+        name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
+        return Ahead(name, shard.device, None, make, shard.exchange.aborted)
+
+    def _batches(self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns]) -> dict[str, int]:
+        """Apply the parts of a group, one as a batch; what the last one counted."""
         told: dict[str, int] = {}
-        if kind == "batch":
-            total = sum(entry.n for entry in shares)
-            for mine in self._parts(shares, max(1, total)):
-                told = self.apply(mine, bool(_mask(shares) & (OP | DELETES)))
-        elif kind == "delete_vertices":
-            told = self._delete(shares[0])
-        elif kind in REMOVALS:
-            told = self._remove(shares[0])
-        elif kind == "expire":
-            told = self._expire(shares[0])
-        return [told.get(name, 0) for name in TOLD]
+        mask = _mask(group)
+        for part in parts:
+            told = self.apply(next(read) if part.here else self._sent(part), bool(mask & (OP | DELETES)))
+        return told
 
-    def _parts(self, group: Sequence[Entry], step: int) -> Iterator[Columns]:
-        """The parts of this rank, of each of the batches of up to `step` operations that a group becomes."""
-        shard, total = self._shard, sum(entry.n for entry in group)
-        for at in range(0, total, step):
-            n = min(step, total - at)
-            bounds = [at + n * rank // shard.size for rank in range(shard.size + 1)]
-            yield self._cut(group, bounds)
+    def _change(self, entry: Entry) -> dict[str, int]:
+        """Apply a change that is no batch; what it counted."""
+        if entry.kind == "delete_vertices":
+            return self._delete(entry)
+        if entry.kind in REMOVALS:
+            return self._remove(entry)
+        return self._expire(entry) if entry.kind == "expire" else {}
 
-    def _cut(self, group: Sequence[Entry], bounds: Sequence[int]) -> Columns:
-        """The operations of the records of a group for this rank; those for rank r begin at ``bounds[r]``."""
-        kept = {"weight": self._shard.spec.weighted, "time": self._shard.clock is not None}
-        dtypes = {name: dtype for name, dtype in DTYPES.items() if kept.get(name, True)}
-        cuts = [list(_overlaps(group, first, end)) for first, end in pairwise(bounds)]
-        parts = self._sent(cuts, dtypes) if any(entry.holder is not None for entry in group) else self._read(cuts)
-        return {
-            name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype)
-            for name, dtype in dtypes.items()
-        }
-
-    def _read(self, cuts: Sequence[Sequence[Cut]]) -> list[Columns]:
+    def _read(self, part: _Part) -> Columns:
         """What this rank takes of records that it sees."""
-        return [_filled(self._columns(entry), lo, hi) for entry, lo, hi in cuts[self._shard.rank]]
+        first, end = part.bounds[self._shard.rank : self._shard.rank + 2]
+        columns, at = {name: np.empty(end - first, dtype) for name, dtype in self._dtypes.items()}, 0
+        for entry, lo, hi in _overlaps(part.group, first, end):
+            rows = slice(at, at + hi - lo)
+            self._ahead.fill(entry, lo, hi, {name: column[rows] for name, column in columns.items()})
+            at = rows.stop
+        return columns
 
-    def _sent(self, cuts: Sequence[Sequence[Cut]], dtypes: Mapping[str, Any]) -> list[Columns]:
+    def _sent(self, part: _Part) -> Columns:
         """What this rank takes of records that their holders send."""
-        width = sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
+        width = sum(dtype.itemsize for dtype in self._dtypes.values())
 
         def load(cut: Cut) -> np.ndarray:
             entry, lo, hi = cut
-            columns = _filled(columns_of(entry, self._bodies.read(entry)), lo, hi)
-            return np.concatenate([np.ascontiguousarray(columns[name]).view(np.uint8) for name in dtypes])
+            data = np.empty((hi - lo) * width, np.uint8)
+            self._bodies.fill(entry, lo, hi, _split(data, self._dtypes, hi - lo))
+            return data
 
+        cuts = [_overlaps(part.group, first, end) for first, end in pairwise(part.bounds)]
         wanted = [[Piece(cut[0].holder or 0, (cut[2] - cut[1]) * width, cut) for cut in one] for one in cuts]
-        return [_split(data, dtypes, len(data) // width) for data in carried(self._shard, wanted, load)]
+        found = [_split(data, self._dtypes, len(data) // width) for data in carried(self._shard, wanted, load)]
+        return {
+            name: np.concatenate([np.empty(0, dtype), *(columns[name] for columns in found)])
+            for name, dtype in self._dtypes.items()
+        }
 
     def _columns(self, entry: Entry) -> Columns:
-        """The columns of a record; all ranks ask together for one that has a holder."""
+        """The columns of a record that is no batch; all ranks ask together for one that has a holder."""
         if entry.holder is None:
             return columns_of(entry, self._bodies.read(entry))
         (body,) = carried(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
@@ -294,18 +284,54 @@ class _Replay:
         return change.told
 
 
-def _groups(entries: Sequence[Entry], most: int) -> Iterator[tuple[list[Entry], int]]:
-    """Records in stream order with `most` operations together, or one with more; and the columns that any has."""
+def _groups(changes: Iterable[Sequence[Entry]], alone: int, most: int) -> Iterator[list[Entry]]:
+    """The records that are applied together, in stream order.
+
+    Those of batches up to epoch `alone` with `most` operations together, or one with more; else those of one change.
+    """
     group: list[Entry] = []
     total = 0
-    for entry in entries:
-        if group and total + entry.n > most:
-            yield group, _mask(group)
+    for shares in changes:
+        joins = shares[0].kind == "batch" and shares[0].epoch <= alone
+        for entry in shares if joins else ():
+            if group and total + entry.n > most:
+                yield group
+                group, total = [], 0
+            group.append(entry)
+            total += entry.n
+        if not joins:
+            if group:
+                yield group
+            yield list(shares)
             group, total = [], 0
-        group.append(entry)
-        total += entry.n
     if group:
-        yield group, _mask(group)
+        yield group
+
+
+def _parts(group: Sequence[Entry], step: int | None, size: int) -> list[_Part]:
+    """The batches of up to `step` operations that a group becomes, or one for None; none if it is of another kind."""
+    total = sum(entry.n for entry in group) if group[0].kind == "batch" else 0
+    return [
+        _Part(group, [at + n * rank // size for rank in range(size + 1)])
+        for at in range(0, total, step or max(1, total))
+        for n in [min(step or total, total - at)]
+    ]
+
+
+def _bundles(parts: Iterable[_Part], rank: int, most: int) -> Iterator[list[_Part]]:
+    """Parts that a rank reads at once, with `most` operations together, or one: each handing over takes a while."""
+    bundle: list[_Part] = []
+    total = 0
+    for part in parts:
+        n = part.bounds[rank + 1] - part.bounds[rank]
+        if bundle and total + n > most:
+            yield bundle
+            bundle, total = [], 0
+        if part.here:
+            bundle.append(part)
+            total += n
+    if bundle:
+        yield bundle
 
 
 def _overlaps(group: Sequence[Entry], first: int, end: int) -> Iterator[Cut]:
@@ -333,12 +359,3 @@ def _mask(group: Sequence[Entry]) -> int:
     for entry in group:
         mask |= entry.mask
     return mask
-
-
-def _filled(columns: Columns, lo: int, hi: int) -> Columns:
-    """A part of a record's columns, with what stands for those left out; deletions need no time."""
-    part, stands = {}, {"op": 1, "weight": 1, "time": MOST}
-    for name, dtype in DTYPES.items():
-        column = columns[name] if columns[name] is not None else stands[name]
-        part[name] = np.full(hi - lo, column, dtype) if isinstance(column, int) else column[lo:hi]
-    return part

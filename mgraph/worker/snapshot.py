@@ -17,13 +17,12 @@ from mgraph.device import STAGED, Array, Device
 from mgraph.errors import MgraphError
 from mgraph.keys import Names
 from mgraph.log.snapshot import (
+    Rows,
     check_arrow,
-    check_file,
     drop_old,
     folder_of,
     give_up,
     make_valid,
-    read_rows,
     rows_of,
     write_keys,
     write_part,
@@ -152,32 +151,27 @@ def _copied(device: Device, column: Array) -> Array:
     return column.copy()
 
 
-def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
-    """The rank's part of a snapshot, in as many pieces on every rank; each file is checked by one rank.
+def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> list[Callable[[], Columns]]:
+    """What reads the rank's part of a snapshot, in as many pieces on every rank; one thread calls these.
 
     A file on a local disk is read by the rank that holds it.
     """
     store, rank, size = store.archive, shard.rank, shard.size
+    kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
+    dtypes = {name: dtype for name, dtype in DTYPES.items() if kept.get(name, True)}
     files = snapshot["files"]
     readers = [about.get("holder") for about in files]
+    shared = readers.count(None) == len(readers)
+    mine = files[rank::size] if shared else [one for one in files if one["holder"] == rank]
     with together(shard):
-        for number, about in enumerate(files):
-            if rank == (number % size if readers[number] is None else readers[number]):
-                check_file(store, about)
-    if readers.count(None) == len(readers):
-        spans = list(_spans(rows_of(snapshot), rank, size, step))
+        Rows(store, mine, dtypes).check_ends()
+    if shared:
+        mine, spans = files, list(_spans(rows_of(snapshot), rank, size, step))
     else:
         rows = [rows_of({"files": [one for one in files if one["holder"] == reader]}) for reader in range(size)]
-        snapshot = {"files": [one for one in files if one["holder"] == rank]}
         spans = [(min(at, rows[rank]), min(at + step, rows[rank])) for at in range(0, max(rows), step)]
-    for first, end in spans:
-        pieces = list(read_rows(store, snapshot, first, end))
-        kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
-        yield {
-            name: np.concatenate([np.empty(0, dtype), *(piece[name] for piece in pieces)])
-            for name, dtype in DTYPES.items()
-            if kept.get(name, True)
-        }
+    read = Rows(store, mine, dtypes).read
+    return [partial(read, first, end) for first, end in spans]
 
 
 def _spans(total: int, rank: int, size: int, step: int) -> Iterator[tuple[int, int]]:

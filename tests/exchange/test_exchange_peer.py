@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,6 +34,27 @@ def named(exchanges: list[Exchange]) -> int:
 def maps() -> int:
     """How many segments this process has mapped."""
     return Path("/proc/self/maps").read_text().count("/mgraph-")
+
+
+def test_a_name_that_a_killed_process_left_is_removed_and_no_other():
+    make = (
+        "import os, signal; from mgraph.exchange.segment import Segment; kept = Segment.create(8192, {});"
+        "print(kept[1].path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    left, fresh = (
+        Path(subprocess.run([sys.executable, "-c", make], capture_output=True, text=True, timeout=60).stdout.strip())
+        for _ in range(2)
+    )
+    alive, place = Segment.create(8192, {})
+    for path in (left, place.path):
+        os.utime(path, (0, 0))
+    _, other = Segment.create(8192, {})
+    try:
+        assert [path.exists() for path in (left, fresh, Path(place.path))] == [False, True, True]
+    finally:
+        for path in (fresh, place.path, other.path):
+            os.unlink(path)
+        del alive
 
 
 def test_names_end_when_all_have_mapped_and_memory_ends_with_close() -> None:

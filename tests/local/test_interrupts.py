@@ -15,7 +15,7 @@ import pytest
 from graph_clusters import add_algorithm, assert_clean
 from interrupts import after, ctrl_c, when
 
-from mgraph import DynamicGraph, GraphClosed, GraphLost, MgraphError
+from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
 from mgraph.algorithms import ALGORITHMS
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.change import BatchChange
@@ -240,6 +240,39 @@ def test_a_forked_child_has_a_copy_of_its_own(graph):
 
     assert in_child(work) == 0
     check_whole(graph, 1, 20)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_a_forked_child_leaves_the_store_to_its_parent(tmp_path, sync):
+    graph = DynamicGraph(n_vertices=N, store=tmp_path / "store", sync=sync)
+    graph.insert([1], [2])
+
+    def work() -> None:
+        with pytest.raises(InvalidOption, match="copy in a forked process"):
+            graph.insert([3], [4])
+        assert graph.num_edges == 1
+        graph.close()
+
+    assert in_child(work) == 0
+    graph.insert([5], [6])
+    ends, goes_on = os.pipe()
+    if (child := os.fork()) == 0:  # lives on, and holds no lock
+        os.close(goes_on)
+        os.read(ends, 1)
+        graph.close()
+        os._exit(0)
+    graph.insert([7], [8])
+    graph.close()
+    try:
+        with DynamicGraph.open(None, tmp_path / "store") as again:
+            assert (again.epoch, again.num_edges) == (3, 3)
+    finally:
+        os.close(ends)
+        os.close(goes_on)
+        os.waitpid(child, 0)
+    with DynamicGraph.open(None, tmp_path / "store") as again:
+        assert (again.epoch, again.num_edges) == (3, 3)
 
 
 @pytest.mark.filterwarnings("ignore:This process")

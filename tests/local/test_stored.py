@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import numpy as np
 import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch, StoreError
+from mgraph import DynamicGraph, EdgeBatch, InvalidOption, StoreError
+from mgraph.log.bodies import Bodies
+from mgraph.log.store import Store
 from mgraph.worker.change import BatchChange
 
 
@@ -88,3 +93,42 @@ def test_a_graph_of_this_process_comes_back_where_a_change_broke(tmp_path, monke
         assert (len(graph.recoveries), graph.epoch) == (broke, 1 + broke)
         with graph.pipeline() as flight:
             assert flight.update(EdgeBatch([4], [5])).result().epoch == 2 + broke
+
+
+def test_what_a_reader_needs_is_dropped_meanwhile(tmp_path, monkeypatch):
+    """The epochs that are left are read from the snapshot that took its place; another one is named as gone."""
+    real = Bodies.fill
+    with DynamicGraph(n_vertices=10, store=tmp_path / "store", retain=1) as graph:
+
+        def fill(bodies: Bodies, *args: Any) -> None:
+            monkeypatch.setattr(Bodies, "fill", real)
+            graph.snapshot()
+            real(bodies, *args)
+
+        for epoch in (1, 2):
+            graph.insert([epoch], [epoch + 1])
+        monkeypatch.setattr(Bodies, "fill", fill)
+        with graph.at(2) as then:
+            assert rows(then) == rows(graph)
+        graph.insert([5], [6])
+        graph.insert([6], [7])
+        monkeypatch.setattr(Bodies, "fill", fill)
+        with pytest.raises(InvalidOption, match="has epochs from 4 on, and 3 was asked for"):
+            graph.at(3)
+
+
+def test_a_snapshot_and_a_copy_wait_for_the_snapshot_that_the_graph_takes_by_itself(tmp_path, monkeypatch):
+    real = Store.describe
+
+    def describe(store: Store, name: str, content: Any) -> None:
+        time.sleep(0.2)
+        real(store, name, content)
+
+    with DynamicGraph(n_vertices=10, store=tmp_path / "store", snapshot_bytes=1) as graph:
+        monkeypatch.setattr(Store, "describe", describe)
+        graph.insert([1], [2])
+        graph.save(tmp_path / "saved")
+        graph.insert([2], [3])
+        assert graph.snapshot() == 2
+    with DynamicGraph.load(None, tmp_path / "saved") as graph:
+        assert (graph.epoch, graph.num_edges) == (1, 1)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
-import numpy as np
-
-from mgraph.log.files import Files
+from mgraph.log.files import Contents, Files
 
 SECTOR = 512  #: bytes that are torn only together
 
@@ -111,6 +109,29 @@ class MemoryFile:
         """Nothing is synced by it."""
 
 
+class MemoryContents(Contents):
+    """The bytes of a file that is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, at: int, parts: Sequence[Any]) -> int:
+        begin = at
+        for part in parts:
+            view = memoryview(part).cast("B")
+            piece = self._data[at : at + len(view)]
+            view[: len(piece)] = piece
+            at += len(piece)
+        return at - begin
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Unlocked:
     """A lock that is always to be had."""
 
@@ -154,8 +175,8 @@ class CrashingFiles(Files):
     def names(self, path: str) -> list[str]:
         return sorted(name.rpartition("/")[2] for name in self.now if name != "/" and _parent(name) == path)
 
-    def map(self, path: str) -> np.ndarray:
-        return np.frombuffer(self.read(path), np.uint8)
+    def contents(self, path: str) -> Any:
+        return MemoryContents(self.read(path))
 
     def read(self, path: str) -> bytes:
         inode = self.now.get(path)

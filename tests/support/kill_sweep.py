@@ -308,7 +308,7 @@ class Sweep:
         self.check(cluster, writer.acknowledged)
 
     def lose(self, cluster: Processes, rng: random.Random) -> None:
-        pids = list(cluster.client.run(os.getpid).values())
+        pids = pids_of(cluster.client)
         kind = rng.choices(list(self.losses), list(self.losses.values()))[0]
         for pid in pids if kind == "all workers" else [rng.choice(pids)]:
             send(pid, signal.SIGSTOP if kind == "stopped" else signal.SIGKILL)
@@ -337,6 +337,18 @@ class Sweep:
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {told(self.counts, self.seconds)}"
+
+
+def pids_of(client: Client) -> list[int]:
+    """The processes of the workers; asked again while Dask still counts one that was killed among them."""
+    end = time.monotonic() + OPEN_SECONDS
+    while True:
+        try:
+            return list(client.run(os.getpid).values())
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def killed(counts: Counter[str]) -> int:

@@ -13,19 +13,11 @@ from typing import Any
 import numpy as np
 from crashing import Crash, CrashingFiles, Later
 
-from mgraph.errors import StoreError
+from mgraph.log.bodies import Bodies
 from mgraph.log.log import Lag, Log
-from mgraph.log.records import body_of, columns_of, log_id
+from mgraph.log.records import columns_of, log_id
 from mgraph.log.segments import Segments
-from mgraph.log.snapshot import (
-    check_file,
-    drop_old,
-    folder_of,
-    make_valid,
-    read_rows,
-    rows_of,
-    write_part,
-)
+from mgraph.log.snapshot import Rows, drop_old, folder_of, make_valid, rows_of, write_part
 from mgraph.log.store import Store
 
 PATH = "/data/store"
@@ -76,24 +68,21 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     found = store.survey(repair=repair)
     there: list[int] = []
     if found.snapshot is not None:
-        for about in found.snapshot["files"]:
-            check_file(store, about)
-        rows = list(read_rows(store, found.snapshot, 0, rows_of(found.snapshot)))
-        numbers = np.concatenate([np.empty(0, np.uint32), *(part["src"] for part in rows)])
-        there = np.unique(numbers).tolist()
+        rows = Rows(store, found.snapshot["files"], dict.fromkeys(["src", "dst"], np.uint32))
+        rows.check_ends()
+        there = np.unique(rows.read(0, rows_of(found.snapshot))["src"]).tolist()
         assert epoch_of(there) == found.snapshot["epoch"]
     for shares in found.shares:
         numbers_of = set()
         for rank, entry in enumerate(shares):
-            body = body_of(files.map(entry.path), entry)
-            if body is None:
-                raise StoreError(f"{entry.path}, offset {entry.at}: damaged")
-            columns = columns_of(entry, body)
-            if entry.kind == "drop_vertices":
-                numbers_of |= set(columns["ids"].tolist())
-                continue
+            with Bodies(files) as bodies:
+                if entry.kind == "drop_vertices":
+                    numbers_of |= set(columns_of(entry, bodies.read(entry))["ids"].tolist())
+                    continue
+                columns = {name: np.empty(entry.n, np.uint32) for name in ("src", "dst")}
+                bodies.fill(entry, 0, entry.n, columns)
             numbers_of |= set(columns["src"].tolist())
-            assert len(columns["src"]) == entry.n >= 1
+            assert entry.n >= 1
             assert (columns["dst"] == np.arange(entry.n) + 1000 * rank).all(), "a share of another rank"
         assert len(numbers_of) == 1, "shares of several changes in one epoch"
         there.extend(numbers_of)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from graph_model import random_batch
 from plain_graph import fresh_rng
 from ranks import Ranks
-from stores import end, opened, raised, store_of
+from stores import end, opened, raised, store_of, written
 from test_ballot import CONTENT, Changed, N
 from test_restore import assert_same
 
 from mgraph.errors import Aborted, StoreError
 from mgraph.log import segments
 from mgraph.log.files import File, Files
-from mgraph.log.records import HEADER, header_at
+from mgraph.log.records import HEADER, header_of
 from mgraph.log.store import Store
 
 STARTS = (0, 13, 20, N)
@@ -190,9 +191,9 @@ def logged(path: Path, turns: int = 1) -> Changed:
 
 def records(path: Path) -> list[Any]:
     """The records of a log's only segment, marks too."""
-    data, at, found = np.fromfile(path, np.uint8), 0, []
-    number = int.from_bytes(bytes(data[HEADER - 16 : HEADER - 8]), "little")
-    while (entry := header_at(data, at, at, number, str(path))) is not None:
+    data, at, found = path.read_bytes(), 0, []
+    number = int.from_bytes(data[HEADER - 16 : HEADER - 8], "little")
+    while (entry := header_of(data[at : at + HEADER], at, at, number, str(path), len(data))) is not None:
         found.append(entry)
         at = entry.end
     return found
@@ -233,11 +234,57 @@ def test_logs_of_another_store_are_refused(tmp_path):
         opened(tmp_path / "a")
 
 
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_a_missing_snapshot_is_named(tmp_path, sync):
+    """Also where the log before it was dropped, and the one after it begins with a term."""
+    pytest.importorskip("pyarrow")
+    graph = logged(tmp_path, turns=1)
+    graph.ranks = opened(tmp_path, 2, retain=1, sync=sync)
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    raised(graph.change("batch"))
+    end(graph.ranks)
+    for path in tmp_path.glob("snapshot-*.json"):
+        path.unlink()
+    with pytest.raises(StoreError, match=r"a snapshot or a log with the epochs 1 to 5 is missing"):
+        Store(str(tmp_path)).survey()
+    found = Store(str(tmp_path)).survey(repair=True)
+    assert found.epoch == 0
+    assert "epochs after 0 are given up" in found.notes[0]
+
+
 def test_a_missing_log_is_named(tmp_path):
     logged(tmp_path)
     shutil.rmtree(segment(tmp_path, 1).parent)
     with pytest.raises(StoreError, match="rank-0001 is missing"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_disk_that_errs_when_it_is_read_names_the_file(tmp_path, rank, monkeypatch):
+    """First in the scans of the headers, then in the thread that reads ahead, until all reads are good."""
+    logged(tmp_path, turns=1)
+    path, real, places, told = segment(tmp_path, rank), os.preadv, set(), set()
+    for good in count():
+        left = [good]
+
+        def fails(file: int, parts: Any, at: int, left: list[int] = left) -> int:
+            left[0] -= (here := os.readlink(f"/proc/self/fd/{file}") == str(path))
+            if here and left[0] < 0:
+                places.add(threading.current_thread().name.rpartition("-")[2])
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(file, parts, at)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", fails)
+            try:
+                ranks = opened(tmp_path, 2)
+                break
+            except StoreError as error:
+                told.add(str(error))
+    assert told == {f"the log cannot be read: {path}: Input/output error; look at the disk"}
+    assert "ahead" in places
+    end(ranks)
 
 
 @pytest.mark.parametrize("cut", [1, 100, 170])

@@ -21,6 +21,7 @@ from mgraph.errors import InvalidOption, StoreError
 from mgraph.log import snapshot as arrow_files
 from mgraph.log.store import Store
 from mgraph.structures import names
+from mgraph.worker import restore as restoring
 from mgraph.worker import snapshot as snapshots
 
 pa = pytest.importorskip("pyarrow")
@@ -165,21 +166,50 @@ def test_columns_leave_a_gpu_in_pieces(monkeypatch):
         np.testing.assert_array_equal(snapshots._fetched(column), np.arange(3, 3 + n))
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
-    raised(graph.change("batch"))
+def snapshot_of_two(path: Path, monkeypatch: pytest.MonkeyPatch) -> Changed:
+    """A graph that was closed after a snapshot, whose files have many pieces and are read in many parts."""
+    monkeypatch.setattr(arrow_files, "ROWS", 5)
+    monkeypatch.setattr(restoring, "CHUNK", 7)
+    graph = changed(path, (0, 13, N), fresh_rng(), {})
+    while len(graph.model.edges) < 50:
+        raised(graph.change("batch"))
     raised(graph.ranks.call("snapshot"))
     written(graph.ranks)
     end(graph.ranks)
+    return graph
+
+
+def test_a_damaged_file_is_named(tmp_path, monkeypatch):
+    snapshot_of_two(tmp_path, monkeypatch)
+    (path,) = tmp_path.glob("snapshot-*/rank-0001.arrow")
+    data = path.read_bytes()
+    for at in fresh_rng().integers(0, len(data), 10).tolist():
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(StoreError, match=r"rank-0001\.arrow is damaged"):
+            opened(tmp_path, 3)
+    path.write_bytes(data[:-1])
+    with pytest.raises(StoreError, match=r"rank-0001\.arrow is damaged"):
+        opened(tmp_path, 3)
+    path.unlink()
+    with pytest.raises(StoreError, match=r"cannot be read: .*rank-0001\.arrow"):
+        opened(tmp_path, 2)
+
+
+def test_one_without_checksums_of_its_pieces_is_checked_as_a_whole(tmp_path, monkeypatch):
+    graph = snapshot_of_two(tmp_path, monkeypatch)
+    store = Store(str(tmp_path))
+    (about,) = store.snapshots()
+    files = [{key: value for key, value in one.items() if key != "pieces"} for one in about["files"]]
+    store.describe(f"{about['folder']}.json", {**about, "files": files})
+    ranks = opened(tmp_path, 3)
+    assert_same(ranks, graph.model, graph.epoch)
+    end(ranks)
     (path,) = tmp_path.glob("snapshot-*/rank-0001.arrow")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r"rank-0001\.arrow is damaged"):
-        opened(tmp_path, 2)
-    path.unlink()
-    with pytest.raises(StoreError, match=r"cannot be read: .*rank-0001\.arrow"):
-        opened(tmp_path, 2)
+        opened(tmp_path, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -16,6 +16,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
+from mgraph.log.log import ReadOnly
 from mgraph.protocol import ShardState, Stale, retold
 from mgraph.shared import Shared, is_large
 from mgraph.worker.ballot import Ballot
@@ -151,6 +152,12 @@ class Rank:
         if self._ballot is not None:
             with suppress(StoreError):  # then the state says that this rank is broken
                 self._ballot.make_safe()  # the acknowledgement of an abort tells the epoch
+
+    def forked(self) -> None:
+        """In a child process: leave the store to the parent, whose threads write it."""
+        if self.storage is not None and self._ballot is not None:
+            why = "this graph is a copy in a forked process, and its store is the parent's: the copy has no store"
+            self.storage, self._ballot.log = None, ReadOnly(self._ballot.shard.epoch, why)
 
     def close(self) -> None:
         """Free everything: exchange first, then the shard."""

@@ -107,7 +107,7 @@ def restore(
     if how is not None:
         _start_log(rank, **how)
     elif read_only:
-        rank.ballot.log = ReadOnly(epoch)
+        rank.ballot.log = ReadOnly(epoch, f"this graph was opened as of epoch {epoch}")
     return {"epoch": rank.shard.epoch, "counts": counts}
 
 
