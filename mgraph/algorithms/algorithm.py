@@ -259,6 +259,11 @@ class Maintained(Protocol):
         """
         ...
 
+    @property
+    def takes_deletions(self) -> bool:
+        """Whether `follow` can go on after deletions; if not, the result is made again without a look at changes."""
+        ...
+
     def columns(self) -> Columns:
         """The result, as the algorithm's `run` returns it. Later calls leave its arrays as they are."""
         ...

@@ -90,10 +90,12 @@ def end(shard: Shard, live: str) -> None:
 
 
 def _known(shard: Shard, held: Following) -> bool:
-    """Whether every rank has the result as of one epoch, and what was changed since; one allreduce."""
-    first = shard.ring.first
+    """Whether every rank has the result as of one epoch, and what was changed since, and can go on; one allreduce."""
+    first, made = shard.ring.first, held.made
     same = held.generation == shard.generation and held.starts == shard.partition.starts[:-1]
-    here = held.made is not None and same and first is not None and first <= held.epoch
+    here = made is not None and same and first is not None and first <= held.epoch
+    if here and made is not None and not made.takes_deletions:
+        here = not any(touched.deleted for _, touched in shard.ring.since(held.epoch))
     known, epoch, latest = shard.exchange.allreduce(np.array([here, held.epoch, -held.epoch], np.int64), "min").tolist()
     return bool(known) and epoch == -latest
 

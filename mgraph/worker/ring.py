@@ -29,12 +29,15 @@ class Touched:
         ``src << 32 | dst``, internal ids of the whole graph, ascending and unique.
     kinds : uint8[k]
         `INSERTED`, `UPDATED` or `DELETED`.
+    deleted : int
+        How many of them are gone.
     old, new : float32[k] or None
         The weights before and after, where they were and are there; None in a graph without weights.
     """
 
     keys: Array
     kinds: Array
+    deleted: int
     old: Array = None
     new: Array = None
 
@@ -139,7 +142,7 @@ def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touch
         keys, kinds = run.keys[places], kinds[places]
         old, new = _weights(device, structure, run.weight, keys, places) if weighted else (None, None)
         keys += np.uint64(lo << 32)
-    return Touched(keys, kinds, old, new)
+    return Touched(keys, kinds, plan.counts.deleted, old, new)
 
 
 def _weights(device: Device, structure: Structure, given: Array, keys: Array, places: Array) -> tuple[Array, Array]:

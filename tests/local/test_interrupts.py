@@ -245,7 +245,7 @@ def test_a_forked_child_has_a_copy_of_its_own(graph):
 @pytest.mark.filterwarnings("ignore:This process")
 @pytest.mark.parametrize("sync", ["always", "background"])
 def test_a_forked_child_leaves_the_store_to_its_parent(tmp_path, sync):
-    graph = DynamicGraph(n_vertices=N, store=tmp_path / "store", sync=sync)
+    graph = DynamicGraph(n_vertices=N, store=tmp_path / "store", sync=sync, device="cpu")
     graph.insert([1], [2])
 
     def work() -> None:
@@ -265,13 +265,13 @@ def test_a_forked_child_leaves_the_store_to_its_parent(tmp_path, sync):
     graph.insert([7], [8])
     graph.close()
     try:
-        with DynamicGraph.open(None, tmp_path / "store") as again:
+        with DynamicGraph.open(None, tmp_path / "store", device="cpu") as again:
             assert (again.epoch, again.num_edges) == (3, 3)
     finally:
         os.close(ends)
         os.close(goes_on)
         os.waitpid(child, 0)
-    with DynamicGraph.open(None, tmp_path / "store") as again:
+    with DynamicGraph.open(None, tmp_path / "store", device="cpu") as again:
         assert (again.epoch, again.num_edges) == (3, 3)
 
 

@@ -20,6 +20,8 @@ NONE = np.uint64(HOPS.none)
 class Distances:
     """The distances from a vertex, or to it, on one rank."""
 
+    takes_deletions = True
+
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard = shard
         found, self.info = run(shard, source, direction, predecessors)

@@ -27,7 +27,7 @@ from mgraph.kernels import Struct
 __all__ = ["Components"]
 
 #: with more arcs, no forest is kept if the components are found in fewer seconds than this
-LARGE, QUICK = 1 << 25, 0.02
+LARGE, QUICK = 1 << 27, 0.02
 PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
 NONE = np.uint64(2**64 - 1)
 
@@ -74,6 +74,11 @@ class Components:
         return Repair(shard, search, source=-1)
 
     @property
+    def takes_deletions(self) -> bool:
+        """Whether there is a forest, by which a part that is cut off can be found."""
+        return self.repair is not None
+
+    @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
         held = int(self.parent.nbytes) + (0 if self.labels is None else int(self.labels.nbytes))
@@ -96,8 +101,6 @@ class Components:
 
     def _follow(self, changes: Changes, most: int) -> Followed | None:
         self._grow()
-        if changes.deleted and self.repair is None:
-            return None
         if self.shard.in_edges is not self.shard.out_edges:
             changes = _both_ways(self.device, changes)
         changed = Struct(**changes.fields())

@@ -31,6 +31,8 @@ class Ranks:
         How often in a row going outwards was given up; how often it is not tried from now on.
     """
 
+    takes_deletions = True
+
     def __init__(self, shard: Shard, start: Any = None, **arguments: Any) -> None:
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
         self.futile = self.rest = 0

@@ -15,6 +15,8 @@ __all__ = ["Distances"]
 class Distances:
     """The distances from a vertex on one rank."""
 
+    takes_deletions = True
+
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
         self.shard, self.source, self.dtype = shard, source, dtype
         paths = Paths(shard, source, dtype)

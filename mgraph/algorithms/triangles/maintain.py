@@ -35,6 +35,8 @@ class Triangles:
         The triangles of the graph, and the sum over all vertices of the pairs of their neighbours.
     """
 
+    takes_deletions = True
+
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
         self.kernels = kernels(shard, "algorithms/triangles/difference.cuh", shard.out_edges.view())
