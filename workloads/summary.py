@@ -41,12 +41,20 @@ def summary(runs: list[Run]) -> Table:
 
 
 def headline(runs: list[Run]) -> Table:
-    """The rows of `HEADLINE`, each where most structures were compared; none where one of them is missing."""
+    """The rows of `HEADLINE`, each where most structures were compared, for the structures that are in all of them.
+
+    No row where one of them is missing.
+    """
     chosen = []
     for pattern in HEADLINE:
         found = [row for row in _rows(runs) if re.fullmatch(pattern, row.what)]
         chosen += sorted(found, key=lambda row: len(row.values))[-1:]
-    return _table(chosen if len(chosen) == len(HEADLINE) else [])
+    if len(chosen) < len(HEADLINE):
+        return _table([])
+    common = set.intersection(*(set(row.values) for row in chosen))
+    for row in chosen:
+        row.values = {name: value for name, value in row.values.items() if name in common}
+    return _table(chosen)
 
 
 def _rows(runs: list[Run]) -> list[_Row]:
