@@ -140,8 +140,10 @@ def _sum(shard: Shard, mine: int) -> int:
 
 def _changes(shard: Shard, epoch: int) -> Changes:
     """How the arcs of all ranks differ from those at `epoch`."""
-    device, xp = shard.device, shard.device.xp
-    columns = _gathered(shard, shard.ring.since(epoch))
+    device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
+    if shard.size == 1 and len(since) == 1:
+        return _of_one_batch(since[0][1])
+    columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
         if shard.size > 1:  # of one arc's changes, the order is that of the epochs
@@ -161,6 +163,15 @@ def _changes(shard: Shard, epoch: int) -> Changes:
         kind = xp.where(was, xp.where(now, UPDATED, DELETED), INSERTED).astype(np.uint8)
         weights = {"old": columns["old"][first], "new": columns["new"][last]} if "old" in columns else {}
         return Changes(keys[first], kind, int((kind == DELETED).sum()), **weights)
+
+
+def _of_one_batch(touched: Touched) -> Changes:
+    """How one batch made arcs differ: each is there once, and in order."""
+    keys, kinds, old, new = touched.keys, touched.kinds, touched.old, touched.new
+    if old is None:
+        return Changes(keys, kinds, touched.deleted)
+    differs = (kinds != UPDATED) | (old != new)
+    return Changes(keys[differs], kinds[differs], touched.deleted, old=old[differs], new=new[differs])
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:

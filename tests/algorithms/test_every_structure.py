@@ -25,7 +25,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("chosen", [WARM, pytest.param(tuple(ALGORITHMS), marks=pytest.mark.slow)], ids=["warm", "all"])
-@pytest.mark.parametrize("structure", [name for name in names() if name != "csr"])
+@pytest.mark.parametrize(
+    "structure",  # gpma and lpma see the text that gpma+ sees, but for the address of a slot
+    [pytest.param(one, marks=pytest.mark.slow if one in ("gpma", "lpma") else ()) for one in names() if one != "csr"],
+)
 def test_as_on_csr(structure: str, device: str, chosen: tuple[str, ...]) -> None:
     graph = random_graph(17, 300, 1400, directed=False, skew=True)
     made, right = (shards(graph, cut(graph.n, 1), kind, device=device) for kind in (structure, "csr"))

@@ -135,6 +135,7 @@ def test_graphs_of_communities_compile(file, tmp_path):
     compile_program(source.read_program(file, "kernels/platform/cuda.cuh", ALGORITHMS, view), tmp_path, CHECK)
 
 
+@pytest.mark.slow
 def test_no_kernel_is_left_out():
     compiled = {k.name for variant in VARIANTS for program in programs(variant) for k in program.kernels}
     texts = [(source.ROOT / f).read_text() for f in FILES]

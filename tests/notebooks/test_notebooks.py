@@ -41,7 +41,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name[0] in "35" else ()) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name[0] in "1235" else ()) for name in NOTEBOOKS]
 )
 def test_runs_on_cpu_workers(name):
     book = execute(
