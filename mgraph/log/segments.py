@@ -3,15 +3,20 @@
 A segment is synced before the next one is made, so that only the last one can have a torn end. Room is allocated
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
 for what must be written even then: that the record is refused.
+
+With a `Spool` a record may be held there before it is written: `hold` and `held`, and then `put`, in another thread.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft
+from mgraph.log.spool import Copy, Spool, laid
 
 __all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
 
@@ -35,7 +40,7 @@ def segment_start(name: str) -> int | None:
 
 
 class Segments:
-    """Appends records. `claim` is called by one thread; `put`, `sync` and `mark` by others too.
+    """Appends records. `claim` and `hold` are called by one thread; `put`, `sync` and `note` by others too.
 
     Parameters
     ----------
@@ -63,6 +68,8 @@ class Segments:
         self._lock = threading.Lock()
         self._start, self._allocated = 0, 0
         self._unwritten: set[int] = set()  # the places of records that are claimed and not written
+        self._unheld: set[int] = set()  # those of records that are neither in the spool nor written
+        self._spool: Spool | None = None
         try:
             files.folder(folder)
             self._file = self._made(0)
@@ -91,10 +98,14 @@ class Segments:
         """The place of a record of `size` bytes. There is room for it, and for its refusal, or `OSError`."""
         with self._lock:
             self._room(self.end - self._start + size + RESERVE)
-            place, self.end = self.end, self.end + size
-            self.last = self.end
-            self._unwritten.add(place)
-            return place
+            self.last = self.end + size
+            return self._next(size)
+
+    def _next(self, size: int) -> int:
+        place, self.end = self.end, self.end + size
+        self._unwritten.add(place)
+        self._unheld.add(place)
+        return place
 
     @property
     def full(self) -> bool:
@@ -116,19 +127,56 @@ class Segments:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def put(self, record: Draft, place: int) -> None:
-        """Write a record at its place."""
-        head = record.packed(self.synced, place, self._log)
-        self._file.write(place - self._start, [head, *record.parts])
+    def put(self, record: Draft, place: int, held: bool = False) -> None:
+        """Write a record at its place; its columns from the spool, if they are held there."""
+        parts = self._views(place, record) if held else record.parts
+        head = record.packed(self.synced, place, self._log, parts)
+        self._file.write(place - self._start, [head, *parts])
+        self._told(self._unwritten, self._unheld, place=place)
+
+    def _told(self, *lacking: set[int], place: int) -> None:
+        """A record is not lacking any more, where it was."""
         with self._lock:
-            self._unwritten.discard(place)
+            for places in lacking:
+                places.discard(place)
+            if self._spool is not None:
+                self._spool.tell(min(self._unwritten, default=self.end), min(self._unheld, default=self.end))
+
+    # ---- a spool -----------------------------------------------------------------------------------------------------
+
+    def attach(self, spool: Spool) -> None:
+        """Hold later records in a spool, which is closed with the segments."""
+        spool.follow(self.path, self._start)
+        with self._lock:
+            self._unheld |= self._unwritten
+            self._spool = spool
+        self._told(place=-1)
+
+    def hold(self, record: Draft, place: int, copy: Copy) -> Callable[[], None] | None:
+        """Begin to copy a record to the spool: what waits for that, after which it is `held`. None without room."""
+        spool = self._spool
+        if spool is None or place + record.size - spool.written > spool.capacity:
+            return None
+        head = record.packed(self.synced, place, self._log, ())
+        for view, part, at in laid([memoryview(head)], spool.views(place, HEADER)):
+            view[:] = part[at : at + len(view)]
+        return copy(record.parts, self._views(place, record))
+
+    def held(self, place: int) -> None:
+        """The spool has all of the record at a place."""
+        self._told(self._unheld, place=place)
+
+    def _views(self, place: int, record: Draft) -> Sequence[Any]:
+        assert self._spool is not None
+        return self._spool.views(place + HEADER, record.nbytes)
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
 
     def spoil(self, place: int, size: int, refused: Draft) -> None:
         """Write a refusal over a record of `size` bytes that could not be written whole."""
         empty = replace(refused, nbytes=size - HEADER)
         self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
-        with self._lock:
-            self._unwritten.discard(place)
+        self._told(self._unwritten, self._unheld, place=place)
 
     def sync(self) -> None:
         """Sync what was written so far, and leave a mark of it: by that a torn end is told from a broken middle."""
@@ -141,8 +189,9 @@ class Segments:
     def note(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""
         with self._lock:
-            place, self.end = self.end, self.end + record.size
-            self._unwritten.add(place)
+            place = self._next(record.size)
+        if self.hold(record, place, lambda parts, views: lambda: None) is not None:
+            self.held(place)
         self.put(record, place)
 
     def turn(self) -> None:
@@ -159,6 +208,8 @@ class Segments:
         file.truncate(start - self._start)
         file.close()
         self._file, self._start = made, start
+        if self._spool is not None:
+            self._spool.follow(self.path, start)
 
     def close(self) -> None:
         """Sync, give back what was allocated and not used, and close."""
@@ -169,3 +220,5 @@ class Segments:
             self._file.sync()
         finally:
             self._file.close()
+            if self._spool is not None:
+                self._spool.close(keep=bool(self._unwritten))
