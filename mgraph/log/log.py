@@ -196,6 +196,7 @@ class Log:
         try:
             if self._segments.synced < place:
                 self._segments.sync()
+            self._segments.rest()
         except OSError as error:
             told = failed(error, self._segments.path, "the log cannot be synced:")
             self.broken = self.broken or str(told)

@@ -5,12 +5,15 @@ before a record is written, so that a full disk refuses a record and never tears
 for what must be written even then: that the record is refused.
 
 With a `Spool` a record may be held there before it is written: `hold` and `held`, and then `put`, in another thread.
+That thread also allocates room ahead, and the one that syncs begins new segments, so that nobody waits for the disk.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +24,7 @@ from mgraph.log.spool import Copy, Spool, laid
 __all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
 
 SEGMENT = 256 << 20  #: bytes after which a new segment is begun
+PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
 CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
 RESERVE = 4096  #: bytes kept for a refusal and for marks
 
@@ -79,7 +83,7 @@ class Segments:
     def _made(self, start: int) -> File:
         file = self._files.open(f"{self.folder}/{segment_name(start)}")
         try:
-            self._allocate(file, RESERVE)
+            self._allocate(file, RESERVE + (0 if self._spool is None else self._spool.capacity))
             file.sync()
             self._files.sync_folder(self.folder)
         except BaseException:
@@ -109,8 +113,8 @@ class Segments:
 
     @property
     def full(self) -> bool:
-        """Whether the next record should begin a segment."""
-        return self.end - self._start >= self._limit
+        """Whether the next record should begin a segment, also where that has to wait for the disk."""
+        return self.end - self._start >= self._limit * (1 if self._spool is None else PATIENT)
 
     def _room(self, end: int) -> None:
         if end > self._allocated:
@@ -132,6 +136,8 @@ class Segments:
         parts = self._views(place, record) if held else record.parts
         head = record.packed(self.synced, place, self._log, parts)
         self._file.write(place - self._start, [head, *parts])
+        if held:
+            self._allocate_ahead()
         self._told(self._unwritten, self._unheld, place=place)
 
     def _told(self, *lacking: set[int], place: int) -> None:
@@ -150,7 +156,27 @@ class Segments:
         with self._lock:
             self._unheld |= self._unwritten
             self._spool = spool
+        self._allocate_ahead()
         self._told(place=-1)
+
+    def _allocate_ahead(self) -> None:
+        """Have room for all that the spool can hold; a claim waits for the disk where there is none."""
+        assert self._spool is not None
+        end = self.end - self._start + self._spool.capacity + RESERVE
+        if end > self._allocated:
+            with suppress(OSError):  # the claim finds out
+                self._file.allocate(end + self._spool.capacity // 2)
+                self._allocated = end + self._spool.capacity // 2
+
+    def rest(self) -> None:
+        """Begin a new segment if one is due and nothing is being written; the thread that syncs calls it."""
+        with self._lock:
+            if self._spool is not None and self.end - self._start >= self._limit and not self._unwritten:
+                try:
+                    self.turn()
+                except OSError as error:  # without room it is tried again, at the latest when it is `full`
+                    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                        raise
 
     def hold(self, record: Draft, place: int, copy: Copy) -> Callable[[], None] | None:
         """Begin to copy a record to the spool: what waits for that, after which it is `held`. None without room."""
