@@ -53,13 +53,18 @@ class _Open:
 
     record: Draft
     place: int
-    written: Future[None] | None  #: None while it is being copied to the spool
-    copied: Callable[[], None] | None
-    offset: tuple[str, int] | None = None
+    offset: tuple[str, int] | None
+    held: Future[None] | None = None  #: ends when it is in the spool
+    written: Future[None] | None = None  #: None while it is copied to the spool
 
     @property
     def end(self) -> int:
         return self.place + self.record.size
+
+    def ended(self) -> BaseException | None:
+        """Wait until it is written; why it is not."""
+        problem = None if self.held is None else self.held.exception()
+        return problem if self.written is None else self.written.exception()
 
 
 class Log:
@@ -117,6 +122,8 @@ class Log:
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
+        self._make_holder = lambda: make(f"{name}-hold")
+        self._holder: Executor | None = None
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
@@ -155,12 +162,13 @@ class Log:
             place = self._segments.claim(record.size)
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
-        self._open = change = _Open(record, place, None, None, columns.get("offset"))
-        if self._copy is not None:
-            change.copied = self._segments.hold(record, place, self._copy)
-        if change.copied is None:
-            change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
-            change.written = self._writer.submit(self._write, change.record, place)
+        self._open = change = _Open(record, place, columns.get("offset"))
+        if self._copy is not None and self._holder is not None and self._segments.has_room(change.end):
+            self._copy.follow()
+            change.held = self._holder.submit(self._hold, change, self._copy)
+        else:
+            record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
+            change.written = self._writer.submit(self._write, record, place)
 
     def _number(self, epoch: int) -> int:
         """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
@@ -181,13 +189,11 @@ class Log:
         elif not record.ahead:
             self._sync_upto(place + record.size)
 
-    def _write_held(self, change: _Open) -> None:
-        """Wait until a change that is copied to the spool is there, and write it from there."""
-        if change.copied is not None and change.written is None:
-            change.copied()
-            self._segments.held(change.place)
-            change.record = replace(change.record, parts=())  # frees the columns
-            change.written = self._writer.submit(self._write, change.record, change.place, True)
+    def _hold(self, change: _Open, copy: Copy) -> None:
+        """Bring a record to the spool, from where it is written."""
+        self._segments.hold(change.record, change.place, copy)
+        change.record = replace(change.record, parts=())  # frees the columns
+        change.written = self._writer.submit(self._write, change.record, change.place, True)
 
     def _sync_upto(self, place: int) -> None:
         """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
@@ -214,19 +220,17 @@ class Log:
         """
         change = self._open
         assert change is not None, "nothing was begun"
-        self._write_held(change)
-        assert change.written is not None
-        if change.copied is None:
-            self._wait(change.written)
+        self._wait(change.held or change.written)
         if change.record.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
         while self._sync == "background" and self._behind():
             self._wait(change.written)
-            if self._syncing is not None:
-                self._wait(self._syncing)
+            self._wait(self._syncing)
 
-    def _wait(self, future: Future[None]) -> None:
-        while not wait_for([future], POLL_SECONDS).done:
+    def _wait(self, future: Future[None] | None) -> None:
+        if future is None:
+            return
+        while not future.done() and not wait_for([future], POLL_SECONDS).done:
             if self._aborted():
                 raise Aborted("the call was aborted while the log was written")
         future.result()
@@ -258,15 +262,12 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
-        self._write_held(change)
-        assert change.written is not None
-        wait_for([change.written])
-        record = change.record
+        problem, record = change.ended(), change.record
         refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
         try:
             if self.broken is not None:
                 raise OSError(None, self.broken)
-            if change.written.exception() is not None:
+            if problem is not None:
                 self._segments.spoil(change.place, record.size, refused)
             else:
                 self._segments.note(refused)
@@ -332,7 +333,7 @@ class Log:
     def _attach(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
         if (made := make()) is not None:
             self._segments.attach(made[0])
-            self._copy = made[1]
+            self._holder, self._copy = self._make_holder(), made[1]
 
     def _drain(self) -> None:
         self.flush()
@@ -342,12 +343,12 @@ class Log:
     def close(self) -> None:
         """Write and sync what there is, and end the threads. A change under way stays undecided."""
         if self._open is not None:
-            self._write_held(self._open)
+            self._open.ended()
             self._written = self._open.written
         self._drain()
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
-        for executor in {self._writer, self._syncer}:
+        for executor in {self._writer, self._syncer, self._holder or self._writer}:
             executor.shutdown()
 
 

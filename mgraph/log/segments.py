@@ -4,8 +4,8 @@ A segment is synced before the next one is made, so that only the last one can h
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
 for what must be written even then: that the record is refused.
 
-With a `Spool` a record may be held there before it is written: `hold` and `held`, and then `put`, in another thread.
-That thread also allocates room ahead, and the one that syncs begins new segments, so that nobody waits for the disk.
+With a `Spool` a record may be held there before it is written: `hold`, and then `put`, in other threads than `claim`.
+The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need not wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft
-from mgraph.log.spool import Copy, Spool, laid
+from mgraph.log.spool import Spool, laid
 
 __all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
 
@@ -44,7 +44,7 @@ def segment_start(name: str) -> int | None:
 
 
 class Segments:
-    """Appends records. `claim` and `hold` are called by one thread; `put`, `sync` and `note` by others too.
+    """Appends records. `claim` is called by one thread; `hold`, `put`, `sync` and `note` by others too.
 
     Parameters
     ----------
@@ -178,18 +178,18 @@ class Segments:
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                         raise
 
-    def hold(self, record: Draft, place: int, copy: Copy) -> Callable[[], None] | None:
-        """Begin to copy a record to the spool: what waits for that, after which it is `held`. None without room."""
-        spool = self._spool
-        if spool is None or place + record.size - spool.written > spool.capacity:
-            return None
-        head = record.packed(self.synced, place, self._log, ())
-        for view, part, at in laid([memoryview(head)], spool.views(place, HEADER)):
-            view[:] = part[at : at + len(view)]
-        return copy(record.parts, self._views(place, record))
+    def has_room(self, end: int) -> bool:
+        """Whether the spool has room for what is claimed up to a place."""
+        return self._spool is not None and end - self._spool.written <= self._spool.capacity
 
-    def held(self, place: int) -> None:
-        """The spool has all of the record at a place."""
+    def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        """Copy a record to the spool, which has room; the process need not live until it is written."""
+        assert self._spool is not None
+        head = memoryview(record.packed(self.synced, place, self._log, ()))
+        for view, part, at in laid([head], self._spool.views(place, HEADER)):
+            view[:] = part[at : at + len(view)]
+        if record.nbytes:
+            copy(record.parts, self._views(place, record))
         self._told(self._unheld, place=place)
 
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
@@ -216,8 +216,8 @@ class Segments:
         """Append a record without columns, in the room that is reserved."""
         with self._lock:
             place = self._next(record.size)
-        if self.hold(record, place, lambda parts, views: lambda: None) is not None:
-            self.held(place)
+        if self.has_room(place + record.size):
+            self.hold(record, place, lambda parts, views: None)
         self.put(record, place)
 
     def turn(self) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from mgraph.log.records import HEADER, Entry, header_of, resealed
 
 __all__ = ["Copy", "Spool", "finish", "laid"]
 
-#: ``copy(parts, views)`` begins to copy arrays, of the host or of a GPU, one after another into views of the same size
-#: in all, and returns what waits until that is done
-Copy = Callable[[Sequence[Any], Sequence[np.ndarray]], Callable[[], None]]
 
 NAME = "mgraph.log-"
 PAGE = 4096
@@ -50,6 +47,16 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
             left[0] = left[0][n:]
             if not len(left[0]):
                 left.pop(0)
+
+
+class Copy(Protocol):
+    """Copies arrays, of the host or of a GPU, into a spool, in another thread than that which made them."""
+
+    def follow(self) -> None:
+        """The calling thread's stream makes what is copied next."""
+
+    def __call__(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        """Copy `parts` one after another into `views`, of the same size in all, and wait until they are there."""
 
 
 class Spool:

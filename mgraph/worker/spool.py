@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,22 @@ class _Copies:
         self._device = device
         if device.kind == "cuda":
             cuda = device.xp.cuda
-            self._stream, self._runtime = cuda.Stream(non_blocking=True), cuda.runtime
-            self._begun, self._done = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
+            self._stream, self._runtime, self._current = (
+                cuda.Stream(non_blocking=True),
+                cuda.runtime,
+                cuda.get_current_stream,
+            )
+            self._made = cuda.Event(disable_timing=True)
 
-    def __call__(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> Callable[[], None]:
-        begun, remote = [], [part for part in parts if not isinstance(part, np.ndarray)]
+    def follow(self) -> None:
+        if self._device.kind == "cuda":
+            self._made.record(self._current())
+
+    def __call__(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        begun, remote = [], any(not isinstance(part, np.ndarray) for part in parts)
         if remote:
-            self._begun.record(self._device.xp.cuda.get_current_stream())
-            self._stream.wait_event(self._begun)
+            self._device.use()
+            self._stream.wait_event(self._made)
         for view, part, at in laid(parts, views):
             if isinstance(part, np.ndarray):
                 begun += copies(view, part.view(np.uint8)[at : at + len(view)])
@@ -56,13 +64,7 @@ class _Copies:
                 self._runtime.memcpyAsync(
                     view.ctypes.data, part.data.ptr + at, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr
                 )
+        for one in begun:
+            one.result()
         if remote:
-            self._done.record(self._stream)
-
-        def wait() -> None:
-            for one in begun:
-                one.result()
-            if remote:
-                self._done.synchronize()
-
-        return wait
+            self._stream.synchronize()

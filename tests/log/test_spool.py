@@ -25,10 +25,13 @@ from mgraph.worker.spool import spool_of
 LOG = 0xFEDCBA9876543210
 
 
-def copy(parts, views):
-    for view, part, at in laid(parts, views):
-        view[:] = part.view(np.uint8)[at : at + len(view)]
-    return lambda: None
+class Copies:
+    def follow(self) -> None:
+        """The host has what it made."""
+
+    def __call__(self, parts, views) -> None:
+        for view, part, at in laid(parts, views):
+            view[:] = part.view(np.uint8)[at : at + len(view)]
 
 
 def names() -> list[str]:
@@ -53,7 +56,7 @@ def log(tmp_path):
 
     folder = tmp_path / "store" / "term-000001" / "rank-0000"
     made = Log(Segments(DISK, str(folder), LOG, 3 * PAGE), "background", 0, lag=Lag(1 << 20, 60.0))
-    made.hold(lambda: (Spool(2 * PAGE, LOG, str(tmp_path / "store")), copy))
+    made.hold(lambda: (Spool(2 * PAGE, LOG, str(tmp_path / "store")), Copies()))
     made.flush()
     made.go, made.folder, made.store = go, str(folder), str(tmp_path / "store")
     with pytest.MonkeyPatch.context() as patch:
