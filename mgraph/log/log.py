@@ -17,6 +17,7 @@ longer than `Lag.seconds`.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ from mgraph.log.spool import Copy, Spool
 __all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
 
 SYNCS = ("always", "background")
+CALM_SECONDS = 0.002  #: without a change, after which what the spool has is written
 POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
 
 
@@ -124,6 +126,7 @@ class Log:
         self._syncer = make(f"{name}-sync")
         self._make_holder = lambda: make(f"{name}-hold")
         self._holder: Executor | None = None
+        self._last_held, self._haste = -CALM_SECONDS, threading.Event()
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
@@ -154,6 +157,7 @@ class Log:
         if self.broken is not None:
             raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
         assert self._open is None, "the change before this one was neither kept nor refused"
+        self._haste.clear()
         if self._segments.full:
             self._turn()
         ahead = ahead and self._sync == "always"
@@ -177,6 +181,8 @@ class Log:
         return self.attempt << 32 | self._again
 
     def _write(self, record: Draft, place: int, held: bool = False) -> None:
+        if held:
+            self._wait_for_calm()
         try:
             self._segments.put(record, place, held)
         except OSError as error:
@@ -192,8 +198,15 @@ class Log:
     def _hold(self, change: _Open, copy: Copy) -> None:
         """Bring a record to the spool, from where it is written."""
         self._segments.hold(change.record, change.place, copy)
+        self._last_held = time.monotonic()
         change.record = replace(change.record, parts=())  # frees the columns
         change.written = self._writer.submit(self._write, change.record, change.place, True)
+
+    def _wait_for_calm(self) -> None:
+        """Wait until no changes come, as they would have to wait for this thread; or there is little room, or haste."""
+        while self._last_held > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
+            if self._haste.wait(CALM_SECONDS):
+                return
 
     def _sync_upto(self, place: int) -> None:
         """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
@@ -224,6 +237,7 @@ class Log:
         if change.record.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
         while self._sync == "background" and self._behind():
+            self._haste.set()
             self._wait(change.written)
             self._wait(self._syncing)
 
@@ -262,6 +276,7 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
+        self._haste.set()
         problem, record = change.ended(), change.record
         refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
         try:
@@ -321,6 +336,7 @@ class Log:
     def flush(self) -> None:
         """Wait until the file has what was kept, for those who read it beside this graph."""
         if self._written is not None:
+            self._haste.set()
             wait_for([self._written])
 
     def hold(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
@@ -343,6 +359,7 @@ class Log:
     def close(self) -> None:
         """Write and sync what there is, and end the threads. A change under way stays undecided."""
         if self._open is not None:
+            self._haste.set()
             self._open.ended()
             self._written = self._open.written
         self._drain()

@@ -182,6 +182,11 @@ class Segments:
         """Whether the spool has room for what is claimed up to a place."""
         return self._spool is not None and end - self._spool.written <= self._spool.capacity
 
+    @property
+    def pressed(self) -> bool:
+        """Whether three quarters of the spool are taken."""
+        return self._spool is not None and 4 * (self.end - self._spool.written) > 3 * self._spool.capacity
+
     def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
         """Copy a record to the spool, which has room; the process need not live until it is written."""
         assert self._spool is not None

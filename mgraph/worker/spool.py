@@ -23,9 +23,9 @@ MOST = 1 << 30  #: bytes of a spool
 
 
 def spool_of(device: Device, nbytes: int, log: int, store: str) -> tuple[Spool, Copy] | None:
-    """A spool for a log of a store, of `nbytes` or `MOST`; None, and a line in the log that says why, without room."""
+    """A spool for a log that may be `nbytes` behind; None, and a line in the log that says why, without room for one."""
     try:
-        spool = Spool(min(nbytes, MOST), log, store)
+        spool = Spool(min(nbytes + nbytes // 4, MOST), log, store)
     except DeviceError as error:
         logger.info("%s: records are written to the log before they are acknowledged: %s", store, error)
         return None
@@ -62,7 +62,11 @@ class _Copies:
                 begun += copies(view, part.view(np.uint8)[at : at + len(view)])
             else:
                 self._runtime.memcpyAsync(
-                    view.ctypes.data, part.data.ptr + at, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr
+                    view.__array_interface__["data"][0],
+                    part.data.ptr + at,
+                    len(view),
+                    self._runtime.memcpyDeviceToHost,
+                    self._stream.ptr,
                 )
         for one in begun:
             one.result()
