@@ -17,7 +17,6 @@ longer than `Lag.seconds`.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from typing import Any
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, StoreError
+from mgraph.log.behind import Behind
 from mgraph.log.files import failed
 from mgraph.log.records import WITHIN, Draft, draft
 from mgraph.log.segments import Segments
@@ -37,7 +37,6 @@ from mgraph.log.spool import Copy, Spool
 __all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
 
 SYNCS = ("always", "background")
-CALM_SECONDS = 0.002  #: without a change, after which what the spool has is written
 POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
 
 
@@ -56,17 +55,11 @@ class _Open:
     record: Draft
     place: int
     offset: tuple[str, int] | None
-    held: Future[None] | None = None  #: ends when it is in the spool
     written: Future[None] | None = None  #: None while it is copied to the spool
 
     @property
     def end(self) -> int:
         return self.place + self.record.size
-
-    def ended(self) -> BaseException | None:
-        """Wait until it is written; why it is not."""
-        problem = None if self.held is None else self.held.exception()
-        return problem if self.written is None else self.written.exception()
 
 
 class Log:
@@ -124,9 +117,6 @@ class Log:
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
-        self._make_holder = lambda: make(f"{name}-hold")
-        self._holder: Executor | None = None
-        self._last_held, self._haste = -CALM_SECONDS, threading.Event()
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
@@ -139,7 +129,7 @@ class Log:
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
         self._written: Future[None] | None = None  # of the last change that was kept
         self._syncing: Future[None] | None = None
-        self._copy: Copy | None = None
+        self._behind: Behind | None = None
         self.safe: Future[None] | None = None
 
     # ---- a change ----------------------------------------------------------------------------------------------------
@@ -157,7 +147,6 @@ class Log:
         if self.broken is not None:
             raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
         assert self._open is None, "the change before this one was neither kept nor refused"
-        self._haste.clear()
         if self._segments.full:
             self._turn()
         ahead = ahead and self._sync == "always"
@@ -167,10 +156,7 @@ class Log:
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
         self._open = change = _Open(record, place, columns.get("offset"))
-        if self._copy is not None and self._holder is not None and self._segments.has_room(change.end):
-            self._copy.follow()
-            change.held = self._holder.submit(self._hold, change, self._copy)
-        else:
+        if self._behind is None or not self._behind.begin(record, place):
             record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
             change.written = self._writer.submit(self._write, record, place)
 
@@ -180,33 +166,23 @@ class Log:
         self._last = self.attempt, epoch
         return self.attempt << 32 | self._again
 
-    def _write(self, record: Draft, place: int, held: bool = False) -> None:
-        if held:
-            self._wait_for_calm()
+    def _write(self, record: Draft, place: int) -> None:
         try:
-            self._segments.put(record, place, held)
+            self._segments.put(record, place)
         except OSError as error:
-            told = failed(error, self._segments.path, "the log cannot be written:")
-            if held:  # it may have been acknowledged
-                self.broken = self.broken or str(told)
-            raise told from error
+            raise failed(error, self._segments.path, "the log cannot be written:") from error
         if self._sync == "background":
             self._syncing = self._syncer.submit(self._sync_upto, place + record.size)
         elif not record.ahead:
             self._sync_upto(place + record.size)
 
-    def _hold(self, change: _Open, copy: Copy) -> None:
-        """Bring a record to the spool, from where it is written."""
-        self._segments.hold(change.record, change.place, copy)
-        self._last_held = time.monotonic()
-        change.record = replace(change.record, parts=())  # frees the columns
-        change.written = self._writer.submit(self._write, change.record, change.place, True)
-
-    def _wait_for_calm(self) -> None:
-        """Wait until no changes come, as they would have to wait for this thread; or there is little room, or haste."""
-        while self._last_held > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
-            if self._haste.wait(CALM_SECONDS):
-                return
+    def _write_held(self, record: Draft, place: int) -> None:
+        """Write what may have been acknowledged, so that the log ends if that fails."""
+        try:
+            self._write(record, place)
+        except StoreError as error:
+            self.broken = self.broken or str(error)
+            raise
 
     def _sync_upto(self, place: int) -> None:
         """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
@@ -233,13 +209,25 @@ class Log:
         """
         change = self._open
         assert change is not None, "nothing was begun"
-        self._wait(change.held or change.written)
+        if change.written is None:
+            self._hand_over(change)
+        else:
+            self._wait(change.written)
         if change.record.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
-        while self._sync == "background" and self._behind():
-            self._haste.set()
+        while self._sync == "background" and self._late():
+            self._hurry()
             self._wait(change.written)
             self._wait(self._syncing)
+
+    def _hand_over(self, change: _Open) -> None:
+        """Wait until the spool has a change, from where it is written later."""
+        assert self._behind is not None
+        change.written = self._behind.ready(change.record, change.place)
+
+    def _hurry(self) -> None:
+        if self._behind is not None:
+            self._behind.hurry()
 
     def _wait(self, future: Future[None] | None) -> None:
         if future is None:
@@ -249,7 +237,7 @@ class Log:
                 raise Aborted("the call was aborted while the log was written")
         future.result()
 
-    def _behind(self) -> bool:
+    def _late(self) -> bool:
         segments = self._segments
         late = bool(self._kept) and self._kept[0][0] > segments.synced
         return segments.last - segments.synced > self._lag.nbytes or (
@@ -276,8 +264,7 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
-        self._haste.set()
-        problem, record = change.ended(), change.record
+        problem, record = self._ended(change), change.record
         refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
         try:
             if self.broken is not None:
@@ -293,6 +280,14 @@ class Log:
                 f"{self.broken}; epoch {record.epoch} was not made; whether the store has it is known when it is "
                 "opened again"
             ) from error
+
+    def _ended(self, change: _Open) -> BaseException | None:
+        """Wait until what was begun is written; why it is not."""
+        if change.written is None:
+            self._hand_over(change)
+        self._hurry()
+        assert change.written is not None
+        return change.written.exception()
 
     @property
     def vote(self) -> int:
@@ -336,7 +331,7 @@ class Log:
     def flush(self) -> None:
         """Wait until the file has what was kept, for those who read it beside this graph."""
         if self._written is not None:
-            self._haste.set()
+            self._hurry()
             wait_for([self._written])
 
     def hold(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
@@ -349,7 +344,7 @@ class Log:
     def _attach(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
         if (made := make()) is not None:
             self._segments.attach(made[0])
-            self._holder, self._copy = self._make_holder(), made[1]
+            self._behind = Behind(self._segments, made[1], self._writer, self._write_held)
 
     def _drain(self) -> None:
         self.flush()
@@ -359,13 +354,12 @@ class Log:
     def close(self) -> None:
         """Write and sync what there is, and end the threads. A change under way stays undecided."""
         if self._open is not None:
-            self._haste.set()
-            self._open.ended()
+            self._ended(self._open)
             self._written = self._open.written
         self._drain()
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
-        for executor in {self._writer, self._syncer, self._holder or self._writer}:
+        for executor in {self._writer, self._syncer}:
             executor.shutdown()
 
 

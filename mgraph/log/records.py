@@ -86,9 +86,9 @@ _HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Draft:
-    """A record that is to be written: the columns' buffers, and what its header needs."""
+    """A record that is to be written: the columns' buffers, if they are not in a spool, and what its header needs."""
 
     kind: str
     mask: int

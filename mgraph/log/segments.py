@@ -131,8 +131,9 @@ class Segments:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def put(self, record: Draft, place: int, held: bool = False) -> None:
-        """Write a record at its place; its columns from the spool, if they are held there."""
+    def put(self, record: Draft, place: int) -> None:
+        """Write a record at its place; its columns from the spool, if it comes without them."""
+        held = len(record.parts) == 0 < record.nbytes
         parts = self._views(place, record) if held else record.parts
         head = record.packed(self.synced, place, self._log, parts)
         self._file.write(place - self._start, [head, *parts])
@@ -188,13 +189,15 @@ class Segments:
         return self._spool is not None and 4 * (self.end - self._spool.written) > 3 * self._spool.capacity
 
     def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        """Copy a record to the spool, which has room; the process need not live until it is written."""
+        """Begin to copy a record to the spool, which has room: it is `held` when that is done."""
         assert self._spool is not None
         head = memoryview(record.packed(self.synced, place, self._log, ()))
         for view, part, at in laid([head], self._spool.views(place, HEADER)):
             view[:] = part[at : at + len(view)]
-        if record.nbytes:
-            copy(record.parts, self._views(place, record))
+        copy(record.parts, self._views(place, record))
+
+    def held(self, place: int) -> None:
+        """The spool has all of the record at a place: the process need not live until it is written."""
         self._told(self._unheld, place=place)
 
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
@@ -223,6 +226,7 @@ class Segments:
             place = self._next(record.size)
         if self.has_room(place + record.size):
             self.hold(record, place, lambda parts, views: None)
+            self.held(place)
         self.put(record, place)
 
     def turn(self) -> None:

@@ -50,13 +50,16 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
 
 
 class Copy(Protocol):
-    """Copies arrays, of the host or of a GPU, into a spool, in another thread than that which made them."""
+    """Copies arrays, of the host or of a GPU, into a spool. One thread makes all calls."""
 
-    def follow(self) -> None:
-        """The calling thread's stream makes what is copied next."""
+    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        """Begin to copy `parts` one after another into `views`, of the same size in all.
 
-    def __call__(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
-        """Copy `parts` one after another into `views`, of the same size in all, and wait until they are there."""
+        Those of a GPU are what the calling thread's stream makes.
+        """
+
+    def wait(self) -> None:
+        """Wait until what was begun is done."""
 
 
 class Spool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ MOST = 1 << 30  #: bytes of a spool
 
 
 def spool_of(device: Device, nbytes: int, log: int, store: str) -> tuple[Spool, Copy] | None:
-    """A spool for a log that may be `nbytes` behind; None, and a line in the log that says why, without room for one."""
+    """A spool for a log that may be `nbytes` behind; None, and a line that says why, without room for one."""
     try:
         spool = Spool(min(nbytes + nbytes // 4, MOST), log, store)
     except DeviceError as error:
@@ -35,40 +36,32 @@ def spool_of(device: Device, nbytes: int, log: int, store: str) -> tuple[Spool, 
 
 
 class _Copies:
-    """Copies one record's columns at a time; see `mgraph.log.spool.Copy`."""
+    """See `mgraph.log.spool.Copy`."""
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        self._of_host: list[Future[None]] = []
+        self._of_gpu = False
         if device.kind == "cuda":
-            cuda = device.xp.cuda
-            self._stream, self._runtime, self._current = (
-                cuda.Stream(non_blocking=True),
-                cuda.runtime,
-                cuda.get_current_stream,
-            )
+            cuda, self._runtime = device.xp.cuda, device.xp.cuda.runtime
+            self._stream, self._current = cuda.Stream(non_blocking=True), cuda.get_current_stream
             self._made = cuda.Event(disable_timing=True)
 
-    def follow(self) -> None:
-        if self._device.kind == "cuda":
-            self._made.record(self._current())
-
-    def __call__(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
-        begun, remote = [], any(not isinstance(part, np.ndarray) for part in parts)
-        if remote:
-            self._device.use()
-            self._stream.wait_event(self._made)
+    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
         for view, part, at in laid(parts, views):
             if isinstance(part, np.ndarray):
-                begun += copies(view, part.view(np.uint8)[at : at + len(view)])
-            else:
-                self._runtime.memcpyAsync(
-                    view.__array_interface__["data"][0],
-                    part.data.ptr + at,
-                    len(view),
-                    self._runtime.memcpyDeviceToHost,
-                    self._stream.ptr,
-                )
+                self._of_host += copies(view, part.view(np.uint8)[at : at + len(view)])
+                continue
+            if not self._of_gpu:
+                self._of_gpu = True
+                self._made.record(self._current())
+                self._stream.wait_event(self._made)
+            to, source = view.__array_interface__["data"][0], part.data.ptr + at
+            self._runtime.memcpyAsync(to, source, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr)
+
+    def wait(self) -> None:
+        begun, self._of_host = self._of_host, []
         for one in begun:
             one.result()
-        if remote:
+        if self._of_gpu:
+            self._of_gpu = False
             self._stream.synchronize()

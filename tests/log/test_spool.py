@@ -26,12 +26,12 @@ LOG = 0xFEDCBA9876543210
 
 
 class Copies:
-    def follow(self) -> None:
-        """The host has what it made."""
-
-    def __call__(self, parts, views) -> None:
+    def begin(self, parts, views) -> None:
         for view, part, at in laid(parts, views):
             view[:] = part.view(np.uint8)[at : at + len(view)]
+
+    def wait(self) -> None:
+        """The host has copied."""
 
 
 def names() -> list[str]:
