@@ -7,15 +7,13 @@ An array that finds no room is sent by the comm, so nothing waits for ever for r
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
 from contextlib import suppress
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -24,13 +22,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
+from mgraph.threads import copies
 
-__all__ = ["LARGE", "Shared", "Tell", "copies", "is_large"]
+__all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
 LARGE = 1 << 16  #: bytes from which on an array is handed over
 PAGE = 1 << 12
-PIECE = 2 << 20  #: bytes that a thread copies at once
-THREADS = 8  #: of a process that copy, at most
 ROOM_SECONDS = 0.25  #: for which an array waits for room; then it goes by the comm
 AT = "mgraph shared"  #: the one key of the dict that stands for an array
 
@@ -86,12 +83,15 @@ class Shared:
         places = self._take([array.nbytes for array in large.values()], wait)
         if places is None:
             return dict(values)
-        found = dict(values)
+        found, copying = dict(values), list[futures.Future[None]]()
         try:
             for (name, array), first in zip(large.items(), places, strict=True):
-                _fill(self._segment.data[first : first + array.nbytes], array)
+                copying += _fill(self._segment.data[first : first + array.nbytes], array)
                 found[name] = {AT: [first, array.dtype.str, array.shape]}
+            for one in copying:
+                one.result()
         except BaseException:
+            futures.wait(copying)  # which write there
             self.free(places)
             raise
         return found
@@ -217,32 +217,15 @@ def is_large(value: Any) -> bool:
     return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
 
 
-def copies(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
-    """Copy `source` into `target`, both contiguous and of one size in bytes, by several threads if it is large.
-
-    Returns what is to be waited for, empty if it is done.
-    """
-    to, of = target.reshape(-1).view(np.uint8), source.reshape(-1).view(np.uint8)
-    if len(to) <= PIECE:
-        to[:] = of
-        return []
-    return [_pool().submit(np.copyto, to[at : at + PIECE], of[at : at + PIECE]) for at in range(0, len(to), PIECE)]
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), "copies")
-
-
-def _fill(target: np.ndarray, array: Any) -> None:
-    """Write an array, of any layout and from wherever it is, into bytes."""
+def _fill(target: np.ndarray, array: Any) -> list[futures.Future[None]]:
+    """Write an array, of any layout and from wherever it is, into bytes; returns what is to be waited for."""
     if hasattr(array, "get"):
         array.get(out=target.view(array.dtype).reshape(array.shape))
     elif array.flags.c_contiguous:
-        for one in copies(target, array):
-            one.result()
+        return copies(target, array)
     else:
         target.view(array.dtype).reshape(array.shape)[...] = array
+    return []
 
 
 def _middle(segment: Segment) -> int:

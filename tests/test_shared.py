@@ -12,7 +12,7 @@ from plain_graph import fresh_rng
 from mgraph import shared as module
 from mgraph.errors import DeviceError, MgraphError
 from mgraph.exchange.segment import Place, Segment
-from mgraph.shared import LARGE, Shared, _Room, copies, is_large
+from mgraph.shared import LARGE, Shared, _Room, is_large
 
 MIB = 1 << 20
 
@@ -122,16 +122,6 @@ def test_a_copy_that_fails_gives_its_room_back(monkeypatch):
         with pytest.raises(ZeroDivisionError):
             sender.put({"a": np.arange(LARGE)}, wait=False)
     assert sender._room._taken == {}
-
-
-def test_several_threads_copy(monkeypatch):
-    monkeypatch.setattr(module, "PIECE", 1000)
-    source, target = np.arange(12_345), np.zeros(12_345, np.int64)
-    copying = copies(target, source)
-    assert len(copying) == -(-source.nbytes // 1000)
-    for one in copying:
-        one.result(10)
-    np.testing.assert_array_equal(target, source)
 
 
 def test_what_cannot_be_shared_or_is_not_there():

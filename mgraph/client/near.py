@@ -22,7 +22,8 @@ from dask.utils import parse_bytes
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import Shared, Tell, copies, is_large
+from mgraph.shared import Shared, Tell, is_large
+from mgraph.threads import copies
 
 __all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
 

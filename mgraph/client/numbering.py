@@ -14,7 +14,7 @@ from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
-from mgraph.shared import copies
+from mgraph.threads import copies
 
 __all__ = ["Numbering", "Routed", "concatenated", "joined", "key_at"]
 
