@@ -12,7 +12,6 @@ from plain_graph import fresh_rng
 from mgraph import threads as module
 from mgraph.threads import copies, largest
 
-
 FORK = """
 import os, signal
 import numpy as np
