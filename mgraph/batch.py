@@ -11,7 +11,6 @@ import numpy as np
 
 from mgraph.columns import KINDS, as_array, as_keys
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
-from mgraph.threads import largest
 from mgraph.times import as_times
 
 __all__ = [
@@ -85,7 +84,7 @@ def as_ids(values: Any, name: str) -> Any:
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}{hint}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
         unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
-        if _largest(array.view(unsigned)) >= limit:
+        if array.view(unsigned).max() >= limit:
             negative = array < 0
             at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
             raise InvalidBatch(f"{name}[{at}] is {int(array[at])}; vertex ids run from 0 to {MAX_VERTICES - 1}")
@@ -94,17 +93,11 @@ def as_ids(values: Any, name: str) -> Any:
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
-    if ids.size and _largest(ids) >= n_vertices:
+    if ids.size and int(ids[0] if ids.size == 1 else ids.max()) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
         raise UnknownVertex(
             f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
         )
-
-
-def _largest(ids: Any) -> int:
-    if ids.size == 1:  # which takes no scan
-        return int(ids[0])
-    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 def as_weights(values: Any) -> Any:

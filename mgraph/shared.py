@@ -12,17 +12,16 @@ import weakref
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent import futures
 from contextlib import suppress
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from mgraph.bulk import copy
 from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
-from mgraph.threads import copies
 
 __all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
@@ -83,15 +82,12 @@ class Shared:
         places = self._take([array.nbytes for array in large.values()], wait)
         if places is None:
             return dict(values)
-        found, copying = dict(values), list[futures.Future[None]]()
+        found = dict(values)
         try:
             for (name, array), first in zip(large.items(), places, strict=True):
-                copying += _fill(self._segment.data[first : first + array.nbytes], array)
+                _fill(self._segment.data[first : first + array.nbytes], array)
                 found[name] = {AT: [first, array.dtype.str, array.shape]}
-            for one in copying:
-                one.result()
         except BaseException:
-            futures.wait(copying)  # which write there
             self.free(places)
             raise
         return found
@@ -217,15 +213,14 @@ def is_large(value: Any) -> bool:
     return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
 
 
-def _fill(target: np.ndarray, array: Any) -> list[futures.Future[None]]:
-    """Write an array, of any layout and from wherever it is, into bytes; returns what is to be waited for."""
+def _fill(target: np.ndarray, array: Any) -> None:
+    """Write an array, of any layout and from wherever it is, into bytes."""
     if hasattr(array, "get"):
         array.get(out=target.view(array.dtype).reshape(array.shape))
     elif array.flags.c_contiguous:
-        return copies(target, array)
+        copy(target, array)
     else:
         target.view(array.dtype).reshape(array.shape)[...] = array
-    return []
 
 
 def _middle(segment: Segment) -> int:

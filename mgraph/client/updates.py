@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
+from mgraph.bulk import largest
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
@@ -170,12 +171,12 @@ class Updates:
         """The number of vertices that there are after a batch, if it brings some."""
         if not isinstance(batch, EdgeBatch) or not len(batch):
             return None
-        n, largest = self._directory.n_vertices, {name: getattr(batch, name).max() for name in ("src", "dst")}
-        name = max(largest, key=lambda name: int(largest[name]))
-        if int(largest[name]) < n:
+        n, found = self._directory.n_vertices, {name: _largest(getattr(batch, name)) for name in ("src", "dst")}
+        name = max(found, key=lambda name: found[name])
+        if found[name] < n:
             return None
         at = int(getattr(batch, name).argmax())
-        return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
+        return check_growth(found[name], f"{name}[{at}]", n, len(batch))
 
     def landed(self) -> None:
         """After a change that may leave vertices without edges, as the last batch of a pipeline."""
@@ -379,6 +380,10 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+
+
+def _largest(ids: Any) -> int:
+    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:
