@@ -7,7 +7,9 @@ struct CopyBytes {  // one lane per byte
     const u8* of;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) to[i] = of[i];
+        u8* target = to;  // not a field, which bytes that are written might be
+        const u8* source = of;
+        for (i64 i : grid.items(n)) target[i] = source[i];
     }
 };
 
