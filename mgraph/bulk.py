@@ -22,7 +22,7 @@ __all__ = ["begin_copy", "copy", "largest", "load_kernels"]
 
 FILE = "kernels/bulk.cuh"
 LARGE = 1 << 20  #: bytes from which on several threads are worth it
-THREADS = 8  #: at most
+THREADS = 16  #: at most
 
 
 def copy(target: np.ndarray, source: np.ndarray) -> None:
