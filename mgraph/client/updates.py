@@ -31,7 +31,9 @@ from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
 from mgraph.client.steps import read_parts
 from mgraph.client.windows import leave_isolated, remove_isolated
+from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.keys import NONE
 from mgraph.protocol import Recovered, retold
 from mgraph.times import as_stamps
 
@@ -209,10 +211,12 @@ class Updates:
             else:
                 yield Sent(self._dealt(found.batch), found.missing)
 
-    def ingest(self, source: Any, steps: int | None, columns: Mapping[str, str] | None) -> list[Any]:
-        """Apply what the workers read."""
+    def ingest(
+        self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False
+    ) -> list[Any]:
+        """Apply what the workers read; in a graph with keys this process, unless the ends are `numbered` already."""
         self._directory.check()
-        if self._directory.keys is not None:
+        if self._directory.keys is not None and not numbered:
             while True:
                 with suppress(Recovered):
                     parts = read_parts(source, steps, columns, self._parts)
@@ -236,6 +240,7 @@ class Updates:
         with self._ingesting():
             done = self._directory.read(ingest)
         self.history.steps("ingest", self._coordinator, done)
+        self._leave_isolated()
         self.order_first()
         self.followed()
         return done
@@ -305,6 +310,14 @@ class Updates:
                 self._add(total)
             self.followed()
         return range(first, total)
+
+    def numbers(self, keys: Any) -> np.ndarray:
+        """The users' ids of a column of different keys, uint32[n] on the host, where new ones become vertices."""
+        table = self._directory.numbering.keys
+        assert table is not None, "the caller has keys of the graph's kind"
+        if (table.find(keys, self._directory.n_vertices) == np.uint32(NONE)).any():
+            self.add_vertices(keys)
+        return Device.to_host(table.find(keys))
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
         """Add vertices up to this number; rank 0 is told their keys, for the log."""
