@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mgraph.kernels.source import Field, KernelSource, read_program
 __all__ = ["Kernel", "Library", "Struct", "View", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
+NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: see `_Packer`
 
 
 class Struct:
@@ -61,14 +62,11 @@ class View(Struct):
 def _host_address(array: Any, dtype: np.dtype) -> int:
     if array is None:
         return 0
-    if array.dtype is not dtype and array.dtype != dtype:
+    if array.dtype != dtype:
         raise ValueError
-    try:  # takes a third of the time of the array's own interface, and checks that the array is contiguous host memory
-        return _addressof(_from_buffer(array))
-    except (TypeError, ValueError):  # read-only, or empty
-        if isinstance(array, np.ndarray) and array.flags.c_contiguous:
-            return int(array.__array_interface__["data"][0])
-        raise ValueError from None
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous:  # read-only, or empty
+        return int(array.__array_interface__["data"][0])
+    raise ValueError
 
 
 def _device_address(array: Any, dtype: np.dtype) -> int:
@@ -79,7 +77,13 @@ def _device_address(array: Any, dtype: np.dtype) -> int:
     return int(array.data.ptr)
 
 
-_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+def _no_address() -> NoReturn:
+    raise ValueError
+
+
+#: the address of an array `a`; a buffer takes a third of the time of NumPy's own interface, and checks that the array is
+#: contiguous host memory
+_ADDRESS = {"cpu": "addressof(from_buffer(a))", "cuda": "a.data.ptr if a.flags.c_contiguous else none()"}
 
 
 def _struct(value: Any) -> Any:
@@ -90,29 +94,47 @@ class _Packer:
     """Packs values, given by name, into the bytes of fields in order.
 
     A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So only the necessary checks
-    are made here, by a function that is written out for these fields: a loop over them takes twice as long. What
-    exactly is wrong is searched for only after a check has failed.
+    are made by `fast`, a function that is written out for these fields: a loop over them takes twice as long, and
+    functions for the kinds of fields half as long again. It raises one of `NOT_FAST` for what it does not take: dicts,
+    arrays that are read-only or empty, and what is wrong. A call of the packer takes all of these but the last. What
+    exactly is wrong is searched for only then.
     """
 
     def __init__(self, where: str, fields: tuple[Field, ...], device: Device) -> None:
         self.where, self.device, self.fields = where, device, fields
+        self._names = {f.name for f in fields}
         codes = (f"{8 * f.words}s" if f.inner else "Q" if f.pointer else CODES[f.dtype] for f in fields)
         given: dict[str, Any] = {
             "pack": struct.Struct("=" + "".join(codes)).pack,
             "address": _host_address if device.kind == "cpu" else _device_address,
             "struct": lambda value, field: _struct(value).packed(field, device),
+            "addressof": ctypes.addressof,
+            "from_buffer": ctypes.c_char.from_buffer,
+            "none": _no_address,
+            "device": device,
         }
-        words = []
+        slow, fast = [], []
         for i, f in enumerate(fields):
-            given[f"kind{i}"] = f if f.inner else np.dtype(f.dtype)
-            how = "struct" if f.inner else "address" if f.pointer else ""
-            words.append(f"{how}(values[{f.name!r}], kind{i})" if how else f"values[{f.name!r}]")
-        self._pack = eval(f"lambda values: pack({', '.join(words)})", given)
+            value, kind = f"values[{f.name!r}]", f"kind{i}"
+            given[kind] = f if f.inner else np.dtype(f.dtype)
+            if f.inner:
+                slow.append(f"struct({value}, {kind})")
+                fast.append(f"({value}._packed.get({id(f.inner)}) or {value}.packed({kind}, device))")
+            elif f.pointer:
+                same = f"a.dtype is {kind} or a.dtype == {kind}"
+                slow.append(f"address({value}, {kind})")
+                fast.append(f"(0 if (a := {value}) is None else ({_ADDRESS[device.kind]}) if {same} else none())")
+            else:
+                slow.append(value)
+                fast.append(value)
+        n = len(fields)
+        self.fast = eval(f"lambda values: pack({', '.join(fast)}) if len(values) == {n} else none()", given)
+        self._slow = eval(f"lambda values: pack({', '.join(slow)})", given)
 
     def __call__(self, values: Mapping[str, Any]) -> bytes:
         try:
-            if len(values) == len(self.fields):
-                packed: bytes = self._pack(values)
+            if values.keys() == self._names:
+                packed: bytes = self._slow(values)
                 return packed
         except (KeyError, AttributeError, ValueError, struct.error):
             pass
@@ -159,7 +181,8 @@ class Kernel:
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
-        self._packer = _Packer(source.name, source.fields, device)
+        self._packer, self._threads = _Packer(source.name, source.fields, device), device.threads
+        self._fast = self._packer.fast
         self._bound: dict[int, tuple[_Packer, _Packer]] = {}
 
     def __call__(self, items: int, **fields: Any) -> None:
@@ -168,9 +191,12 @@ class Kernel:
         With 0 items nothing is launched. A pointer takes an array of its dtype or None; a struct takes a `Struct`, a
         `View` or a dict. `TypeError` for any other value.
         """
-        packed = self._packer(fields)
+        try:
+            packed = self._fast(fields)
+        except NOT_FAST:
+            packed = self._packer(fields)
         if items > 0:
-            self.function(packed, items, self.device.threads)
+            self.function(packed, items, self._threads)
 
     def bind(self, **fixed: Any) -> Bound:
         """The kernel with its last fields fixed and packed once, to launch it many times on the same arrays."""
@@ -191,13 +217,17 @@ class Bound:
     def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
         self.kernel, self.fixed = kernel, fixed  # keeps the arrays alive
         self._packer, last = kernel.packers(len(fixed))
-        self._last, self._function, self._threads = last(fixed), kernel.function, kernel.device.threads
+        self._fast, self._last = self._packer.fast, last(fixed)
+        self._function, self._threads = kernel.function, kernel.device.threads
 
     def __call__(self, items: int, **fields: Any) -> None:
         """Run as `Kernel.__call__`, with the fields that are not bound."""
-        packed = self._packer(fields) + self._last
+        try:
+            packed = self._fast(fields)
+        except NOT_FAST:
+            packed = self._packer(fields)
         if items > 0:
-            self._function(packed, items, self._threads)
+            self._function(packed + self._last, items, self._threads)
 
 
 class Library:
