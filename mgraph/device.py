@@ -71,8 +71,10 @@ class Device:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     budget: Budget = field(default_factory=Budget, compare=False, repr=False)
     touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
+    key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; a dict finds it in less time
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self} {self.threads}")
         if self.kind not in ("cpu", "cuda"):
             raise InvalidOption(f'device {self.kind!r} is neither "cpu" nor "cuda"')
         if self.threads < 1:
@@ -140,9 +142,11 @@ class Device:
         n = int(n)
         if self.kind != "cpu":
             try:
-                return self.xp.empty(n, dtype)
+                return self.xp.ndarray((n,), dtype)
             except MemoryError:  # CuPy's
                 raise self._refusal(n * np.dtype(dtype).itemsize, f"an array of {n} {np.dtype(dtype)}") from None
+        if n < 1 << 12:
+            return np.empty(n, dtype)
         need = n * np.dtype(dtype).itemsize
         if need < 1 << 16:
             return np.empty(n, dtype)
@@ -240,13 +244,28 @@ class Device:
                 return self._sent(array)
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
-        host = self.to_host(array)
+        host = array if type(array) is np.ndarray else self.to_host(array)
         flags = host.flags
         if (dtype is None or host.dtype == dtype) and flags.c_contiguous and flags.aligned:
             return host
         copy = self.empty(host.size, host.dtype if dtype is None else dtype).reshape(host.shape)
         np.copyto(copy, host, casting="unsafe")
         return copy
+
+    def sent(self, array: np.ndarray) -> Array:
+        """A small contiguous array of the host's on this device, which may be changed once this has returned.
+
+        The driver copies a few bytes of pageable memory at once. CuPy would copy them to page-locked memory first, and
+        wait for that to be free again: 16 us in place of 6.
+        """
+        if self.kind == "cpu" or not len(array):
+            return array if self.kind == "cpu" else self.empty(0, array.dtype)
+        out, cuda = self.empty(len(array), array.dtype), self.xp.cuda
+        cuda.runtime.memcpyAsync(
+            out.data.ptr, array.__array_interface__["data"][0], array.nbytes, cuda.runtime.memcpyHostToDevice,
+            cuda.get_current_stream().ptr,
+        )  # fmt: skip
+        return out
 
     def page_locked(self, array: Any) -> bool:
         """Whether an array is one of host memory that CUDA copies from without staging, and contiguous."""

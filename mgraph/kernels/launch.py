@@ -81,7 +81,7 @@ def _no_address() -> NoReturn:
     raise ValueError
 
 
-#: the address of an array `a`; a buffer takes a third of the time of NumPy's own interface, and checks that the array is
+#: the address of an array `a`; a buffer takes a third of the time of NumPy's interface, and checks that the array is
 #: contiguous host memory
 _ADDRESS = {"cpu": "addressof(from_buffer(a))", "cuda": "a.data.ptr if a.flags.c_contiguous else none()"}
 
@@ -259,7 +259,7 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
     constants: tuple[tuple[str, int | str], ...] = view.defines if view else ()
     if defines:
         constants = tuple(sorted({**dict(constants), **defines}.items()))
-    key = (device, file, view and (view.source, view.type), constants)
+    key = (device.key, file, view and (view.source, view.type), constants)
     found = _libraries.get(key)
     if found is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"

@@ -28,6 +28,7 @@ Array = Any
 HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
 MOST = (1 << 31) - 1  # operations in one run
 DEAD_BITS = constants("structures/dead.cuh")["dead_bits"]  #: vertices per word, in the bitmap of deleted vertices
+_BOOL = np.dtype(bool)
 KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one
 
 
@@ -74,6 +75,7 @@ class Structure(ABC):
         self.num_edges = 0
         self._state = object()  # replaced by every change, so that older plans can be refused
         self._kept: Any = None  # scratch of the last batch
+        self._readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
 
     @property
     def checks_ids(self) -> bool:
@@ -125,9 +127,9 @@ class Structure(ABC):
         UnknownVertex
             An id of an unchecked run is out of range.
         """
-        if len(run) > MOST:
-            raise CapacityError(f"a run of {len(run)} operations; at most {MOST} at once")
-        if len(run) == 0:
+        if (n := len(run.keys)) > MOST:
+            raise CapacityError(f"a run of {n} operations; at most {MOST} at once")
+        if n == 0:
             return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self._state)
         if run.unchecked is not None and not self.checks_ids:
             check_batch(run.unchecked, self.n_rows, self.n_vertices)
@@ -139,9 +141,11 @@ class Structure(ABC):
         Raises `InvalidOption`, and changes nothing, where the plan was committed or discarded, or made for another
         state or structure. It cannot refuse a valid one.
         """
-        self._check_plan(plan.work is not None, plan.state)
-        work, plan.work, self._state = plan.work, None, object()
-        if len(plan.run):
+        work, state = plan.work, plan.state
+        if work is None or state is not self._state:
+            self._check_plan(work is not None, state)
+        plan.work, self._state = None, object()
+        if len(plan.run.keys):
             self._commit(plan, work)
         return plan.counts
 
@@ -160,7 +164,7 @@ class Structure(ABC):
 
     def _take_scratch(self, run: Run) -> Any:
         """Scratch for a run: the last batch's if it is large enough, which saves allocating and packing it."""
-        n = len(run)
+        n = len(run.keys)
         if n > KEPT:
             return self._new_scratch(n, run)
         scratch, self._kept = self._kept, None
@@ -330,20 +334,25 @@ class Structure(ABC):
     sorted_rows: ClassVar[bool]  #: whether neighbours come in ascending order
 
     def _reads(self) -> tuple[Library, View]:
-        view = self.view()
-        return load(self.device, "structures/read.cuh", view), view
+        view, known = self.view(), self._readers
+        if known is None or known[0] != view.defines:
+            known = self._readers = view.defines, load(self.device, "structures/read.cuh", view)
+        return known[1], view
 
     def _ids(self, ids: Any, name: str, bound: int) -> Array:
         ids = as_ids(ids, name)
         check_ids(ids, bound, name)
         return self.device.asarray(ids)
 
-    def has_edges(self, src: Any, dst: Any, *, checked: bool = False) -> Array:
+    def has_edges(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:
         """Whether each edge exists: bool[n] on the device. O(log degree) each, or O(1) expected by hashing.
 
-        Ids that are `checked` are uint32[n] on the device, and known to be rows and vertices.
+        Ids that are `checked` are uint32[n] on the device, and known to be rows and vertices. The answers go to `out`,
+        uint8[n] on the device, if it is given.
         """
-        return self._find(*((src, dst) if checked else self._pairs(src, dst)))
+        if not checked:
+            src, dst = self._pairs(src, dst)
+        return self._find(src, dst, self.device.empty(len(src), np.uint8) if out is None else out)
 
     def _pairs(self, src: Any, dst: Any) -> tuple[Array, Array]:
         src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
@@ -351,37 +360,38 @@ class Structure(ABC):
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
         return src, dst
 
-    def _find(self, src: Array, dst: Array) -> Array:
+    def _find(self, src: Array, dst: Array, found: Array) -> Array:
         """`has_edges` for checked ids: by default one lane per query, through the View."""
         kernels, view = self._reads()
-        found = self.device.empty(len(src), np.uint8)
-        kernels.HasEdges(len(src), graph=view, src=src, dst=dst, n=len(src), found=found)
-        return found.view(bool)
+        n = len(src)
+        kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=found)
+        return found.view(_BOOL)
 
-    def find_weights(self, src: Any, dst: Any, *, checked: bool = False) -> Array:
+    def find_weights(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:
         """The weight of each edge: float32[n] on the device, NaN where there is no edge; 1 without weights.
 
-        O(log degree) each, or O(1) expected by hashing. `checked` as in `has_edges`.
+        O(log degree) each, or O(1) expected by hashing. `checked` and `out`, float32[n], as in `has_edges`.
         """
         if not checked:
             src, dst = self._pairs(src, dst)
         kernels, view = self._reads()
-        weights = self.device.empty(len(src), np.float32)
+        weights = self.device.empty(len(src), np.float32) if out is None else out
         kernels.Weights(len(src), graph=view, src=src, dst=dst, n=len(src), weights=weights)
         return weights
 
-    def degrees(self, vertices: Any = None, *, checked: bool = False) -> Array:
+    def degrees(self, vertices: Any = None, *, checked: bool = False, out: Array = None) -> Array:
         """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each.
 
-        `checked` as in `has_edges`.
+        `checked` and `out`, uint32[n], as in `has_edges`.
         """
         if vertices is None:
             rows = self.device.arange(0, self.n_rows, np.uint32)
         else:
             rows = vertices if checked else self._ids(vertices, "vertices", self.n_rows)
         kernels, view = self._reads()
-        degrees = self.device.empty(len(rows), np.uint32)
-        kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
+        n = len(rows)
+        degrees = self.device.empty(n, np.uint32) if out is None else out
+        kernels.Degrees(n, graph=view, vertices=rows, n=n, degrees=degrees)
         return degrees
 
     def common_neighbors(self, u: Any, v: Any) -> Array:

@@ -202,7 +202,7 @@ class Mixed:
         src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
         asked = self._places[len(self._rows) : len(self._rows) + n]
         load(device, "structures/mixed.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
-        return structure._find(src, dst).view(np.uint8)
+        return structure._find(src, dst, device.empty(n, np.uint8)).view(np.uint8)
 
     def _degrees(self, kernels: Any, given: dict[str, Any], outcome: Array, into: dict[str, Any]) -> None:
         """Write the degree for each query of a row; it is the length of the row that a query for neighbours gets."""

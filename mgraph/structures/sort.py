@@ -28,8 +28,9 @@ def load_sorts(device: Device) -> None:
 
 def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:
     """A new array of ``src << 32 | dst`` of two uint32 arrays; `largest`, uint64[2], gets the largest id of each."""
-    keys = device.empty(len(src), np.uint64)
-    load(device, "kernels/sort.cuh").MakeKeys(len(src), src=src, dst=dst, n=len(src), keys=keys, largest=largest)
+    n = len(src)
+    keys = device.empty(n, np.uint64)
+    load(device, "kernels/sort.cuh").MakeKeys(n, src=src, dst=dst, n=n, keys=keys, largest=largest)
     return keys
 
 
@@ -56,7 +57,8 @@ def sort_keys(
     if small:
         return sort_small(device, keys, src, dst, with_places)
     if not with_places:
-        device.sort(keys)
+        if n > 1:
+            device.sort(keys)
         return keys, None
     if on_gpu:
         with device.taking(24 * n, f"the sort of {n} keys"):

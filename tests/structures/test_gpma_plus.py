@@ -97,8 +97,8 @@ def test_windows_of_every_width_equal_the_model(device, small, weighted, monkeyp
     def watched(s, run):
         plan = prepare(s, run)
         if isinstance(plan.work, Work):
-            lists = plan.work.leaf_windows, plan.work.few_windows, plan.work.block_windows, plan.work.parts
-            kinds.add((*(n > 0 for _, n in lists), plan.work.out_leaves > 0))
+            lists = plan.work.few_windows, plan.work.block_windows, plan.work.parts
+            kinds.add((plan.work.leaf_windows > 0, *(n > 0 for _, n in lists), plan.work.out_leaves > 0))
         return plan
 
     monkeypatch.setattr(GpmaPlus, "prepare", watched)

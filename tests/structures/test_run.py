@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from plain_graph import fresh_rng
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import UnknownVertex
-from mgraph.structures.run import Run, sort_batch, sort_run
+from mgraph.structures.run import FEW, Run, sort_batch, sort_few, sort_run
 
 
 @pytest.fixture(params=["cpu", "cpu, one thread", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -44,6 +45,33 @@ def test_one_op_for_all(device):
     assert (got[0].tolist(), got[1].tolist()) == ([1, 3, 5, 5], [-1] * 4)
     got = host(sort_run(device, device.asarray(keys.copy()), op=-1, weight=device.asarray(weight)))
     assert (got[1].tolist(), got[2].tolist()) == ([-1] * 4, [4, 2, 1, 3])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 100, FEW])
+@pytest.mark.parametrize("columns", [(), ("op",), ("weight", "time"), ("op", "weight", "time")])
+@pytest.mark.parametrize("all_are", [None, 1, -1])
+def test_few_operations_are_sorted_as_many_are(device, n, columns, all_are):
+    rng = fresh_rng()
+    src, dst = rng.integers(0, 1 << 32, (2, n), np.uint32)
+    src[n // 2 :], dst[n // 2 :] = src[: n - n // 2], dst[: n - n // 2]  # repeats
+    given = {"op": all_are, "weight": rng.random(n, np.float32), "time": rng.integers(-9, 9, n)}
+    if "op" in columns:
+        given["op"] = np.where(rng.random(n) < 0.5, 1, -1).astype(np.int8)
+    given = {name: c if name in columns or name == "op" else None for name, c in given.items()}
+    before = {name: c.copy() for name, c in given.items() if isinstance(c, np.ndarray)}
+    few = sort_few(device, src, dst, **given)
+    there = {name: c if c is None or isinstance(c, int) else device.asarray(c) for name, c in given.items()}
+    many = sort_run(device, src=device.asarray(src), dst=device.asarray(dst), **there)
+    for name in ("keys", "op", "weight", "time"):
+        got, want = (getattr(run, name) for run in (few, many))
+        assert (got is None) == (want is None)
+        if want is not None:
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(device.to_host(got), device.to_host(want))
+    if few.weight is not None:
+        few.weight[...] = 7  # as `combined` may; the user's own column stays
+    for name, c in before.items():
+        np.testing.assert_array_equal(given[name], c)
 
 
 def test_unknown_vertices_are_named(device):

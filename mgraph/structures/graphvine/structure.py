@@ -301,11 +301,10 @@ class GraphVine(Structure):
         out[len(array) :] = 0
         return out
 
-    def _find(self, src: Array, dst: Array) -> Array:
+    def _find(self, src: Array, dst: Array, found: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
         n, device, kernels = len(src), self.device, self.kernels["join"]
-        found, rest = device.carve((n, np.uint8), (n, np.uint32))
-        n_rest = device.zeros(1, np.int64)
+        rest, n_rest = device.empty(n, np.uint32), device.zeros(1, np.int64)
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
         long = rest[: int(n_rest[0])]
         if len(long):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from typing import Any
 
 from mgraph.kernels import Library, Struct, View
 from mgraph.structures.pma.scratch import Scratch
+from mgraph.structures.run import Run
 
 __all__ = ["Frame", "Work"]
 
@@ -51,23 +53,56 @@ class Frame:
         )
 
 
-@dataclass(eq=False)
-class Work:
-    """What a commit needs: the located batch, the windows by width, and the memory that it will write."""
+Windows = tuple[Array, int]
+_NONE: Windows = (None, 0)
 
-    frame: Frame  # the arrays that are written; others than now where a level was appended
-    scratch: Scratch
-    batch: Struct
+
+class Work:
+    """What a commit needs: the located batch, the windows by width, and the memory that it will write.
+
+    Most small batches have windows of one leaf only, and take no more than these.
+
+    Parameters
+    ----------
+    frame : Frame
+        The arrays that are written; others than now where a level was appended.
+    scratch : Scratch
+        With the batch that it has located.
+    run : Run
+    num_edges : int
+        Afterwards.
+    leaf_windows : int
+        The number of windows of one leaf, with those that a wider window covers.
+    """
+
+    wider = False  # whether any of what follows is there
+    few_windows: Windows = _NONE
+    block_windows: Windows = _NONE
+    parts: Windows = _NONE
+    rows: Windows = _NONE
+    cuts: Array = None  # where the batch is cut for each part
+    out: dict[str, Array] | None = None  # the copy of wide windows, or the new array
+    after: Frame | None = None  # of the new array; None where the array stays
     leaves: Struct  # where windows are wide, with the sums before each task's leaves; valid until leaves are written
-    num_edges: int
-    leaf_windows: tuple[Array, int]  # by their first keys, with those that a wider window covers
-    few_windows: tuple[Array, int]
-    block_windows: tuple[Array, int]
-    parts: tuple[Array, int]
-    rows: tuple[Array, int]
-    cuts: Array  # where the batch is cut for each part
-    out: dict[str, Array] | None  # the copy of wide windows, or the new array
-    after: Frame | None  # of the new array; None where the array stays
+
+    def __init__(self, frame: Frame, scratch: Scratch, run: Run, num_edges: int, leaf_windows: int) -> None:
+        self.frame, self.scratch, self.run, self.num_edges = frame, scratch, run, num_edges
+        self.leaf_windows = leaf_windows
+
+    def widen(self, found: Any) -> None:
+        """Take the windows of several leaves that the scratch has found."""
+        lists = self.scratch
+        self.wider, self.leaves = True, self.frame.leaves
+        self.few_windows, self.block_windows = (
+            (lists.few_list, found.few_windows),
+            (lists.block_list, found.block_windows),
+        )
+        self.parts, self.rows = (lists.wide_list, found.wide_parts), (lists.row_list, found.row_tasks)
+
+    @cached_property
+    def batch(self) -> Struct:
+        """The located batch as kernels take it."""
+        return self.scratch.batch(self.run)
 
     @property
     def out_leaves(self) -> int:

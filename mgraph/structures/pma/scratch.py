@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 Array = Any
 _STATUS = constants("structures/pma/locate.cuh").enums["Status"]
 STATUS = _STATUS[:-1]  # names of words; behind them stands how many there are
+Status: Any = namedtuple("Status", STATUS)  # type: ignore[misc]  # as the kernel declares it
 _SIZES = constants("structures/pma/window.cuh")
 TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", "inline_rows", "leaf_keys", "few_keys"))
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
@@ -36,6 +38,11 @@ class Scratch:
         The array's size.
     bounds : (int64[levels], int64[levels])
         Least and most items of a full window by level, on the device.
+
+    Attributes
+    ----------
+    most_small : int
+        The largest batch, in operations, that is prepared and written by few launches.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Scratch:
         self.arrived = words[1:3]
         self._cleared = False  # whether all of `zeroed` is 0 but the word where blocks meet
         self.mail, self.mailbox = device.mailbox(len(STATUS))
+        self.most_small = SMALL[device.kind]
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
@@ -99,33 +107,33 @@ class Scratch:
             mailbox=self.mailbox,
         )  # fmt: skip
 
-    def is_small(self, n: int) -> bool:
-        """Whether a batch of `n` operations is prepared and written by few launches."""
-        return n <= SMALL[self.device.kind]
+    def batch(self, run: Run) -> Struct:
+        """A located batch as kernels take it; valid until the next one is located."""
+        return Struct(
+            keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift,
+            n=len(run.keys),
+        )  # fmt: skip
 
-    def begin(self, run: Run, top_down: bool) -> Struct:
-        """Begin to locate a run's keys and to choose the windows; `end` waits for it. Returns the located batch."""
-        n = len(run)
+    def begin(self, run: Run, top_down: bool) -> None:
+        """Begin to locate a run's keys and to choose the windows; `end` waits for it."""
+        n = len(run.keys)
         if not self._cleared:
             self.device.fill(self.zeroed, 0)
-        self._cleared = self.is_small(n) and not top_down
+        self._cleared = n <= self.most_small and not top_down
         if self._cleared:
             self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-        batch = Struct(
-            keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift, n=n
-        )
-        if not self._cleared:
-            self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-            self._pick(n, batch=batch)
-            self._ask[top_down](n, batch=batch)
-            self._select(n, batch=batch, all_leaves=int(top_down))
-        return batch
+            return
+        batch = self.batch(run)
+        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+        self._pick(n, batch=batch)
+        self._ask[top_down](n, batch=batch)
+        self._select(n, batch=batch, all_leaves=int(top_down))
 
-    def end(self) -> dict[str, int]:
-        """Wait for the device, the one time in a batch. Returns the status by name."""
+    def end(self) -> Any:
+        """Wait for the device, the one time in a batch. Returns the status, a named tuple."""
         self.device.synchronize()
-        found = dict(zip(STATUS, self.mail.tolist(), strict=True))
-        self._cleared = self._cleared and not found["crowded_leaves"]  # else windows are marked
+        found: Any = tuple.__new__(Status, self.mail.tolist())
+        self._cleared = self._cleared and not found.crowded_leaves  # else windows are marked
         return found
 
 

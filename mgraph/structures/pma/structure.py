@@ -204,32 +204,27 @@ class Pma(Structure):
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
         frame, kept = self._frame, self._take_scratch(run)
-        scratch, top_down = kept, self._asks_top_down()
-        batch = scratch.begin(run, top_down)
-        outcome = scratch.outcome[: len(run)]  # while the device works
+        scratch, top_down, n = kept, self._asks_top_down(), len(run.keys)
+        scratch.begin(run, top_down)
+        outcome = scratch.outcome[:n]  # while the device works
         found = scratch.end()
-        if found["unknown"]:
+        if found.unknown:
             self._keep(scratch)
-            self._refuse(run, found["unknown"])
-        counts = _counts(found)
-        num_edges = self.num_edges + counts.inserted - counts.deleted
-        grown = self._grown(num_edges) if found["resize"] else None
+            self._refuse(run, found.unknown)
+        inserted, deleted = found.all_moves >> 32, found.all_moves & 0xFFFFFFFF
+        counts, num_edges = Counts(inserted, found.updates, deleted, found.misses), self.num_edges + inserted - deleted
+        grown = self._grown(num_edges) if found.resize else None
         if grown:
             frame, kept = grown, kept if kept.capacity <= KEPT else None
-            del batch, scratch  # a large one is freed here
-            scratch = self._new_scratch(len(run), run, grown)
-            batch, outcome = scratch.begin(run, top_down), scratch.outcome[: len(run)]
-            found = scratch.end()
-        work = Work(
-            frame=frame, scratch=scratch, batch=batch, leaves=frame.leaves, num_edges=num_edges,
-            leaf_windows=(scratch.leaf_list, found["leaf_windows"]),
-            few_windows=(scratch.few_list, found["few_windows"]),
-            block_windows=(scratch.block_list, found["block_windows"]),
-            parts=(scratch.wide_list, found["wide_parts"]),
-            rows=(scratch.row_list, found["row_tasks"]), cuts=None, out=None, after=None,
-        )  # fmt: skip
-        if found["resize"] or found["scratch_leaves"]:
-            self._plan_wide(work, 0 if found["resize"] else found["scratch_leaves"])
+            del scratch  # a large one is freed here
+            scratch = self._new_scratch(n, run, grown)
+            scratch.begin(run, top_down)
+            outcome, found = scratch.outcome[:n], scratch.end()
+        work = Work(frame, scratch, run, num_edges, found.leaf_windows)
+        if found.crowded_leaves or top_down:
+            work.widen(found)
+            if found.resize or found.scratch_leaves:
+                self._plan_wide(work, 0 if found.resize else found.scratch_leaves)
         return Plan(run, counts, outcome, work, self._state, kept)
 
     def _new_scratch(self, capacity: int, run: Run, frame: Frame | None = None) -> Scratch:
@@ -240,9 +235,9 @@ class Pma(Structure):
         return scratch
 
     def _keep(self, scratch: Any) -> None:
-        """Keep it, if it is bound to the arrays that are there."""
-        if scratch is not None and scratch.frame is self._frame:
-            super()._keep(scratch)
+        """Keep it, if it is bound to the arrays that are there, and not large."""
+        if scratch is not None and scratch.frame is self._frame and scratch.capacity <= KEPT:
+            self._kept = scratch
 
     def _plan_wide(self, work: Work, scratch_leaves: int) -> None:
         """Memory for wide windows' copies, or for the whole array if there are none: then the root is out of bounds."""
@@ -269,7 +264,7 @@ class Pma(Structure):
         whole = self.device.asarray(np.array([0, self.leaves, 0, n, 0, 0, 0, 0], np.uint32))
         work.parts = whole, -(-(self.leaves * self.leaf + n) // PART_SLOTS)
         work.rows = whole, -(-(self.n_rows + 1) // TASK_ROWS)
-        work.leaf_windows = work.few_windows = work.block_windows = (whole, 0)
+        work.leaf_windows, work.few_windows, work.block_windows = 0, (whole, 0), (whole, 0)
 
     def _commit(self, plan: Plan, work: Work | Build) -> None:
         """Write every window once: one launch for most small batches, up to 8 launches."""
@@ -279,13 +274,21 @@ class Pma(Structure):
             commit_build(build, run, work)
             self._take(work.after)
             return
-        kernels, frame, weight = self._kernels["commit"], work.frame, run.weight
+        frame = work.frame
         if frame is not self._frame:
             self._take(frame)
-        both = {"batch": work.batch, "leaves": work.leaves}
         if self.weighted and plan.counts.updated:
-            kernels.SetWeights(len(run), batch=work.batch, outcome=plan.outcome, weight=weight, array=frame.array)
-        windows, n = work.rows
+            self._kernels["commit"].SetWeights(
+                len(run), batch=work.batch, outcome=plan.outcome, weight=run.weight, array=frame.array
+            )
+        if work.wider:
+            self._write_windows(work, frame, run.weight)
+        self._write_leaves(run, frame, work)
+        self._keep(work.scratch)
+
+    def _write_windows(self, work: Work, frame: Frame, weight: Array) -> None:
+        """Write the windows of several leaves."""
+        kernels, both, (windows, n) = self._kernels["commit"], {"batch": work.batch, "leaves": work.leaves}, work.rows
         if n:  # before the merges: it counts in the old leaves
             after = frame if work.after is None else work.after
             kernels.MoveRows(
@@ -297,17 +300,15 @@ class Pma(Structure):
         for merge, (windows, n) in zip(frame.merges, (work.few_windows, work.block_windows), strict=True):
             if n:
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
-        self._write_leaves(run, frame, work)
-        self._keep(work.scratch)
 
     def _write_leaves(self, run: Run, frame: Frame, work: Work) -> None:
         """Write the windows of one leaf, with their rows' starts, and all degrees."""
-        (first_keys, windows), n, scratch = work.leaf_windows, len(run), work.scratch
-        if scratch.is_small(n):
+        windows, n, scratch = work.leaf_windows, len(run.keys), work.scratch
+        if n <= scratch.most_small:
             lanes = max(windows * self._lanes, windows + n)
             scratch.write_leaves(-(-lanes // 256), keys=run.keys, n=n, weight=run.weight, windows=windows)
             return
-        listed = {"batch": work.batch, "levels": scratch.levels, "first_keys": first_keys}
+        listed = {"batch": work.batch, "levels": scratch.levels, "first_keys": scratch.leaf_list}
         if windows:
             frame.merge_leaves(windows, **listed, weight=run.weight, n=windows)
         frame.update_rows(windows + n, **listed, windows=windows)
@@ -375,9 +376,3 @@ class Pma(Structure):
         row = np.repeat(np.arange(self.n_rows), degrees)
         assert (np.diff(row << 32 | items) > 0).all(), "4"
         assert not len(items) or items.max() < self.n_vertices, "4"
-
-
-def _counts(found: dict[str, int]) -> Counts:
-    """Exact counts from the status."""
-    moves = found["all_moves"]
-    return Counts(moves >> 32, found["updates"], moves & 0xFFFFFFFF, found["misses"])
