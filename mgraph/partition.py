@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,14 @@ class Partition:
     """
 
     starts: tuple[int, ...]
+    size: int = field(init=False, compare=False, repr=False)  #: the number of ranks
+    n_vertices: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         steps = np.diff(self.starts)
         if len(self.starts) < 2 or self.starts[0] != 0 or (steps < 0).any():
             raise InvalidOption(f"range starts {self.starts} must begin with 0 and must not decrease")
+        vars(self).update(size=len(self.starts) - 1, n_vertices=self.starts[-1])
 
     @classmethod
     def equal(cls, n_vertices: int, size: int) -> Partition:
@@ -50,16 +53,6 @@ class Partition:
             return cls((0,) * (size + 1))
         cuts = np.searchsorted(work, [total * r // size for r in range(1, size)], side="left") + 1
         return cls((0, *(min(int(c), len(work)) for c in cuts), len(work)))
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return len(self.starts) - 1
-
-    @property
-    def n_vertices(self) -> int:
-        """The number of vertices."""
-        return self.starts[-1]
 
     def range(self, rank: int) -> tuple[int, int]:
         """The half-open range of internal ids that `rank` owns."""

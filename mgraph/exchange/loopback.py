@@ -55,7 +55,8 @@ class Loopback(Exchange):
 
     def least(self, value: int) -> int:
         """See `Exchange.least`; makes no array."""
-        self._check()
+        if self._closed or self.aborted():
+            self._check()
         return value
 
     def close(self) -> None:

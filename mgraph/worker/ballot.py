@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter
 from typing import Any, Protocol
 
 from mgraph.errors import Aborted
@@ -79,6 +80,7 @@ class Ballot:
         self.broken: str | None = None
         self.keys: KeyLog | None = None
         self._snapshot_due = False
+        self._working = shard.working()  # of one change at a time
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Log a change, which is made ready and decided in this block; nothing without a log.
@@ -88,6 +90,15 @@ class Ballot:
         If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
         """
         return _NOTHING if self.log is None or record is None else self._logged(self.log, record, ahead)
+
+    def working(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
+        """As `attempt`, and as `Shard.working`."""
+        return self._working if self.log is None or record is None else self._logged_work(self.log, record, ahead)
+
+    @contextmanager
+    def _logged_work(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
+        with self._logged(log, record, ahead), self._working:
+            yield
 
     @contextmanager
     def _logged(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
@@ -149,8 +160,9 @@ class Ballot:
     def _vote(self, ready: bool) -> bool:
         """Whether every rank is ready; the same answer on every rank."""
         says = 0 if not ready else 3 if self.log is None else self.log.vote
-        with self.shard.waiting():
-            least = self.shard.exchange.least(says)
+        shard, began = self.shard, perf_counter()
+        least = shard.exchange.least(says)
+        shard.waited += perf_counter() - began
         self._snapshot_due = least == 2
         return least > 0
 

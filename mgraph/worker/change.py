@@ -25,6 +25,9 @@ from mgraph.worker.window import Tick
 __all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expiry", "forward_counts"]
 
 
+_NO_COUNTS = Counts()
+
+
 @dataclass(frozen=True)
 class Record:
     """One rank's share of a change of content, by users' ids, with which the change can be repeated.
@@ -124,10 +127,12 @@ class BatchChange(Change):
     def __init__(
         self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None, tick: Tick | None = None
     ) -> None:
-        super().__init__(shard)
-        self.counts, self.expired, self.recombined, self._growth = Counts(), 0, 0, growth
-        self._tick = tick or (None if shard.clock is None else shard.clock.now())
-        self.late = 0 if self._tick is None else self._tick.late
+        self.shard, self._growth = shard, growth
+        self.counts, self.expired, self.recombined, self.late = _NO_COUNTS, 0, 0, 0
+        self._tick = tick
+        if shard.clock is not None:
+            self._tick = tick or shard.clock.now()
+            self.late = self._tick.late
         self._times: list[Times] = []
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
@@ -136,15 +141,17 @@ class BatchChange(Change):
     def prepare(self) -> None:
         """Make a plan for each structure; if one raises, discard the others."""
         shard, runs, self._runs = self.shard, self._runs, ()
+        how, ring = shard.spec.combine, shard.ring
         try:
             for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
-                lo = -1 if shard.directed else shard.lo
                 if self._tick is not None:
                     run = self._with_times(number, run, self._tick)
-                run = combined(structure, run, shard.spec.combine, lo)
+                if how != "last":
+                    run = combined(structure, run, how, -1 if shard.directed else shard.lo)
                 self._plans.append((structure, structure.prepare(run)))
             first = self._plans[0][1]
-            self._touched = shard.ring.look(shard.out_edges, first, shard.lo)
+            if ring.first is not None:
+                self._touched = ring.look(shard.out_edges, first, shard.lo)
             self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
         except BaseException:
             self.discard()
@@ -164,21 +171,23 @@ class BatchChange(Change):
         """Commit the plans."""
         for structure, plan in self._plans:
             structure.commit(plan)
+        shard, (inserted, updated, deleted, missing) = self.shard, self.counts
         if self._tick is not None:
-            assert self.shard.clock is not None
-            self.shard.clock.times, self.shard.clock.latest = self._times, self._tick.latest
-        counts = self.counts
-        self.shard.num_edges += counts.inserted - counts.deleted
-        self.shard.operations += counts.inserted + counts.updated + counts.deleted + counts.missing
-        self.shard.ring.keep(self.shard.epoch + 1, self._touched, self.shard.out_edges)
+            assert shard.clock is not None
+            shard.clock.times, shard.clock.latest = self._times, self._tick.latest
+        shard.num_edges += inserted - deleted
+        shard.operations += inserted + updated + deleted + missing
+        if shard.ring.first is not None:
+            shard.ring.keep(shard.epoch + 1, self._touched, shard.out_edges)
 
     @property
     def told(self) -> dict[str, int]:
         """What the batch did, for its report, by the names in `COUNTS`, and `expired` and `late`."""
-        counts = self.counts._asdict()
-        counts["updated"] -= self.recombined
-        counts["deleted"] -= self.expired
-        return {**counts, "expired": self.expired, "late": self.late}
+        inserted, updated, deleted, missing = self.counts
+        return {
+            "inserted": inserted, "updated": updated - self.recombined, "deleted": deleted - self.expired,
+            "missing": missing, "expired": self.expired, "late": self.late,
+        }  # fmt: skip
 
     @property
     def outcomes(self) -> list[tuple[Structure, Array]]:
@@ -258,7 +267,7 @@ class VerticesChange(Change):
             structure.commit_vertices(plan)
         if self._order is not None:
             shard.order = self._order
-        shard.partition = self._partition
+        shard.take_ranges(self._partition)
 
     def discard(self) -> None:
         """Discard the plans."""
@@ -297,4 +306,5 @@ class Growth:
         for structure, plan in back:
             structure.undo_vertices(plan)
         if back:
-            self._shard.partition, self._shard.order = self._before
+            partition, self._shard.order = self._before
+            self._shard.take_ranges(partition)

@@ -66,9 +66,9 @@ class Move(Change):
         """Replace the old part by the new one."""
         shard, moved = self.shard, self._moved
         assert moved is not None
-        shard.partition, shard.num_edges = moved.partition, moved.num_edges
-        shard.out_edges = moved.structures[0]
-        shard.in_edges = moved.structures[-1] if shard.in_edges is not None else None
+        shard.num_edges = moved.num_edges
+        shard.take_ranges(moved.partition)
+        shard.hold(moved.structures[0], moved.structures[-1] if shard.in_edges is not None else None)
         if shard.clock is not None:
             shard.clock.times = list(moved.times)
         if moved.order is not None:

@@ -35,7 +35,7 @@ from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
-from mgraph.structures.run import sort_run
+from mgraph.structures.run import FEW, sort_few, sort_run
 from mgraph.worker.merge import merge_in_order
 from mgraph.worker.shard import Shard
 
@@ -62,9 +62,14 @@ def share_runs(
     UnknownVertex
         With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
+    plain = shard.directed and shard.order is None and not check
+    if plain and len(src) <= FEW and type(src) is np.ndarray and type(dst) is np.ndarray:
+        runs = [sort_few(shard.device, src, dst, op, weight, time)]
+        if len(shard.structures) > 1:
+            runs.append(sort_few(shard.device, dst, src, op, weight, time))
+        return runs
     src, dst, *rest = [shard.here(column) for column in (src, dst, op, weight, time)]
-    on_gpu = shard.device.kind == "cuda"
-    if on_gpu and shard.directed and shard.order is None and not check:  # the sort makes the keys: a launch less
+    if plain and shard.device.kind == "cuda":  # the sort makes the keys: a launch less
         ways = [{"src": src, "dst": dst}, {"src": dst, "dst": src}]
         return [sort_run(shard.device, None, *rest, **way) for way in ways[: len(shard.structures)]]
     keys = _arcs(shard, src, dst, check)

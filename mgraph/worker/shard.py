@@ -20,6 +20,7 @@ from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
 from mgraph.worker.brought import Brought
+from mgraph.worker.desk import MOST, Desk
 from mgraph.worker.results import Following, Result
 from mgraph.worker.ring import Ring
 from mgraph.worker.window import Clock, Tick
@@ -104,11 +105,17 @@ class Shard:
     ----------
     partition : Partition
         The ranges of all ranks, as they are now.
+    size, n_vertices : int
+        How many ranks; the vertices of the whole graph.
+    lo, hi : int
+        The first internal id that this shard owns, and one past the last.
     out_edges : Structure
         Rows are local sources ``src - lo``, slots hold global destinations.
     in_edges : Structure or None
         Rows are local destinations, slots hold global sources; the same object as `out_edges` for undirected graphs,
         None for directed ones without `reverse`.
+    structures : list of Structure
+        The one or two that hold edges, each once.
     epoch : int
         Changes of content committed: batches, and vertices added.
     changes : int
@@ -141,7 +148,8 @@ class Shard:
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: Device) -> None:
         self.spec, self.exchange, self.device = spec, exchange, device
-        self.rank, self.partition, self.directed = spec.rank, spec.partition, spec.directed
+        self.rank, self.directed = spec.rank, spec.directed
+        self.take_ranges(spec.partition)
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
         self._names: tuple[Array, Array] | None = None
         self.epoch = self.num_edges = self.changes = self.operations = 0
@@ -151,6 +159,7 @@ class Shard:
         self.ring = Ring(device)
         self.lives: dict[str, Following] = {}
         device.use()
+        self._desk = Desk(device) if device.kind == "cuda" else None
         self.stream_ahead = self.stream_route = self.brought = None
         if device.kind == "cuda":
             # before the commit's kernels: the array library's sort holds the interpreter until it is done
@@ -158,8 +167,8 @@ class Shard:
                 device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
             )
             self.brought = Brought(device)
-        self.out_edges = self.new_structure(self.hi - self.lo)
-        self.in_edges = self._in_structure()
+        in_edges = self.new_structure(self.hi - self.lo) if self.directed and spec.reverse else None
+        self.hold(self.new_structure(self.hi - self.lo), in_edges)
         self.clock = self._new_clock()
         self._warm()
 
@@ -168,10 +177,11 @@ class Shard:
         spec, n = self.spec, self.n_vertices if n_vertices is None else n_vertices
         return create(spec.structure, n, device=self.device, weighted=spec.weighted, n_rows=n_rows)
 
-    def _in_structure(self) -> Structure | None:
-        if not self.directed:
-            return self.out_edges
-        return self.new_structure(self.hi - self.lo) if self.spec.reverse else None
+    def hold(self, out_edges: Structure, in_edges: Structure | None) -> None:
+        """Have these structures from now on."""
+        self.out_edges: Structure = out_edges
+        self.in_edges = in_edges if self.directed else out_edges
+        self.structures = [out_edges] if self.in_edges in (None, out_edges) else [out_edges, self.in_edges]
 
     def _new_clock(self) -> Clock | None:
         spec = self.spec
@@ -191,37 +201,19 @@ class Shard:
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
-    @property
-    def size(self) -> int:
-        """How many ranks."""
-        return self.partition.size
-
-    @property
-    def n_vertices(self) -> int:
-        """Vertices of the whole graph."""
-        return self.partition.n_vertices
-
-    @property
-    def lo(self) -> int:
-        """The first internal id that this shard owns."""
-        return self.partition.starts[self.rank]
-
-    @property
-    def hi(self) -> int:
-        """One past the last."""
-        return self.partition.starts[self.rank + 1]
-
-    @property
-    def structures(self) -> list[Structure]:
-        """The one or two structures that hold edges, each once."""
-        return [self.out_edges] if self.in_edges in (None, self.out_edges) else [self.out_edges, self.in_edges]
+    def take_ranges(self, partition: Partition) -> None:
+        """Have the range that is this rank's in a partition from now on."""
+        self.partition, self.size, self.n_vertices = partition, partition.size, partition.n_vertices
+        self.lo, self.hi = partition.range(self.rank)
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
-        held: list[Any] = [*self.structures, self.ring, *self.results.values(), *self.lives.values()]
-        times = 0 if self.clock is None else self.clock.nbytes
-        return sum([one.nbytes for one in held]) + times
+        held = 0 if self.clock is None else self.clock.nbytes
+        for group in (self.structures, self.results.values(), self.lives.values()):
+            for one in group:
+                held += one.nbytes
+        return held if self.ring.first is None else held + self.ring.nbytes
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -284,22 +276,30 @@ class Shard:
 
     def _rows(self, ids: Any) -> Array:
         ids = self.device.asarray(ids)
-        if self.lo == 0:
+        if not self.lo:
             return ids
         return self.device.xp.subtract(ids, np.uint32(self.lo), out=self.device.empty(len(ids), np.uint32))
 
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
         """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
-        found = self.out_edges.has_edges(self._rows(src), self.device.asarray(dst), checked=True)
-        return self.device.fetch(found)
+        ask = self.out_edges.has_edges
+        if self._desk is not None and len(src) <= MOST:
+            return self._desk.ask(ask, np.bool_, self.lo, src, dst)
+        return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
 
     def weights(self, src: Any, dst: Any) -> np.ndarray:
         """The weight of each edge, float32[n], NaN where there is none; ids as for `has_edges`."""
-        return self.device.fetch(self.out_edges.find_weights(self._rows(src), self.device.asarray(dst), checked=True))
+        ask = self.out_edges.find_weights
+        if self._desk is not None and len(src) <= MOST:
+            return self._desk.ask(ask, np.float32, self.lo, src, dst)
+        return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
         """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
-        return self.device.fetch(self._edges(direction).degrees(self._rows(ids), checked=True))
+        ask = self._edges(direction).degrees
+        if self._desk is not None and len(ids) <= MOST:
+            return self._desk.ask(ask, np.uint32, self.lo, ids)
+        return self.device.fetch(ask(self._rows(ids), checked=True))
 
     def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:
         """Offsets, destinations, weights and with `time` times of the rows of ids that this shard owns; None: of all.

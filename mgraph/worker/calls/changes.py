@@ -59,24 +59,31 @@ def update(
     and `keys` has the new vertices' keys, on rank 0 where it is to know them. If it is `ahead`, others follow it, and
     one sync of the log may do for several.
     """
-    shard, ballot = _check_epoch(rank, epoch), rank.ballot
-    more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
-    if offset is not None:
-        more["offset"] = str(offset[0]), int(offset[1])
-        rank.stored().check_offset(more["offset"])
-    with ballot.attempt(_record(rank, "batch", {**share, **more}), ahead), shard.working():
+    shard, ballot, record = rank.shard, rank.ballot, None
+    if epoch != shard.epoch + 1:
+        _check_epoch(rank, epoch)
+    if ballot.log is not None or offset is not None:
+        more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
+        if offset is not None:
+            more["offset"] = str(offset[0]), int(offset[1])
+            rank.stored().check_offset(more["offset"])
+        record = _record(rank, "batch", {**share, **more})
+    with ballot.working(record, ahead):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
-            runs = share_runs(shard, **share)
+            runs, tick = share_runs(shard, **share), None
             share.clear()
-            runs, tick = shard.admit(runs)
-            routed = [route(shard, runs.pop(0)) for _ in range(len(runs))]
-            routed, tick = trimmed(shard, routed, tick)
+            if shard.clock is not None:
+                runs, tick = shard.admit(runs)
+            if shard.size > 1:
+                runs = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+            if tick is not None:
+                runs, tick = trimmed(shard, runs, tick)
         except BaseException:
             if growth is not None:
                 growth.undo()
             raise
-        done = _commit_batch(rank, routed, growth, tick, keys)
+        done = _commit_batch(rank, runs, growth, tick, keys)
     return {**done, AFTER: ballot.safe} if ahead else done
 
 
@@ -127,7 +134,7 @@ def execute(
     logs = epoch is not None and rank.ballot.log is not None
     more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
     record = _record(rank, "batch", {**logged(**share), **more}) if logs else None
-    with rank.ballot.attempt(record), shard.working():
+    with rank.ballot.working(record):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
             change = Execution(shard, streams(shard, first=first, **share), growth, room)
@@ -179,14 +186,14 @@ def _read_busy(rank: Rank, function: str, read: Reader, step: int) -> Any:
 def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
     """Delete every edge to or from these users' ids, as `epoch`."""
     shard = _check_epoch(rank, epoch)
-    with rank.ballot.attempt(_record(rank, "delete_vertices", {"ids": ids})), shard.working():
+    with rank.ballot.working(_record(rank, "delete_vertices", {"ids": ids})):
         return _commit_batch(rank, incident_runs(shard, ids))
 
 
 def expire(rank: Rank, epoch: int, before: int) -> Value:
     """Delete every edge with an earlier time than `before`, as `epoch`."""
     shard = _check_epoch(rank, epoch)
-    with rank.ballot.attempt(_record(rank, "expire", {"before": before})), shard.working():
+    with rank.ballot.working(_record(rank, "expire", {"before": before})):
         change = expiry(shard, before)
         return {**_decide(rank, change), **change.told}
 
@@ -201,14 +208,14 @@ def isolated(rank: Rank) -> Value:
 
 def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
     """Remove users' ids, as `remove_vertices` does, which have no edges; it belongs to the epoch before."""
-    with rank.ballot.attempt(_record(rank, "drop_vertices", {"ids": ids})), rank.shard.working():
+    with rank.ballot.working(_record(rank, "drop_vertices", {"ids": ids})):
         return _decide(rank, Removal(rank.shard, ids, content=False))
 
 
 def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
     """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up."""
     shard = _check_epoch(rank, epoch)
-    with rank.ballot.attempt(_record(rank, "remove_vertices", {"ids": ids})), shard.working():
+    with rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
         change = Removal(shard, ids)
         return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
 
@@ -261,7 +268,9 @@ def _commit_batch(
     keys: np.ndarray | None = None,
 ) -> Value:
     change = BatchChange(rank.shard, runs, growth, tick)
-    return {**_decide(rank, change, keys), **change.told}
+    change.brought = keys
+    rank.ballot.decide(change)
+    return {"epoch": rank.shard.epoch, **change.told}
 
 
 def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:
