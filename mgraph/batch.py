@@ -37,6 +37,9 @@ TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last
 FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
 
 
+_ID = np.dtype(np.uint32)
+
+
 def _first(mask: Any) -> int:
     return int(mask.argmax())
 
@@ -62,7 +65,7 @@ def as_ids(values: Any, name: str) -> Any:
     O(n). Arrays of a signed or wider dtype are scanned once; for an array on a GPU, reading the largest number
     synchronises. Unsigned arrays of at most 32 bits are not scanned.
     """
-    if type(values) is np.ndarray and values.dtype == np.uint32 and values.ndim == 1:
+    if type(values) is np.ndarray and values.dtype is _ID and values.ndim == 1:
         return values
     array = as_array(values)
     if array.ndim != 1:
@@ -93,7 +96,7 @@ def as_ids(values: Any, name: str) -> Any:
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
-    if ids.size and int(ids[0] if ids.size == 1 else ids.max()) >= n_vertices:  # the largest of one takes no scan
+    if ids.size and int(ids.item() if ids.size == 1 else ids.max()) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
         raise UnknownVertex(
             f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
@@ -119,6 +122,8 @@ def as_weights(values: Any) -> Any:
 
 
 def _as_ops(values: Any) -> Any:
+    if type(values) is int and values in (1, -1):
+        return None if values == 1 else -1
     array = as_array(values)
     if array.ndim == 0:
         if array.dtype.kind not in "iu" or int(array) not in (1, -1):
@@ -187,16 +192,21 @@ class EdgeBatch:
             src, dst = as_ids(src, "src"), as_ids(dst, "dst")
         else:
             src, dst = as_keys(src, keys, "src"), as_keys(dst, keys, "dst")
-        n = len(src)
-        weight, op = None if weight is None else as_weights(weight), None if op is None else _as_ops(op)
-        time = None if time is None else as_times(time, n)
-        columns = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
-        for name, column in columns.items():
-            if not (column is None or isinstance(column, int)) and column.shape != (n,):
+        if weight is not None:
+            weight = as_weights(weight)
+        if op is not None:
+            op = _as_ops(op)
+        if time is not None:
+            time = as_times(time, len(src))
+        shape = src.shape
+        for name, column in ("dst", dst), ("weight", weight), ("op", op), ("time", time):
+            if not (column is None or type(column) is int) and column.shape != shape:
                 raise InvalidBatch(
-                    f"{name} has shape {column.shape} and src has shape {(n,)}; both need one entry for each edge"
+                    f"{name} has shape {column.shape} and src has shape {shape}; both need one entry for each edge"
                 )
-        vars(self).update(columns, keys=keys)
+        columns = self.__dict__
+        columns["src"], columns["dst"], columns["weight"] = src, dst, weight
+        columns["op"], columns["time"], columns["keys"] = op, time, keys
 
     def __len__(self) -> int:
         return len(self.src)

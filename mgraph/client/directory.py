@@ -85,10 +85,12 @@ class Directory:
     @property
     def keys(self) -> str | None:
         """The kind of the vertices' keys: "int64", "string" or None; "undecided" before the first batch decides."""
-        self._undecided = self._undecided and self.numbering.n_vertices == 0
+        numbering = self.numbering
         if self._undecided:
-            return "undecided"
-        return None if self.numbering.keys is None else self.numbering.keys.kind
+            self._undecided = numbering.n_vertices == 0
+            if self._undecided:
+                return "undecided"
+        return None if numbering.keys is None else numbering.keys.kind
 
     @property
     def has_keys(self) -> bool:
@@ -164,10 +166,11 @@ class Directory:
 
         `InvalidBatch` if the batch has others.
         """
-        if self.keys == "undecided":
+        if self._undecided and self.keys == "undecided":
             self.decide(kind_of(batch))
         keys = self.numbering.keys
-        check_keys(batch, None if keys is None else keys.kind)
+        if keys is not None or batch.keys is not None:
+            check_keys(batch, None if keys is None else keys.kind)
         return keys is not None
 
     @contextmanager
@@ -298,7 +301,10 @@ class Directory:
     def _ranges(self) -> Partition:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
         states, known = self.coordinator.states, self.numbering.partition
-        starts = (*[state.lo for state in states], states[-1].hi)
+        if len(states) == 1:
+            starts: tuple[int, ...] = states[0].lo, states[0].hi
+        else:
+            starts = (*[state.lo for state in states], states[-1].hi)
         if starts == known.starts:
             return known
         joined = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))

@@ -53,17 +53,16 @@ class History:
 
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
         """An event that has ended now."""
-        edges = sum([state.edges for state in caller.states])
-        self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
+        self._events.append(Event(time.time(), kind, epoch, operations, _edges(caller), seconds))
 
     def batch(self, kind: str, caller: Caller, done: Any) -> None:
         """A batch that was committed now: its report, or its `Answers`."""
-        report = _report(done)
+        report = done if type(done) is UpdateReport else _report(done)
         self.add(kind, caller, report.epoch, _operations(report), report.seconds)
 
     def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
         """Steps of one call that has ended now, in order: reports or `Answers`."""
-        at, edges, events = time.time(), sum(state.edges for state in caller.states), []
+        at, edges, events = time.time(), _edges(caller), []
         for report in reversed([_report(one) for one in done]):
             events.append(Event(at, kind, report.epoch, _operations(report), edges, report.seconds))
             at -= report.seconds if report.seconds == report.seconds else 0.0
@@ -75,14 +74,19 @@ class History:
         return list(self._events)
 
 
+def _edges(caller: Caller) -> int:
+    states = caller.states
+    return states[0].edges if len(states) == 1 else sum([state.edges for state in states])
+
+
 def _report(done: Any) -> UpdateReport:
     report: UpdateReport = getattr(done, "report", done)
     return report
 
 
 def _operations(report: UpdateReport) -> int:
-    counts = report.inserted, report.updated, report.deleted, report.missing, report.expired
-    return sum([n for n in counts if n > 0])  # -1: not known
+    known = report.inserted >= 0  # else all counts are -1
+    return report.inserted + report.updated + report.deleted + report.missing + report.expired if known else 0
 
 
 @contextmanager

@@ -176,5 +176,5 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     live = Live(self._directory, self._options, name, arguments)
     live.result()
     if eager:
-        self._updates.followers.add(live)
+        self._updates.follow(live)
     return live

@@ -55,8 +55,8 @@ class Routed(NamedTuple):
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
     """The ranks' answers one after another, as an array that may be written to."""
-    own = len(parts) == 1 and parts[0].flags.behaved  # what a comm delivers may be read-only, or not aligned
-    return parts[0] if own else concatenated(parts)
+    first = parts[0]  # what a comm delivers may be read-only, or not aligned
+    return first if len(parts) == 1 and first.flags.behaved else concatenated(parts)
 
 
 def concatenated(parts: list[np.ndarray]) -> np.ndarray:
@@ -86,6 +86,13 @@ class Numbering:
     keys : KeyTable or None
         In a graph with keys, the key of each user's id, which is its place in `DynamicGraph.vertices`. The table may
         have more keys than there are vertices: those of a batch under way.
+
+    Attributes
+    ----------
+    n_vertices : int
+        The number of vertices.
+    place : dict
+        By which a read says where it thinks that vertices are; a rank whose ranges are others refuses it.
     """
 
     def __init__(
@@ -96,11 +103,8 @@ class Numbering:
         keys: KeyTable | None = None,
     ) -> None:
         self.partition, self.order, self.generation, self.keys = partition, order, generation, keys
-
-    @property
-    def n_vertices(self) -> int:
-        """The number of vertices."""
-        return self.partition.n_vertices
+        self.n_vertices = partition.n_vertices
+        self.place = {"starts": partition.starts, "generation": generation}
 
     @cached_property
     def _inverse(self) -> np.ndarray:
@@ -122,7 +126,7 @@ class Numbering:
         if self.keys is None:
             ids = as_ids(values, name)
             check_ids(ids, self.n_vertices, name)
-            return Device.to_host(ids)
+            return ids if type(ids) is np.ndarray else Device.to_host(ids)
         column = as_keys(values, self.keys.kind, name)
         ids = Device.to_host(self.keys.find(column, self.n_vertices))
         absent = ids == NONE
@@ -153,9 +157,13 @@ class Numbering:
 
     def route(self, ids: np.ndarray) -> Routed:
         """Users' ids grouped by the ranks that own them. O(n log n); O(n) for one rank."""
-        internal, size = self.inside(ids), self.partition.size
+        return self.group(self.inside(ids))
+
+    def group(self, internal: np.ndarray) -> Routed:
+        """As `route`, of internal ids."""
+        size = self.partition.size
         if size == 1:
-            return Routed(internal, None, [0, len(ids)])
+            return Routed(internal, None, [0, len(internal)])
         owner = self.partition.owner(internal)
         bounds = [0, *np.cumsum(np.bincount(owner, minlength=size)).tolist()]
         places = None if (owner[1:] >= owner[:-1]).all() else np.argsort(owner, kind="stable")

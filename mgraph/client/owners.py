@@ -32,26 +32,34 @@ __all__ = [
 
 def has_edges(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
     """Whether each edge, given as users name vertices, exists: bool[n]."""
-    routed, shares = _edges(numbering, src, dst)
-    answers = coordinator.call("has_edges", _by(numbering), shares)
-    return routed.restore([answer["found"] for answer in answers])
+    return _asked(coordinator, numbering, "has_edges", "found", numbering.place, _edges(numbering, src, dst))
 
 
 def weights(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
     """The weight of each edge, given as users name vertices, or NaN: float32[n]."""
-    routed, shares = _edges(numbering, src, dst)
-    answers = coordinator.call("weights", _by(numbering), shares)
-    return routed.restore([answer["weights"] for answer in answers])
+    return _asked(coordinator, numbering, "weights", "weights", numbering.place, _edges(numbering, src, dst))
 
 
-def _edges(numbering: Numbering, src: Any, dst: Any) -> tuple[Routed, list[dict[str, Any]]]:
-    """Edges as users name vertices, and each rank's share of them."""
+def _edges(numbering: Numbering, src: Any, dst: Any) -> dict[str, np.ndarray]:
+    """Edges as users name vertices, in users' ids."""
     src, dst = numbering.ids(src, "src"), numbering.ids(dst, "dst")
     if src.shape != dst.shape:
         raise InvalidBatch(f"src has shape {src.shape} and dst has shape {dst.shape}; both need the same length")
-    routed = numbering.route(src)
-    shares = zip(routed.deal(routed.internal), routed.deal(numbering.inside(dst)), strict=True)
-    return routed, [{"src": s, "dst": d} for s, d in shares]
+    return {"src": src, "dst": dst}
+
+
+def _asked(
+    coordinator: Caller, numbering: Numbering, method: str, answer: str, common: dict, columns: dict[str, np.ndarray]
+) -> np.ndarray:
+    """What the owners of rows answer, one value for each, in their order; columns of users' ids, the rows first."""
+    if numbering.order is not None:
+        columns = {name: numbering.order[ids] for name, ids in columns.items()}
+    if numbering.partition.size == 1:
+        return joined([coordinator.call(method, common, [columns])[0][answer]])
+    routed = numbering.group(next(iter(columns.values())))
+    dealt = zip(*[routed.deal(ids) for ids in columns.values()], strict=True)
+    answers = coordinator.call(method, common, [dict(zip(columns, parts, strict=True)) for parts in dealt])
+    return routed.restore([one[answer] for one in answers])
 
 
 def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> np.ndarray:
@@ -60,9 +68,9 @@ def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction:
         ids = np.arange(numbering.n_vertices, dtype=np.uint32)
     else:
         ids = numbering.ids(vertices, "ids")
-    routed, common = numbering.route(ids), {**_by(numbering), "direction": direction}
-    answers = coordinator.call("degrees", common, [{"ids": part} for part in routed.deal(routed.internal)])
-    return routed.restore([answer["degrees"] for answer in answers])
+    return _asked(
+        coordinator, numbering, "degrees", "degrees", {**numbering.place, "direction": direction}, {"ids": ids}
+    )
 
 
 def neighbors(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str, time: bool = False) -> Csr:
@@ -76,7 +84,7 @@ def rows_of(
 ) -> Csr:
     """As `neighbors`, of users' ids, and in them: in a graph with keys these are places in `vertices`."""
     routed = numbering.route(ids)
-    common = {**_by(numbering), "direction": direction, **({"time": True} if time else {})}
+    common = {**numbering.place, "direction": direction, **({"time": True} if time else {})}
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, numbering), routed)
 
@@ -95,7 +103,7 @@ def all_rows(coordinator: Caller, numbering: Numbering, time: bool = False) -> C
     order in which the structure stores them, and it takes O(n + m).
     """
     routed = numbering.route(np.arange(numbering.n_vertices, dtype=np.uint32))
-    common = {**_by(numbering), "ids": None, **({"time": True} if time else {})}
+    common = {**numbering.place, "ids": None, **({"time": True} if time else {})}
     csr = _joined(coordinator.call("neighbors", common), numbering)
     if numbering.order is None:
         return csr  # rows are sorted only if the structure stores them sorted, as with neighbors()
@@ -105,12 +113,8 @@ def all_rows(coordinator: Caller, numbering: Numbering, time: bool = False) -> C
 
 def rows_here(coordinator: Caller, numbering: Numbering) -> Csr:
     """The rows of all vertices of a graph in this process and without an order, on its device. O(n + m)."""
-    rows: Csr = coordinator.call("rows", _by(numbering))[0]["rows"]
+    rows: Csr = coordinator.call("rows", numbering.place)[0]["rows"]
     return rows
-
-
-def _by(numbering: Numbering) -> dict:
-    return {"starts": numbering.partition.starts, "generation": numbering.generation}
 
 
 def _joined(answers: list[dict], numbering: Numbering) -> Csr:

@@ -28,7 +28,9 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
     raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
-    return self._directory.read(lambda now: owners.has_edges(self._directory.coordinator, now, src, dst))
+    directory = self._directory
+    found: np.ndarray = directory.read(partial(owners.has_edges, directory.coordinator, src=src, dst=dst))
+    return found
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:

@@ -44,12 +44,15 @@ def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...]
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
     process on GPU 0, those of GPU 0 stay there.
     """
-    n, columns = len(batch), {}
+    given, columns = batch.__dict__, {}
     for name in names:
-        column = getattr(batch, name)
-        columns[name] = column if not hasattr(column, "get") else _sent(column, shared_gpu)
+        column = given[name]
+        if not (column is None or type(column) is np.ndarray) and hasattr(column, "get"):
+            column = _sent(column, shared_gpu)
+        columns[name] = column
     if size == 1:
         return [columns]
+    n = len(batch)
     cuts = [n * rank // size for rank in range(size + 1)]
     return [
         {k: c if c is None or isinstance(c, int) else c[a:b] for k, c in columns.items()} for a, b in pairwise(cuts)

@@ -7,7 +7,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,6 @@ __all__ = ["Updates"]
 logger = logging.getLogger(__name__)
 
 LARGE = 1 << 20  #: edges of a batch from which a thread may show that it runs
-_NO_BAR = nullcontext()
 
 
 class Updates:
@@ -63,8 +62,8 @@ class Updates:
     ----------
     order_due : bool
         Whether that is to be made yet.
-    followers : set of Live
-        The results that are brought up to date after each change.
+    followers : set of Live or None
+        The results that are brought up to date after each change; None as long as there was none.
     history : History
         What this process has asked the graph for.
     """
@@ -80,12 +79,18 @@ class Updates:
         self._directory, self._options, self.order_due = directory, options, order_due
         self._parts, self._logged = parts, logged
         self._coordinator = directory.coordinator
-        self.followers: weakref.WeakSet[Live] = weakref.WeakSet()
+        self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
+
+    def follow(self, live: Live) -> None:
+        """Bring a result up to date after each change from now on."""
+        if self.followers is None:
+            self.followers = weakref.WeakSet()
+        self.followers.add(live)
 
     def followed(self) -> None:
         """Bring the results up to date that follow each change. An error is logged, since the change was made."""
-        for live in [live for live in self.followers if not live.closed] if self.followers else []:
+        for live in [live for live in self.followers or () if not live.closed]:
             try:
                 live.result()
             except MgraphError as error:
@@ -100,23 +105,36 @@ class Updates:
         """
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
         before, edges = self._coordinator.epoch, len(batch)
-        bar = shown("update", lambda: Done(0, None, f"{edges:,} edges")) if last and edges >= LARGE else _NO_BAR
         try:
-            with bar, self._coordinator.turn():
-                self._directory.check()
-                if self._has_keys(batch):
-                    with self._keyed(batch) as found:
-                        done = self._send_keyed(found, args)
-                    self._leave_isolated()
-                else:
-                    done = self._send_ids(batch, args)
+            if last and edges >= LARGE:
+                with shown("update", lambda: Done(0, None, f"{edges:,} edges")):
+                    done = self._apply(batch, args)
+            else:
+                done = self._apply(batch, args)
         except KeyboardInterrupt as error:
             self._tell(error, edges, before)
             raise
-        self.order_first()
-        if last:
+        if self.order_due:
+            self.order_first()
+        if last and self.followers is not None:
             self.followed()
         return done
+
+    def _apply(self, batch: EdgeBatch, args: dict[str, Any]) -> UpdateReport:
+        directory = self._directory
+        with self._coordinator.turn():
+            directory.check()
+            if directory.takes(batch) if isinstance(batch, EdgeBatch) else directory.has_keys:
+                with self._keyed(batch) as found:
+                    done = self._send_keyed(found, args)
+                self._leave_isolated()
+                return done
+            n = self._vertices_after(batch) if self._options.grows else None
+            if n is None:
+                return self._call("update", args, partial(self._shares, batch, directory.numbering.n_vertices))
+            with directory.growing(n) as more:
+                args = args if more is None else {**args, "n_vertices": more}
+                return self._call("update", args, partial(self._shares, batch, n))
 
     def _tell(self, error: BaseException, edges: int, before: int) -> None:
         """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
@@ -145,14 +163,6 @@ class Updates:
         if found.n_vertices > self._directory.n_vertices:
             args = {**args, "n_vertices": found.n_vertices}
         return self._call("update", args, shares, found.missing)
-
-    def _send_ids(self, batch: EdgeBatch, args: dict[str, Any]) -> UpdateReport:
-        n = self._vertices_after(batch) if self._options.grows else None
-        if n is None:
-            return self._call("update", args, partial(self._shares, batch, self._directory.n_vertices))
-        with self._directory.growing(n) as more:
-            args = args if more is None else {**args, "n_vertices": more}
-            return self._call("update", args, partial(self._shares, batch, n))
 
     def _call(
         self, method: str, args: dict[str, Any], shares: Callable[[], Any] = lambda: None, absent: int = 0
@@ -286,11 +296,11 @@ class Updates:
         return self._dealt(batch)
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
-        coordinator, time = self._coordinator, as_stamps(batch, self._options.times)
-        if time is not batch.time:
-            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, time)
+        coordinator, times = self._coordinator, self._options.times
+        if times is not None or batch.time is not None:
+            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
         shared_gpu = coordinator.one_process and self._options.device == "cuda"
-        return deal(batch, len(coordinator.addresses), shared_gpu=shared_gpu)
+        return deal(batch, len(coordinator.addresses), shared_gpu)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

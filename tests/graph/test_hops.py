@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
 from hops import hops, watched
 
 from mgraph import DynamicGraph
+from mgraph.structures.run import FEW
 
 MOST = 15
 
@@ -26,7 +28,8 @@ def graph():
 
 @pytest.mark.parametrize("name", ["update", "run"])
 def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, name):
-    found = hops({"update": lambda: graph.insert([1, 2], [2, 3]), "run": lambda: graph.bfs(0)}[name], name)
+    ids = np.arange(FEW + 1) % 100  # a kernel makes their keys; of fewer the host does
+    found = hops({"update": lambda: graph.insert(ids, ids), "run": lambda: graph.bfs(0)}[name], name)
     for thread, functions in found.items():
         print(f"{thread}: {len(functions)}\n  " + "\n  ".join(functions))
     assert list(found) == ["user's thread", "client's loop", "worker's loop", "shard's thread"]
