@@ -13,7 +13,7 @@ from typing import Any
 from mgraph.client.caller import Flight, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
-from mgraph.local.session import Session
+from mgraph.local.session import READS, Session
 from mgraph.protocol import ShardState
 
 __all__ = ["Coordinator"]
@@ -81,13 +81,15 @@ class Coordinator:
         commits: bool = False,
     ) -> list[Value]:
         """The shard's answer to a call of `method`, in a list. Raises what the call raises, or as `check`."""
-        given = {**(args or {}), **(shares[0] if shares else {})}
+        given = {**args} if args else {}
+        if shares:
+            given.update(shares[0])
         session = self._begin()
         try:
             if connect and not self._connected:
                 self._connect(session)
             if commits:
-                given["epoch"] = self.epoch + 1
+                given["epoch"] = self.states[0].epoch + 1
             return [self._ask(session, method, given)]
         finally:
             self._end()
@@ -99,21 +101,20 @@ class Coordinator:
         self._connected = True
 
     def _ask(self, session: Session, method: str, given: Value) -> Value:
-        free = [self._garbage.popleft() for _ in range(len(self._garbage))]
+        if method in READS and not self._garbage:
+            return session.ask(method, given)  # Ctrl-C may stop it anywhere: the shard is as it was
+        free = [self._garbage.popleft() for _ in range(len(self._garbage))] if self._garbage else ()
         try:
             with self._interrupts:
                 try:
-                    answer = session.ask(method, given, free)
-                    self.states = [answer.state]
-                except BaseException:
-                    self.states = [session.state]
-                    raise
+                    return session.ask(method, given, free)
+                finally:
+                    state = session.state
+                    self.states = [state]
+                    if state.broken is not None:
+                        self._lost = f"a change was interrupted while it was made ({state.broken})"
         except Aborted as error:
             raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {self.epoch})") from error
-        finally:
-            if (broken := self.states[0].broken) is not None:
-                self._lost = f"a change was interrupted while it was made ({broken})"
-        return answer.value
 
     def launch(
         self,
@@ -166,7 +167,8 @@ class Coordinator:
             self._lock.acquire()
         try:
             self._owner = threading.get_ident()
-            self.check()
+            if self._session is None or self._lost is not None or self._interrupts.closed:
+                self.check()
             assert self._session is not None
             return self._session
         except BaseException:

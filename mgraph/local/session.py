@@ -10,21 +10,13 @@ from typing import Any
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
-from mgraph.protocol import Answer, ShardState
+from mgraph.protocol import ShardState
 from mgraph.worker.calls import Calls, Host
 
 __all__ = ["Session"]
 
-READS = {
-    "has_edges",
-    "weights",
-    "degrees",
-    "neighbors",
-    "rows",
-    "fingerprint",
-    "fetch",
-    "top",
-}  #: calls that leave the shard as it is
+#: calls that leave the shard as it is
+READS = frozenset({"has_edges", "weights", "degrees", "neighbors", "rows", "fingerprint", "fetch", "top"})
 _NOWHERE = nullcontext()
 
 
@@ -42,7 +34,6 @@ class Session:
     def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
         host = Host(_open_exchange, len(os.sched_getaffinity(0)), Budget(), _itself)
         self._calls = Calls(graph, 0, 1, stopped, host)
-        self._state = self._calls.state
 
     @property
     def device(self) -> str:
@@ -52,33 +43,35 @@ class Session:
     @property
     def state(self) -> ShardState:
         """The shard's state now."""
-        self._state = self._calls.state
-        return self._state
+        return self._calls.state
 
     @property
     def reached(self) -> int:
         """The shard's epoch now, for another thread."""
         return self._calls.counters.epoch
 
-    def ask(self, method: str, args: dict[str, Any], free: Sequence[str] = ()) -> Answer:
-        """The answer to a call, with the shard's state after it; raises what the call raises. Frees results first.
+    def ask(self, method: str, args: dict[str, Any], free: Sequence[str] = ()) -> dict[str, Any]:
+        """The answer to a call; raises what the call raises. Frees results first.
 
         A change that was stopped before it knew the outcome of its vote is not made: no other rank can have made it.
         """
         calls = self._calls
         if free:
             calls.free(free)
-        with self._on_device(args.get("device")):
-            try:
-                value = calls.find(method, 0)(**args) or {}
-            except BaseException as error:
-                if calls.state.in_doubt:
+        device, function = calls.device, calls.find(method, 0)
+        try:
+            if device is not None and device.kind == "cpu":
+                return function(**args) or {}
+            with self._on_device(args.get("device")):
+                return function(**args) or {}
+        except BaseException as error:
+            if calls.state.in_doubt:
+                with self._on_device():
                     calls.ballot.resolve(calls.shard.changes)
-                if (told := calls.told(error)) is error:
-                    raise
-                told.__suppress_context__ = True
-                raise told  # noqa: B904
-            return Answer(value, self.state if free or method not in READS else self._state)
+            if (told := calls.told(error)) is error:
+                raise
+            told.__suppress_context__ = True
+            raise told  # noqa: B904
 
     def forked(self) -> None:
         """In a child process: leave to the parent what is only one's."""
@@ -99,6 +92,9 @@ class Session:
             device = Device(wanted)
         if device is None or device.kind == "cpu":
             return _NOWHERE
+        cuda = device.xp.cuda
+        if cuda.runtime.getDevice() == device.index and cuda.get_current_stream().ptr == cuda.Stream.null.ptr:
+            return _NOWHERE  # it is so already
         stack = ExitStack()
         stack.enter_context(device.xp.cuda.Device(device.index))
         stack.enter_context(device.xp.cuda.Stream.null)
