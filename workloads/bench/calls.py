@@ -33,7 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--structure", default="gpma+", metavar="S", help="with options as in slabgraph:slab=32 (default: %(default)s)")
     add("--vertices", type=int, default=65_536, metavar="N", help="(default: %(default)s)")
     add("--edges", type=int, default=100_000, metavar="N", help="drawn for the graph (default: %(default)s)")
-    add("--rounds", type=int, default=20, metavar="N", help=f"of {ROUND} calls of a kind (default: %(default)s)")
+    add(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help=f"of {ROUND} calls of a kind (default: 20; on a worker, where a call takes 3 ms, 3)",
+    )
     add("--worker", action="store_true", help="on one worker process of a local cluster, not in this process")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
@@ -41,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(bench: Bench) -> None:
     """Time each kind of call; what the last ones answered is compared with a set of edges."""
     options, rows = bench.options, []
+    if options.rounds is None:
+        options.rounds = 3 if options.worker else 20
     check_least(options, "vertices", "edges", "rounds")
     rng = np.random.default_rng(options.seed)
     with ExitStack() as stack:
