@@ -96,7 +96,7 @@ def as_ids(values: Any, name: str) -> Any:
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
-    if ids.size and int(ids.item() if ids.size == 1 else ids.max()) >= n_vertices:  # the largest of one takes no scan
+    if ids.size and (ids.item() if ids.size == 1 else int(ids.max())) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
         raise UnknownVertex(
             f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"

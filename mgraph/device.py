@@ -255,12 +255,14 @@ class Device:
     def sent(self, array: np.ndarray) -> Array:
         """A small contiguous array of the host's on this device, which may be changed once this has returned.
 
-        The driver copies a few bytes of pageable memory at once. CuPy would copy them to page-locked memory first, and
-        wait for that to be free again: 16 us in place of 6.
+        The driver takes a few bytes of pageable memory over at once. CuPy would copy them to page-locked memory first,
+        and record an event with which to find out when that is free again.
         """
-        if self.kind == "cpu" or not len(array):
-            return array if self.kind == "cpu" else self.empty(0, array.dtype)
+        if self.kind == "cpu":
+            return array
         out, cuda = self.empty(len(array), array.dtype), self.xp.cuda
+        if not len(array):
+            return out
         cuda.runtime.memcpyAsync(
             out.data.ptr, array.__array_interface__["data"][0], array.nbytes, cuda.runtime.memcpyHostToDevice,
             cuda.get_current_stream().ptr,

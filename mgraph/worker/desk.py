@@ -17,7 +17,7 @@ COLUMNS = 3  #: of 4 bytes: two of ids at most, and the answers
 
 
 class Desk:
-    """Memory that one shard's small reads use in turn. A copy takes the host 10 us, a launch and its end 10 in all.
+    """Memory that one shard's small reads use in turn: see `Device.mailbox` for what a copy would take.
 
     Parameters
     ----------

@@ -8,7 +8,9 @@ step                        one rank                            several ranks
 ==========================  ==================================  ========================================================
 `share_runs`                1 launch and a sort a structure;    the same
                             on a GPU a sort alone without an
-                            order, directed and checked
+                            order, directed and checked; of up
+                            to 1,024 edges from the host a
+                            copy a column
   checked (not yet by the   1 read-back                         the same
   client)
 `route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a

@@ -285,7 +285,8 @@ class Shard:
         ask = self.out_edges.has_edges
         if self._desk is not None and len(src) <= MOST:
             return self._desk.ask(ask, np.bool_, self.lo, src, dst)
-        return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
+        found = ask(self._rows(src), self.device.asarray(dst), checked=True)
+        return found if type(found) is np.ndarray else self.device.fetch(found)
 
     def weights(self, src: Any, dst: Any) -> np.ndarray:
         """The weight of each edge, float32[n], NaN where there is none; ids as for `has_edges`."""

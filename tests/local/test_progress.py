@@ -86,9 +86,9 @@ def test_a_build_shows_its_stages(noted, monkeypatch):
 
 
 def test_a_large_batch_is_shown(noted, monkeypatch):
-    real = Updates._send_ids
+    real = Updates._apply
     monkeypatch.setattr("mgraph.client.updates.LARGE", 2)
-    monkeypatch.setattr(Updates, "_send_ids", lambda *args: time.sleep(0.2) or real(*args))
+    monkeypatch.setattr(Updates, "_apply", lambda *args: time.sleep(0.2) or real(*args))
     with DynamicGraph(n_vertices=9) as graph:
         graph.insert([0], [1])
         assert noted.drawn == []
