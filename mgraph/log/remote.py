@@ -133,8 +133,9 @@ class Remote(Files):
         return bool(self._fs.exists(self._key(path)))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `data` the content of an object."""
-        self._fs.pipe_file(self._key(path), data)
+        """Make `data` the content of an object, by a new name: some systems show what is written in part."""
+        self._fs.pipe_file(self._key(f"{path}.tmp"), data)
+        self.rename(f"{path}.tmp", path)
 
     def rename(self, path: str, new: str) -> None:
         """Give an object another name."""
