@@ -32,7 +32,7 @@ BUILDS = {  # values of MGRAPH_HOST_BUILD: the tests use the others to find erro
     "plain": ["-O3"],
     "lanes": ["-O1", "-U_FORTIFY_SOURCE", "-DMGRAPH_LANES"],  # tiles have 32 lanes, as fibers that switch by longjmp
     "address": ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
-    "thread": ["-O0", "-g1", "-DMGRAPH_STD_THREADS", "-fsanitize=thread"],
+    "thread": ["-O0", "-g1", "-DMGRAPH_OWN_THREADS", "-fsanitize=thread"],
 }
 
 
