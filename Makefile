@@ -11,7 +11,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 # compiled modules are kept, since the tests start many interpreters
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup clean
+.PHONY: demo test latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup setup-docs clean
 
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
@@ -51,7 +51,7 @@ sanitize-gpu:
 	PYTHON=$(PYTHON) bash tests/sanitize_gpu.sh
 
 # the site, in docs/_build/html; a warning is an error
-docs: $(VENV)/.installed-docs
+docs: setup-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -70,6 +70,7 @@ figures: setup
 	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
 
 setup: $(VENV)/.installed-dev
+setup-docs: $(VENV)/.installed-docs
 
 # installs an extra, again when pyproject.toml changed; checks first what pip cannot install
 $(VENV)/.installed-%: pyproject.toml
