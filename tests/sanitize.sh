@@ -38,7 +38,7 @@ for build in $builds; do
   started=$SECONDS
   status=0
   MGRAPH_HOST_BUILD=$build timeout --foreground --kill-after=10 1800 env ${preload:+LD_PRELOAD=$preload} \
-    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f -k "$chosen" -m "$marked" "$@" "${tests[@]}" || status=$?
+    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f --timeout 600 -k "$chosen" -m "$marked" "$@" "${tests[@]}" || status=$?
   if ((status)); then
     echo "sanitize: the $build build failed with status $status" >&2
     exit "$status"
