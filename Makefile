@@ -11,7 +11,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 # compiled modules are kept, since the tests start many interpreters
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup clean
+.PHONY: demo test latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup setup-docs clean
 
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
@@ -51,7 +51,7 @@ sanitize-gpu:
 	PYTHON=$(PYTHON) bash tests/sanitize_gpu.sh
 
 # the site, in docs/_build/html; a warning is an error
-docs: $(VENV)/.installed-docs
+docs: setup-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -70,8 +70,10 @@ figures: setup
 	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
 
 setup: $(VENV)/.installed-dev
+setup-docs: $(VENV)/.installed-docs
 
-# installs an extra, again when pyproject.toml changed; checks first what pip cannot install
+# installs an extra, again when pyproject.toml changed; checks first what pip cannot install. Python compiles a module at
+# its first import: all at once are ten thousand, half of the installation's time.
 $(VENV)/.installed-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "mgraph needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -79,7 +81,7 @@ $(VENV)/.installed-%: pyproject.toml
 	  || { echo "mgraph needs a C++17 compiler: install g++, or set CXX" >&2; exit 1; }
 	@echo "installing what make $(MAKECMDGOALS) needs into $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) install --editable '.[$*]'
+	@$(BIN)/python $(PIP) install --no-compile --editable '.[$*]'
 	@touch $@
 
 clean:

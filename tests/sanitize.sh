@@ -37,8 +37,8 @@ for build in $builds; do
   echo "== $build"
   started=$SECONDS
   status=0
-  MGRAPH_HOST_BUILD=$build timeout --kill-after=10 900 env ${preload:+LD_PRELOAD=$preload} \
-    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f -k "$chosen" -m "$marked" "$@" "${tests[@]}" || status=$?
+  MGRAPH_HOST_BUILD=$build timeout --foreground --kill-after=10 1800 env ${preload:+LD_PRELOAD=$preload} \
+    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f --timeout 600 -k "$chosen" -m "$marked" "$@" "${tests[@]}" || status=$?
   if ((status)); then
     echo "sanitize: the $build build failed with status $status" >&2
     exit "$status"

@@ -121,6 +121,12 @@ def _chosen(text: str, defines: tuple[tuple[str, int | str], ...]) -> str:
     return text
 
 
+def _macros(defines: tuple[tuple[str, int | str], ...], text: str) -> str:
+    """The definitions that `text` or another definition names. With the others, one library would have several keys."""
+    named = set(re.findall(r"\w+", " ".join([text, *(str(value) for _, value in defines)])))
+    return "".join(f"#define {name} {value}\n" for name, value in defines if name in named)
+
+
 @cache
 def _inner(body: str) -> tuple[Field, ...]:
     """The fields of a struct in a kernel, which contains no other struct. Cached, so that its id can be a key."""
@@ -133,7 +139,7 @@ def read_program(
 ) -> Program:
     """The program of a kernel file for one platform, with `view` (a file and a type) for the templates' ``View``."""
     seen: set[str] = set()
-    text = "".join(f"#define {name} {value}\n" for name, value in defines) + _inline(platform, seen)
+    text = _inline(platform, seen)
     views_text = _inline(view[0], seen) if view else ""
     body = _inline(file, seen)
     structs = {found[2]: found for found in _STRUCT.finditer(_chosen(views_text + body, defines))}
@@ -149,7 +155,8 @@ def read_program(
         shared = known.get(f"{name}::shared", 0)
         stays = bool(known.get(f"{name}::stays", 0))
         kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared, stays))
-    return Program(file, text + views_text + body, tuple(kernels), view and view[1])
+    text += views_text + body
+    return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,7 @@ def is_structures(file: str) -> bool:
 def test_a_structures_own_files_compile(variant, tmp_path):
     own = [program for program in programs(variant) if is_structures(program.name)]
     assert own
-    for program in own:
-        compile_program(program, tmp_path, CHECK)
+    check(own, tmp_path)
 
 
 @pytest.mark.timeout(200)
@@ -106,8 +107,7 @@ def test_a_structures_own_files_compile(variant, tmp_path):
 def test_files_that_are_no_structures_compile(variant, tmp_path):
     """csr's are those without a view; `View` holds every other structure's view to what these files use of one."""
     others = [program for program in programs(variant) if not is_structures(program.name)]
-    for program in others if variant == "gpma+ plain" else [one for one in others if one.view is None]:
-        compile_program(program, tmp_path, CHECK)
+    check(others if variant == "gpma+ plain" else [one for one in others if one.view is None], tmp_path)
 
 
 @pytest.mark.slow
@@ -120,19 +120,46 @@ def test_every_file_compiles_to_machine_code(variant, tmp_path):
         compile_program(program, tmp_path)
 
 
-def compile_program(program, folder, to=("--cubin",)):
-    """Compile a program with nvcc, in a folder."""
-    path = folder / f"{Path(program.name).stem}.cu"
-    path.write_text(program.text + _entries(program))
+def compile_program(program, folder):
+    """Compile a program to machine code with nvcc, in a folder."""
+    said = compiled(program.text + _entries(program), folder, "--cubin")
+    assert not said, f"{program.name} over {program.view}:\n{said}"
+
+
+def check(programs, folder):
+    """Compile programs but for their code, in one call, each in a namespace: CUDA's headers take most of a call."""
+    said = compiled("".join(map(in_a_namespace, range(len(programs)), programs)), folder, *CHECK)
+    assert not said, said
+
+
+def in_a_namespace(number: int, program: source.Program) -> str:
+    text = program.text + _entries(program).replace('extern "C" ', "")
+    own = re.findall(r"^#define (\w+)", text, re.M)
+    text = re.sub(r"(?<![\w>])::(?=[A-Z])", f"program_{number}::", text)  # structs of the outermost scope
+    line = f'#line 1 "{program.name} over {program.view}"\n'
+    return f"namespace program_{number} {{\n{line}{text}}}\n" + "".join(f"#undef {name}\n" for name in own)
+
+
+def compiled(text: str, folder: Path, *to: str) -> str:
+    """The errors with which nvcc refuses a text, or nothing."""
+    path = folder / "programs.cu"
+    path.write_text(text)
     command = [NVCC, "-std=c++17", "-arch=sm_90", *to, "-o", str(path.with_suffix(".cubin")), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, f"{program.name} over {program.view}:\n{done.stderr}"
+    return (done.stderr or f"status {done.returncode}") if done.returncode else ""
 
 
-@pytest.mark.parametrize("file", ["algorithms/louvain/louvain.cuh", "algorithms/tally/tally.cuh"])
-def test_graphs_of_communities_compile(file, tmp_path):
-    view = ("algorithms/louvain/view.cuh", "CoarseView")
-    compile_program(source.read_program(file, "kernels/platform/cuda.cuh", ALGORITHMS, view), tmp_path, CHECK)
+def test_graphs_of_communities_compile(tmp_path):
+    view, files = ("algorithms/louvain/view.cuh", "CoarseView"), ("louvain/louvain.cuh", "tally/tally.cuh")
+    platform = "kernels/platform/cuda.cuh"
+    check([source.read_program(f"algorithms/{file}", platform, ALGORITHMS, view) for file in files], tmp_path)
+
+
+def test_an_error_is_found_and_its_program_named(tmp_path):
+    right = source.read_program("kernels/arcs.cuh", "kernels/platform/cuda.cuh", (), None)
+    wrong = replace(right, name="wrong.cuh", text=right.text + "DEVICE int broken() { return not_there; }\n")
+    with pytest.raises(AssertionError, match='wrong.cuh over None.*"not_there" is undefined'):
+        check([right, wrong, right], tmp_path)
 
 
 @pytest.mark.slow

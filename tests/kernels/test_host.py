@@ -77,6 +77,16 @@ def test_cache_is_found_again_by_content(write, counted):
     assert counted() == 3
 
 
+@pytest.mark.parametrize(("build", "seen"), [("plain", "libother.so"), ("address", ""), ("thread", "")])
+def test_the_compiler_runs_without_the_sanitizer_of_the_interpreter(monkeypatch, build, seen):
+    monkeypatch.setenv("MGRAPH_HOST_BUILD", build)
+    monkeypatch.setenv("LD_PRELOAD", "libother.so")
+    assert (
+        host._run([sys.executable, "-c", "import os; print(os.environ.get('LD_PRELOAD', ''))"], 20).stdout
+        == f"{seen}\n"
+    )
+
+
 def test_eight_processes_compile_once(write, counted, tmp_path):
     path = write(PROBE)
     processes = [start(path, 5) for _ in range(8)]

@@ -106,7 +106,16 @@ def test_includes_are_inlined_once(write):
 
 
 def test_defines_come_first(write):
-    assert read("", write, LEAF=32, TILE=4).text.startswith("#define LEAF 32\n#define TILE 4\n")
+    text = "constexpr int slots = LEAF * TILE;\n"
+    assert read(text, write, LEAF=32, TILE=4).text.startswith("#define LEAF 32\n#define TILE 4\n")
+
+
+def test_defines_that_nothing_names_are_left_out(write):
+    """So that programs that do not differ by them are one library."""
+    text = "constexpr int slots = LEAF;\n"
+    program = read(text, write, LEAF="2 * TILE", TILE=4)
+    assert program.text.startswith("#define LEAF 2 * TILE\n#define TILE 4\n")
+    assert program == read(text, write, LEAF="2 * TILE", TILE=4, WEIGHTED=1)
 
 
 def test_every_kernel_file_can_be_read():

@@ -38,8 +38,9 @@ def lines_of(folder):
     "more", [[], pytest.param(["--directed", "--ids", "drawn", "--structure", "graphvine"], marks=pytest.mark.slow)]
 )
 def test_what_is_left_is_what_was_sent(tmp_path, capsys, more):
-    assert main([*SMALL, *more, "--out", str(tmp_path)]) == 0
-    lines = lines_of(tmp_path)
+    folder = tmp_path / "archive" / "cpu"
+    assert main([*SMALL, *more, "--out", str(folder)]) == 0
+    lines = lines_of(folder)
     assert [line["kind"] for line in lines] == ["run", "built", *["batches"] * 3, "check", "end"]
     batches = [line for line in lines if line["kind"] == "batches"]
     assert [line["done"] for line in batches] == [2, 4, 5]
@@ -50,6 +51,8 @@ def test_what_is_left_is_what_was_sent(tmp_path, capsys, more):
     assert check["edges"] == batches[-1]["edges"] != lines[1]["edges"]
     assert check["operations"] == 5 * 400
     assert check["hash"] in capsys.readouterr().out
+    assert main(["report", "--results", str(folder.parent), "--only", "longrun"]) == 0
+    assert "| batches | edges | arcs | updates/s |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("loses", [pytest.param("an arc", marks=pytest.mark.slow), "a bit of the hash"])

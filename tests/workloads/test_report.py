@@ -89,23 +89,6 @@ def test_report_knows_every_benchmark(tmp_path, capsys):
         assert row in out
 
 
-@pytest.mark.timeout(240)
-def test_report_of_several_workers(tmp_path, capsys):
-    folder = tmp_path / "archive" / "cpu"
-    options = ["--device", "cpu", "--scale", "8", "--out", str(folder), "--commit", "c0ffee" * 6]
-    assert main(["scaling", "--gpus", "1,2", "--scaling", "strong", "--roots", "1", "--batches", "2", *options]) == 0
-    assert main(["longrun", "--gpus", "1", "--batch", "100", "--batches", "2", "--every", "1", *options]) == 0
-    bench(folder, "bfs", "--roots", "1")
-    capsys.readouterr()
-    assert main(["report", "--results", str(folder.parent), "--only", "scaling,longrun"]) == 0
-    out = capsys.readouterr().out
-    assert "| strong | 1 | 8 |" in out
-    assert "| strong | 2 | 8 |" in out
-    assert out.count(", commit c0ffeec0ff.") == 2
-    assert "| batches | edges | arcs | updates/s |" in out
-    assert "**BFS**" not in out
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

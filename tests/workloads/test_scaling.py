@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from bench_runs import of
+from bench_runs import bench, of
 
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
@@ -16,10 +16,11 @@ from workloads.scaling import _compare
 
 @pytest.mark.timeout(240)
 def test_scaling(tmp_path, capsys):
+    folder = tmp_path / "archive" / "cpu"
     options = ["--gpus", "1,2", "--device", "cpu", "--scale", "8", "--edge-factor", "8", "--batch", "200"]
-    options += ["--batches", "2", "--roots", "2", "--iterations", "3", "--part", "300", "--out", str(tmp_path)]
-    assert main(["scaling", *options]) == 0
-    (path,) = tmp_path.glob("scaling-*.jsonl")
+    options += ["--batches", "2", "--roots", "2", "--iterations", "3", "--part", "300", "--out", str(folder)]
+    assert main(["scaling", *options, "--commit", "c0ffee" * 6]) == 0
+    (path,) = folder.glob("scaling-*.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     found = [(line["scaling"], line["workers"], line["scale"]) for line in of(lines, "scaling")]
     assert found == [("strong", 1, 8), ("weak", 1, 8), ("strong", 2, 8), ("weak", 2, 9)]
@@ -35,6 +36,13 @@ def test_scaling(tmp_path, capsys):
         assert line["exchange"] == ("loopback" if line["workers"] == 1 else "peer")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "times as the client sees them" in capsys.readouterr().out
+    bench(folder, "bfs", "--roots", "1")
+    capsys.readouterr()
+    assert main(["report", "--results", str(folder.parent), "--only", "scaling"]) == 0
+    out = capsys.readouterr().out
+    for row in ("| strong | 1 | 8 |", "| strong | 2 | 8 |", "| weak | 2 | 9 |", ", commit c0ffeec0ff."):
+        assert row in out
+    assert "**BFS**" not in out
 
 
 @pytest.mark.parametrize("part", ["analytics", "updates"])

@@ -1,11 +1,11 @@
 // The CPU: a tile is one lane, a block one thread, and the grid's ranks contiguous shares of the items, dealt to a few
 // threads.
 #pragma once
-#ifdef MGRAPH_STD_THREADS
-#include <thread>
-#include <vector>
-#endif
+#ifdef __OPTIMIZE__
 #define DEVICE inline __attribute__((always_inline))
+#else  // the sanitizers' builds: with each call inlined they take two to three times as long to compile
+#define DEVICE inline
+#endif
 #define SHARED(type, name, n) static thread_local type name[n]
 #define SHARED_LARGE(type, name, n) SHARED(type, name, n)
 #include "kernels/platform/common.cuh"
@@ -47,14 +47,25 @@ template <class Kernel> void stay(const Kernel& kernel) { kernel(Grid{0, 1}); }
 
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
 // for ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race
-#ifdef MGRAPH_STD_THREADS
-    i64 ranks = lesser(items, (i64)threads * 8);
-    std::vector<std::thread> team;
-    for (int t = 0; t < lesser(ranks, (i64)threads); ++t)
-        team.emplace_back([&, t] {
-            for (i64 r = t; r < ranks; r += threads) kernel(Grid{r, ranks});
-        });
-    for (auto& member : team) member.join();
+#ifdef MGRAPH_OWN_THREADS
+    struct Member {
+        pthread_t id;
+        const Kernel* kernel;
+        i64 first, step, ranks;
+        static void* start(void* member) {
+            const Member& own = *(const Member*)member;
+            for (i64 r = own.first; r < own.ranks; r += own.step) (*own.kernel)(Grid{r, own.ranks});
+            return nullptr;
+        }
+    };
+    i64 ranks = lesser(items, (i64)threads * 8), size = lesser(ranks, (i64)threads);
+    Member* team = new Member[size];
+    for (i64 t = 0; t < size; ++t) {
+        team[t] = {{}, &kernel, t, threads, ranks};
+        if (pthread_create(&team[t].id, nullptr, Member::start, &team[t])) __builtin_abort();
+    }
+    for (i64 t = 0; t < size; ++t) pthread_join(team[t].id, nullptr);
+    delete[] team;
 #else
     i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
