@@ -236,7 +236,7 @@ class Device:
                 return array  # CuPy takes 2 us to find out
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
-            if self._page_locked(array) and dtype in (None, array.dtype):
+            if self.page_locked(array) and dtype in (None, array.dtype):
                 return self._sent(array)
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
@@ -248,7 +248,7 @@ class Device:
         np.copyto(copy, host, casting="unsafe")
         return copy
 
-    def _page_locked(self, array: Any) -> bool:
+    def page_locked(self, array: Any) -> bool:
         """Whether an array is one of host memory that CUDA copies from without staging, and contiguous."""
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
             return False

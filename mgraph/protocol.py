@@ -77,7 +77,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 11  #: of the protocol; client and worker must have the same one
+VERSION = 12  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
@@ -262,11 +262,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer of call `seq`, without the arrays that were sent in parts."""
+    """The answer of call `seq`, without the arrays that were sent in parts; `freed` as in `Freed`."""
 
     seq: int
     value: dict[str, Any]
     state: ShardState
+    freed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,7 @@ def from_dict(fields: dict[str, Any]) -> Any:
     given = {name: value for name, value in fields.items() if name != "type"}
     if "state" in given:
         given["state"] = ShardState(*pickle.loads(given["state"]))
-    for name in ("free", "places"):
+    for name in ("free", "places", "freed"):
         if name in given:
             given[name] = tuple(given[name])
     return kind(**given)

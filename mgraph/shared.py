@@ -7,31 +7,28 @@ An array that finds no room is sent by the comm, so nothing waits for ever for r
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from mgraph.bulk import copy
 from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
 
-__all__ = ["LARGE", "Shared", "Tell", "copies", "is_large"]
+__all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
 LARGE = 1 << 16  #: bytes from which on an array is handed over
 PAGE = 1 << 12
-PIECE = 2 << 20  #: bytes that a thread copies at once
-THREADS = 8  #: of a process that copy, at most
 ROOM_SECONDS = 0.25  #: for which an array waits for room; then it goes by the comm
+TELL_SECONDS = 0.005  #: after which the worker says what it has read, where no answer has said so: a message less
 AT = "mgraph shared"  #: the one key of the dict that stands for an array
 
 Tell = Callable[[tuple[int, ...]], None]
@@ -48,15 +45,20 @@ class Shared:
     loop : AbstractEventLoop
     tell : callable
         ``tell(places)``, called on `loop`, sends the other end the places of its arrays that were read here.
+    delay : float
+        Seconds after which it is called for what `take_read` has not given by then.
     """
 
-    def __init__(self, segment: Segment, ours: tuple[int, int], loop: AbstractEventLoop, tell: Tell) -> None:
-        self._segment, self._loop, self._tell = segment, loop, tell
+    def __init__(
+        self, segment: Segment, ours: tuple[int, int], loop: AbstractEventLoop, tell: Tell, delay: float = 0
+    ) -> None:
+        self._segment, self._loop, self._tell, self._delay = segment, loop, tell, delay
         self._most = ours[1] - ours[0]
         self._room = _Room(*ours)
         self._changed = threading.Condition()
         self._hopeful, self._closed, self._pinned = True, False, False
         self._read: deque[int] = deque()  # places that the other end is to be told of
+        self._telling = False  # whether the loop is to tell them
 
     @classmethod
     def make(cls, nbytes: int) -> tuple[Segment, Place]:
@@ -72,7 +74,7 @@ class Shared:
     def of_worker(cls, place: bytes, loop: AbstractEventLoop, tell: Tell) -> Shared:
         """The worker's end of the segment at `place`; `DeviceError` if it cannot be mapped here."""
         segment = Segment.open(Place.decode(place))
-        return cls(segment, (_middle(segment), len(segment.data)), loop, tell)
+        return cls(segment, (_middle(segment), len(segment.data)), loop, tell, TELL_SECONDS)
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
@@ -148,12 +150,26 @@ class Shared:
     def _gone(self, first: int) -> None:
         """The array at this place was read. Called by any thread, also in a finalizer."""
         self._read.append(first)
+        if self._telling:
+            return
+        self._telling = True
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._tell_read)
+            self._loop.call_soon_threadsafe(self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        if self._delay:
+            self._loop.call_later(self._delay, self._tell_read)
+        else:
+            self._tell_read()
 
     def _tell_read(self) -> None:
-        if not self._closed and (places := tuple(self._read.popleft() for _ in range(len(self._read)))):
+        self._telling = False  # first: what is read from now on asks again
+        if not self._closed and (places := self.take_read()):
             self._tell(places)
+
+    def take_read(self) -> tuple[int, ...]:
+        """The places that the other end is to be told of, by the caller from now on. Called on the loop."""
+        return tuple(self._read.popleft() for _ in range(len(self._read)))
 
     def pin(self, device: Device) -> None:
         """Register the memory with CUDA, once, so that copies to and from the GPU need no staging.
@@ -217,30 +233,12 @@ def is_large(value: Any) -> bool:
     return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
 
 
-def copies(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
-    """Copy `source` into `target`, both contiguous and of one size in bytes, by several threads if it is large.
-
-    Returns what is to be waited for, empty if it is done.
-    """
-    to, of = target.reshape(-1).view(np.uint8), source.reshape(-1).view(np.uint8)
-    if len(to) <= PIECE:
-        to[:] = of
-        return []
-    return [_pool().submit(np.copyto, to[at : at + PIECE], of[at : at + PIECE]) for at in range(0, len(to), PIECE)]
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), "copies")
-
-
 def _fill(target: np.ndarray, array: Any) -> None:
     """Write an array, of any layout and from wherever it is, into bytes."""
     if hasattr(array, "get"):
         array.get(out=target.view(array.dtype).reshape(array.shape))
     elif array.flags.c_contiguous:
-        for one in copies(target, array):
-            one.result()
+        copy(target, array)
     else:
         target.view(array.dtype).reshape(array.shape)[...] = array
 

@@ -64,7 +64,7 @@ MESSAGES = [
     Share(-2, b"place"),
     Freed((0, 4096)),
     Result(7, {"epoch": 4}, STATE),
-    Result(7, {}, ShardState()),
+    Result(7, {}, ShardState(), (4096, 8192)),
     Failure(7, b"\x80\x00", STATE),
     Beat(),
     Beat("parse (step 3)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from plain_graph import fresh_rng
 from mgraph import shared as module
 from mgraph.errors import DeviceError, MgraphError
 from mgraph.exchange.segment import Place, Segment
-from mgraph.shared import LARGE, Shared, _Room, copies, is_large
+from mgraph.shared import LARGE, Shared, _Room, is_large
 
 MIB = 1 << 20
 
@@ -21,6 +22,7 @@ class Loop:
     """An event loop that calls at once."""
 
     call_soon_threadsafe = staticmethod(lambda call: call())
+    call_later = staticmethod(lambda delay, call: call())
 
 
 def ends(nbytes: int = 16 * MIB, tell=lambda places: None) -> tuple[Shared, Shared]:
@@ -67,6 +69,26 @@ def test_what_is_read_is_what_was_put_and_the_room_comes_back(back):
         sender.free(gone)
         gone.clear()
         assert sender._room._free == free and sender._room._taken == {}
+
+
+def test_what_an_answer_has_told_is_not_told_again():
+    told, waiting = [], []
+    sender, receiver = ends(tell=told.append)
+    receiver._loop = SimpleNamespace(
+        call_soon_threadsafe=lambda call: call(), call_later=lambda _, call: waiting.append(call)
+    )
+    places = []
+    for _ in range(3):
+        put = sender.put({"a": np.arange(LARGE)}, wait=False)
+        receiver.view(put["a"])  # and nothing refers to it any more
+        places.append(put["a"]["mgraph shared"][0])
+        if len(places) == 1:
+            assert receiver.take_read() == (places[0],)
+    assert told == [] and len(waiting) == 1
+    waiting.pop()()
+    assert told == [tuple(places[1:])] and receiver.take_read() == ()
+    receiver.view(sender.put({"a": np.arange(LARGE)}, wait=False)["a"])
+    assert len(waiting) == 1  # asked again
 
 
 def test_ranges_do_not_overlap_and_come_back_whatever_the_order():
@@ -122,16 +144,6 @@ def test_a_copy_that_fails_gives_its_room_back(monkeypatch):
         with pytest.raises(ZeroDivisionError):
             sender.put({"a": np.arange(LARGE)}, wait=False)
     assert sender._room._taken == {}
-
-
-def test_several_threads_copy(monkeypatch):
-    monkeypatch.setattr(module, "PIECE", 1000)
-    source, target = np.arange(12_345), np.zeros(12_345, np.int64)
-    copying = copies(target, source)
-    assert len(copying) == -(-source.nbytes // 1000)
-    for one in copying:
-        one.result(10)
-    np.testing.assert_array_equal(target, source)
 
 
 def test_what_cannot_be_shared_or_is_not_there():

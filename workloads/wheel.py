@@ -22,7 +22,9 @@ import numpy as np
 
 from mgraph import DynamicGraph, Operations
 from mgraph.algorithms import ALGORITHMS
-from mgraph.kernels import host, launch
+from mgraph.bulk import FILE
+from mgraph.device import Device
+from mgraph.kernels import host, launch, load
 from mgraph.kernels.source import Program
 
 __all__ = ["HELP", "add_arguments", "programs", "run"]
@@ -66,6 +68,7 @@ def programs(structures: Sequence[str]) -> list[Program]:
         return real(program)
 
     with patch.object(launch, "compile_host", noted):
+        load(Device("cpu"), FILE)
         for graph in _graphs(structures):
             with graph:
                 here: Any = graph._directory.coordinator

@@ -19,10 +19,11 @@ import dask.config
 import numpy as np
 from dask.utils import parse_bytes
 
+from mgraph.bulk import begin_copy
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import Shared, Tell, copies, is_large
+from mgraph.shared import Shared, Tell, is_large
 
 __all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
 
@@ -173,7 +174,7 @@ class Whole:
     def add(self, part: Part, array: np.ndarray) -> None:
         """Copy one more part."""
         rows = self.array[part.first : part.first + len(array)]
-        self._copies += copies(rows, np.ascontiguousarray(array))
+        self._copies += begin_copy(rows, np.ascontiguousarray(array))
 
     @property
     def pending(self) -> list[Future[None]]:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph.batch import as_ids, check_ids
+from mgraph.bulk import copy
 from mgraph.columns import Texts, as_array, as_keys
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
-from mgraph.shared import copies
 
 __all__ = ["Numbering", "Routed", "concatenated", "joined", "key_at"]
 
@@ -64,12 +64,10 @@ def concatenated(parts: list[np.ndarray]) -> np.ndarray:
     out = np.empty((*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)), np.result_type(*parts))
     if out.ndim > 1 or any(part.dtype != out.dtype or not part.flags.c_contiguous for part in parts):
         return np.concatenate(parts, axis=-1, out=out)
-    at, copying = 0, []
+    at = 0
     for part in parts:
-        copying += copies(out[at : at + len(part)], part)
+        copy(out[at : at + len(part)], part)
         at += len(part)
-    for one in copying:
-        one.result()
     return out
 
 

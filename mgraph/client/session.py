@@ -181,6 +181,8 @@ class Session:
                 self._busy = ""
                 if isinstance(message, Result):
                     self._near.passed(large_bytes(message.value))
+                    if message.freed and self._near.shared is not None:
+                        self._near.shared.free(message.freed)
                 self._end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")

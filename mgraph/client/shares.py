@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import COLUMNS, EdgeBatch, check_ids
+from mgraph.bulk import largest
 from mgraph.errors import InvalidBatch
 
 __all__ = ["check_batch", "deal", "nbytes"]
@@ -27,8 +28,10 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
             "is on the cluster"
         )
     if n_vertices is not None:
-        check_ids(batch.src, n_vertices, "src")
-        check_ids(batch.dst, n_vertices, "dst")
+        for name in ("src", "dst"):
+            ids = getattr(batch, name)
+            if not isinstance(ids, np.ndarray) or (len(ids) and largest(ids) >= n_vertices):
+                check_ids(ids, n_vertices, name)
     if batch.weight is not None and not weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
     return batch

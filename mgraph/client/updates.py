@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
+from mgraph.bulk import largest
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client import report
 from mgraph.client.directory import Directory
@@ -30,7 +31,9 @@ from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
 from mgraph.client.steps import read_parts
 from mgraph.client.windows import leave_isolated, remove_isolated
+from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.keys import NONE
 from mgraph.protocol import Recovered, retold
 from mgraph.times import as_stamps
 
@@ -170,12 +173,12 @@ class Updates:
         """The number of vertices that there are after a batch, if it brings some."""
         if not isinstance(batch, EdgeBatch) or not len(batch):
             return None
-        n, largest = self._directory.n_vertices, {name: getattr(batch, name).max() for name in ("src", "dst")}
-        name = max(largest, key=lambda name: int(largest[name]))
-        if int(largest[name]) < n:
+        n, found = self._directory.n_vertices, {name: _largest(getattr(batch, name)) for name in ("src", "dst")}
+        name = max(found, key=lambda name: found[name])
+        if found[name] < n:
             return None
         at = int(getattr(batch, name).argmax())
-        return check_growth(int(largest[name]), f"{name}[{at}]", n, len(batch))
+        return check_growth(found[name], f"{name}[{at}]", n, len(batch))
 
     def landed(self) -> None:
         """After a change that may leave vertices without edges, as the last batch of a pipeline."""
@@ -208,10 +211,12 @@ class Updates:
             else:
                 yield Sent(self._dealt(found.batch), found.missing)
 
-    def ingest(self, source: Any, steps: int | None, columns: Mapping[str, str] | None) -> list[Any]:
-        """Apply what the workers read."""
+    def ingest(
+        self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False
+    ) -> list[Any]:
+        """Apply what the workers read; in a graph with keys this process, unless the ends are `numbered` already."""
         self._directory.check()
-        if self._directory.keys is not None:
+        if self._directory.keys is not None and not numbered:
             while True:
                 with suppress(Recovered):
                     parts = read_parts(source, steps, columns, self._parts)
@@ -235,6 +240,7 @@ class Updates:
         with self._ingesting():
             done = self._directory.read(ingest)
         self.history.steps("ingest", self._coordinator, done)
+        self._leave_isolated()
         self.order_first()
         self.followed()
         return done
@@ -304,6 +310,14 @@ class Updates:
                 self._add(total)
             self.followed()
         return range(first, total)
+
+    def numbers(self, keys: Any) -> np.ndarray:
+        """The users' ids of a column of different keys, uint32[n] on the host, where new ones become vertices."""
+        table = self._directory.numbering.keys
+        assert table is not None, "the caller has keys of the graph's kind"
+        if (table.find(keys, self._directory.n_vertices) == np.uint32(NONE)).any():
+            self.add_vertices(keys)
+        return Device.to_host(table.find(keys))
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
         """Add vertices up to this number; rank 0 is told their keys, for the log."""
@@ -379,6 +393,10 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+
+
+def _largest(ids: Any) -> int:
+    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from mgraph.convert.columns import choose
 from mgraph.convert.frames import columns_in
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.keys import KeyTable
+from mgraph.keys.names import columns_in as columns_in_bytes
 
 __all__ = ["from_dask"]
 
@@ -36,8 +39,9 @@ def from_dask(
     """A new graph of the rows of a Dask DataFrame, an edge a row; other columns are not read.
 
     With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
-    has times, or keys, which this process numbers. Then it takes one partition after another. Without a client the
-    graph is in this process, and so are the rows, once Dask has computed them.
+    has times. Then it takes one partition after another. If the graph has keys, the distinct keys of one partition
+    after another come here to be numbered, and their numbers go back. Without a client the graph is in this process,
+    and so are the rows, once Dask has computed them.
 
     Parameters
     ----------
@@ -52,8 +56,9 @@ def from_dask(
     Returns
     -------
     DynamicGraph
-        Of rows with the same ends the last one counts. With a client and without keys, times and `n_vertices`, its
-        first epoch adds the vertices, and each step of the ingest is an epoch.
+        Of rows with the same ends the last one counts. With a client and without times and `n_vertices`, its first
+        epoch adds the vertices, or with keys one for each partition that brings some, and each step of the ingest is
+        an epoch.
 
     Raises
     ------
@@ -72,8 +77,10 @@ def from_dask(
     parts = client.compute(chosen.to_delayed())
     kind = _chosen(client, parts, names) if keys == "auto" else keys
     options["keys"] = kind
-    if kind is not None or time is not None:
+    if time is not None:
         return _inserted(cls, client, parts, names, time, n_vertices, options)
+    if kind is not None:
+        return _numbered(cls, client, parts, names, options)
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
     del parts
@@ -98,7 +105,7 @@ def _inserted(
     n_vertices: int | None,
     options: dict[str, Any],
 ) -> Any:
-    """A graph with keys or times, of one partition after another. All are checked first."""
+    """A graph with times, of one partition after another. All are checked first."""
     kind = options["keys"]
     checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind, time=time))
     facts = client.gather(checked)
@@ -113,6 +120,28 @@ def _inserted(
             edges = _edges(part.result(), i, names, kind, time)
             if len(edges.src):
                 graph.insert(edges.src, edges.dst, edges.weight, edges.time)
+    except BaseException:
+        graph.close()
+        raise
+    return graph
+
+
+def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options: dict[str, Any]) -> Any:
+    """A graph with keys, whose edges stay on the workers. All partitions are checked first."""
+    coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
+    brought, batches = client.map(itemgetter(1), coded), []
+    parts.clear()
+    graph = cls(client, **options)
+    try:
+        for i in range(len(coded)):
+            stage(f"the keys of {i:,} of {len(coded):,} partitions numbered", i, len(coded))
+            keys = columns_in_bytes(brought[i].result())[1]
+            if len(keys):
+                ids = client.scatter(graph._updates.numbers(keys), hash=False)
+                batches.append(client.submit(_renumbered, coded[i], ids, pure=False))
+            coded[i] = brought[i] = None  # Dask frees them when the batch is made
+        if batches:
+            graph._updates.ingest(_finished(batches), None, None, numbered=True)
     except BaseException:
         graph.close()
         raise
@@ -159,6 +188,19 @@ def _checked(part: Any, i: int, names: Sequence[str], keys: str | None, time: st
 def _batch(part: Any, i: int, names: Sequence[str]) -> EdgeBatch:
     edges = _edges(part, i, names, None)
     return EdgeBatch(edges.src, edges.dst, edges.weight)
+
+
+def _coded(part: Any, i: int, names: Sequence[str], keys: str) -> tuple[EdgeBatch, np.ndarray]:
+    """Partition `i` in numbers of its own; and its keys in their order, as `Names.packed` has them."""
+    edges, table = _edges(part, i, names, keys), KeyTable(keys, Device("cpu"))
+    src, dst = table.number(edges.src), table.number(edges.dst)
+    return EdgeBatch(src, dst, edges.weight), table.names.packed()
+
+
+def _renumbered(coded: tuple[EdgeBatch, np.ndarray], ids: np.ndarray) -> EdgeBatch:
+    """A partition in ids of the graph's: `ids` has that of each of its numbers."""
+    batch = coded[0]
+    return EdgeBatch(ids[batch.src], ids[batch.dst], batch.weight)
 
 
 def _facts(batch: EdgeBatch, names: tuple[str, str]) -> tuple[int, int, str, int]:

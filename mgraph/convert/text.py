@@ -83,8 +83,8 @@ def columns_in_text(
 ) -> Any:
     """Columns of CSV, the path of a file or its text, as a ``pyarrow.Table``; the first line has names unless `there`.
 
-    With ``keys="string"`` the first two of `wanted` are read as text. `InvalidBatch` if a column is not there, or a
-    value is no UTF-8.
+    With ``keys="string"`` the first two of `wanted` are read as text. `InvalidBatch` if a column is not there, a value
+    is no UTF-8, or one of the two has text where whole numbers have to be.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -106,7 +106,33 @@ def columns_in_text(
     for at, name in enumerate(names):
         if pa.types.is_binary(table.field(at).type):
             table = table.set_column(at, name, _decoded(name, table.column(at)))
+    if keys != "string":
+        _check_ends(table.select(names[:2]), keys)
     return table
+
+
+def _check_ends(ends: Any, keys: str | None) -> None:
+    """Raise `InvalidBatch` for the first value that is no whole number, where the other end, or `keys`, are numbers.
+
+    Arrow reads a column with one such value as text from its first row on.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    text = [pa.types.is_string(field.type) for field in ends.schema]
+    numbers = [pa.types.is_integer(field.type) for field in ends.schema]
+    if not any(text) or (keys == "auto" and not any(numbers)):
+        return
+    at, advice = text.index(True), 'keys="string" reads both ends as text'
+    whole = compute.match_substring_regex(ends.column(at), r"^[ \t]*[+-]?[0-9]+[ \t]*$")
+    if (row := compute.index(whole, False).as_py()) < 0:
+        return
+    what = f"column {ends.column_names[at]!r}, row {row} is {ends.column(at)[row].as_py()!r}"
+    if any(numbers):
+        other = numbers.index(True)
+        there = f"column {ends.column_names[other]!r} has whole numbers"
+        raise InvalidBatch(f"{what}, and {there}; {advice}")
+    raise InvalidBatch(f"{what}, which is no whole number; {advice}")
 
 
 def _decoded(name: str, column: Any) -> Any:

@@ -166,8 +166,8 @@ class Segments:
         end = self.end - self._start + self._spool.capacity + RESERVE
         if end > self._allocated:
             with suppress(OSError):  # the claim finds out
-                self._file.allocate(end + self._spool.capacity // 2)
-                self._allocated = end + self._spool.capacity // 2
+                self._file.allocate(end + self._spool.capacity // 4)
+                self._allocated = end + self._spool.capacity // 4
 
     def rest(self) -> None:
         """Begin a new segment if one is due and nothing is being written; the thread that syncs calls it."""

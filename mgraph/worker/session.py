@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -270,6 +271,8 @@ class Session:
     def _answered(self, message: Message) -> None:
         if isinstance(message, Result | Failure):
             self._under_way.pop(message.seq, None)
+            if isinstance(message, Result) and self._shared is not None and (read := self._shared.take_read()):
+                message = replace(message, freed=read)
         self._outbox.put_nowait(message)
 
     def _thread_ended(self) -> None:

@@ -19,6 +19,7 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
+from mgraph.worker.brought import Brought
 from mgraph.worker.results import Following, Result
 from mgraph.worker.ring import Ring
 from mgraph.worker.window import Clock, Tick
@@ -132,6 +133,8 @@ class Shard:
         The results that follow the graph, by id.
     stream_ahead : cupy.cuda.Stream or None
         On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
+    brought : Brought or None
+        On a GPU: columns that were copied there while the call before was running.
     stream_route : cupy.cuda.Stream or None
         On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
     """
@@ -148,12 +151,13 @@ class Shard:
         self.ring = Ring(device)
         self.lives: dict[str, Following] = {}
         device.use()
-        self.stream_ahead = self.stream_route = None
+        self.stream_ahead = self.stream_route = self.brought = None
         if device.kind == "cuda":
             # before the commit's kernels: the array library's sort holds the interpreter until it is done
             self.stream_ahead, self.stream_route = (
                 device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
             )
+            self.brought = Brought(device)
         self.out_edges = self.new_structure(self.hi - self.lo)
         self.in_edges = self._in_structure()
         self.clock = self._new_clock()
@@ -229,7 +233,10 @@ class Shard:
 
         None, or one number for all, as it is.
         """
-        return column if column is None or isinstance(column, int) else self.device.asarray(column)
+        if column is None or isinstance(column, int):
+            return column
+        ahead = None if self.brought is None else self.brought.find(column)
+        return self.device.asarray(column) if ahead is None else ahead
 
     def internal(self, ids: Any) -> Array:
         """Users' ids as internal ids on the device; O(n)."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.bulk import begin_copy
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.log.spool import Copy, Spool, laid
-from mgraph.shared import copies
 
 __all__ = ["SPOOLED", "spool_of"]
 
@@ -49,7 +49,7 @@ class _Copies:
     def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
         for view, part, at in laid(parts, views):
             if isinstance(part, np.ndarray):
-                self._of_host += copies(view, part.view(np.uint8)[at : at + len(view)])
+                self._of_host += begin_copy(view, part.view(np.uint8)[at : at + len(view)])
                 continue
             if not self._of_gpu:
                 self._of_gpu = True

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from mgraph.device import Device
@@ -76,6 +77,9 @@ class Servant(Protocol):
     def share(self, shared: Shared | None) -> None:
         """The next call's client shares this memory; its arguments may lie there, and arrays of a GPU may answer it."""
 
+    def foresee(self, call: Call | None) -> None:
+        """What comes after the call that is about to run, if that is known: its columns may be copied meanwhile."""
+
     def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any] | None]:
         """The function to run for a call of this name in this attempt: from the call's arguments to its answer."""
 
@@ -125,6 +129,7 @@ class ShardThread(threading.Thread):
         self.doing: tuple[str, float] | None = None
         self._servant: Servant | None = None
         self.requests: SimpleQueue[Asked | None] = SimpleQueue()
+        self._coming: deque[Asked | None] = deque(maxlen=1)  # taken out of the queue, to be known before its turn
         self._stopping = False
         self._attempt = self._latest = 0
         self._aborted_attempt = -1
@@ -166,7 +171,7 @@ class ShardThread(threading.Thread):
         try:
             servant = self._servant = self._make(self.aborted)
             with closing(servant):
-                while (asked := self.requests.get()) is not None and not self._stopping:
+                while (asked := self._next(servant)) is not None and not self._stopping:
                     try:
                         self._answer(servant, asked, self._work(servant, asked)() or {})
                     except BaseException as error:  # any error is an answer that the client waits for
@@ -175,6 +180,18 @@ class ShardThread(threading.Thread):
                     del asked  # it may be long until the next call
         finally:
             self._ended()
+
+    def _next(self, servant: Servant) -> Asked | None:
+        """The next request; the servant is told of the one after it, if that has come."""
+        asked = self._coming.popleft() if self._coming else self.requests.get()
+        with suppress(Empty):
+            self._coming.append(self.requests.get_nowait())
+        after = self._coming[0] if self._coming else None
+        try:
+            servant.foresee(after.request if after is not None and isinstance(after.request, Call) else None)
+        except Exception:  # nothing was asked for yet: the calls say what is wrong
+            logger.exception("%s: the next call could not be made ready", self.name)
+        return asked
 
     def _work(self, servant: Servant, asked: Asked) -> Callable[[], dict[str, Any] | None]:
         """The function that does what is requested."""

@@ -190,7 +190,6 @@ def test_files(tmp_path):
         DynamicGraph.from_parquet(tmp_path / "bad.parquet", "from")
     for name, text, message in [
         ("missing.csv", "source,target\n0,1\n,2\n", "column 'source', row 1 is missing"),
-        ("text.csv", "source,target\n0,1\n1,ada\n", "column 'source', row 0 is 0; the graph's keys are strings"),
         ("ragged.csv", "source,target\n0,1\n1,2,3\n", "Expected 2 columns, got 3"),
         ("twice.csv", "source,target,target\n0,1,2\n", "the file has 2 columns 'target'"),
         ("other.csv", "a;b\n0;1\n", "the file has no column 'source'; its columns are 'a;b'"),
@@ -205,6 +204,26 @@ def test_files(tmp_path):
     for convert in (DynamicGraph.from_csv, DynamicGraph.from_parquet):
         with pytest.raises(ReadError, match="none"):
             convert(tmp_path / "none")
+
+
+TEXT_AND_NUMBERS = [
+    ("auto", 1, "column 'target', row 70000 is 'ada', and column 'source' has whole numbers; "),
+    ("int64", 0, "column 'source', row 70000 is 'ada', and column 'target' has whole numbers; "),
+    ("int64", 2, "column 'source', row 70000 is 'ada', which is no whole number; "),
+    (None, 2, "column 'source', row 70000 is 'ada', which is no whole number; "),
+]
+
+
+@pytest.mark.parametrize(("keys", "end", "message"), TEXT_AND_NUMBERS)
+def test_text_where_whole_numbers_are(tmp_path, keys, end, message):
+    """Arrow reads the column as text from its first row on; the row that made it so may be many blocks later."""
+    rows = [[str(100_000_000 + i), str(-i)] for i in range(70_000)]
+    rows += [["ada" if end != 1 else "7", "ada" if end != 0 else "8"], ["grace", "9"] if end != 1 else ["9", "grace"]]
+    for name, between in (("a.csv", ","), ("a.txt", " ")):
+        (tmp_path / name).write_text("\n".join(map(between.join, [["source", "target"], *rows])))
+        with pytest.raises(ReadError) as raised:
+            DynamicGraph.read(tmp_path / name, "source", "target", keys=keys)
+        assert str(raised.value) == f'{tmp_path / name}: {message}keys="string" reads both ends as text'
 
 
 def test_networkx():

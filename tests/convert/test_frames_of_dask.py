@@ -50,6 +50,19 @@ def test_frames(client, rows, weighted, keys, npartitions):
             assert dict(zip(zip(found["source"], found["target"], strict=True), found["weight"], strict=True)) == edges
         if keys is None:
             assert graph.insert([40], [0]).inserted == 1  # it grows
+        elif keys != "auto":
+            check_numbered(graph, there)
+
+
+def check_numbered(graph, there):
+    """Keys are in the order of partitions, sources before targets; each partition that brings some has an epoch."""
+    seen, epochs, parts = {}, 0, [there.partitions[i].compute() for i in range(there.npartitions)]
+    for part in parts:
+        before = len(seen)
+        seen = seen | dict.fromkeys([*part["from"], *part["to"]])
+        epochs += len(seen) > before
+    assert graph.vertices().tolist() == list(seen)
+    assert graph.epoch == epochs + -(-sum(map(bool, map(len, parts))) // len(graph.workers))
 
 
 def test_what_the_ends_choose(client):

@@ -62,6 +62,9 @@ class FakeServant:
     def share(self, shared: Any) -> None:
         self.shared = shared
 
+    def foresee(self, call: Any) -> None:
+        self.foreseen = call
+
     def close(self) -> None:
         self.log.append("close")
 

@@ -196,6 +196,33 @@ def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
     thread.join(5)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_servant_is_told_of_the_next_call_where_that_is_known(monkeypatch, fails):
+    """And goes on if it cannot make that ready."""
+    told: list[tuple[str | None, int]] = []
+
+    def foresee(servant: FakeServant, call: Call | None) -> None:
+        told.append((call and call.method, len(servant.log)))
+        if fails:
+            raise ValueError("no memory")
+
+    monkeypatch.setattr(FakeServant, "foresee", foresee)
+    posted: list[Any] = []
+    log: list[str] = []
+    thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, log), list)
+    for request in (Call(0, 0, "echo"), Call(1, 0, "have", {"left": 1}), Abort(2, 0), Call(3, 1, "echo")):
+        thread.requests.put(Asked(request, posted.append))
+    thread.start()
+    assert wait_for(lambda: len(posted) == 4)
+    thread.requests.put(Asked(Call(4, 1, "have", {"left": 1}), posted.append))
+    assert wait_for(lambda: len(posted) == 5)
+    assert [message.seq for message in posted] == [0, 1, 2, 3, 4]
+    assert told == [("have", 0), (None, 1), ("echo", 2), (None, 3), (None, 4)]  # and how many calls had begun
+    thread.stop()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 class Watched:
     """Says when it is gone."""
 

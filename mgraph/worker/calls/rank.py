@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms import WARM
+from mgraph.batch import COLUMNS
 from mgraph.budget import Budget, Reservation
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.log.log import ReadOnly
-from mgraph.protocol import ShardState, Stale, retold
+from mgraph.protocol import Call, ShardState, Stale, retold
 from mgraph.shared import Shared, is_large
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.live import end
@@ -114,6 +115,13 @@ class Rank:
         self.shared = shared
         if shared is not None and self.device is not None:
             shared.pin(self.device)
+
+    def foresee(self, call: Call | None) -> None:
+        """What comes after the call that is about to run: the columns of a batch are copied to a GPU meanwhile."""
+        brought = None if self._ballot is None else self._ballot.shard.brought
+        if brought is not None:
+            args = call.args if call is not None and call.method == "update" else {}
+            brought.turn([args[name] for name in COLUMNS if is_large(args.get(name))])
 
     def answered(self, array: Array) -> Array:
         """A large array of the device for the answer of the running call: in host memory, where that is needed.

@@ -1,0 +1,71 @@
+"""Copies and scans by several threads: as by NumPy, whatever the sizes and layouts, in forks and without a compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from plain_graph import fresh_rng
+
+from mgraph import bulk as module
+from mgraph.bulk import begin_copy, copy, largest
+
+FORK = """
+import os, signal
+import numpy as np
+from mgraph import bulk
+ids, out = np.arange(2_000_000, dtype=np.uint32), np.zeros(2_000_000, np.uint32)
+
+
+def works():
+    for one in bulk.begin_copy(out, ids):
+        one.result(20)
+    return bulk.largest(out) == 1_999_999
+
+
+assert works()
+bulk._turns.now.acquire()  # by a thread that the child has not
+if not (child := os.fork()):
+    signal.alarm(20)
+    os._exit(0 if works() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.fixture(params=["kernels", "no compiler"], autouse=True)
+def way(request, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 1000)
+    if request.param == "no compiler":
+        monkeypatch.setattr(module, "load_kernels", lambda: None)
+    else:
+        assert module.load_kernels() is not None
+
+
+@pytest.mark.parametrize("n", [0, 1, 124, 125, 126, 12_345])
+def test_copies(n):
+    source, target = np.arange(n + 1).view(np.uint8)[3 : 3 + 8 * n], np.zeros(n, np.int64)
+    source.flags.writeable = False
+    copy(target, source)
+    np.testing.assert_array_equal(target.view(np.uint8), source)
+    target[:] = 0
+    begun = begin_copy(target, source)
+    assert bool(begun) == (8 * n >= 1000)
+    for one in begun:
+        one.result(10)
+    np.testing.assert_array_equal(target.view(np.uint8), source)
+
+
+def test_the_largest_wherever_it_is():
+    rng = fresh_rng()
+    for n in (1, 2, 249, 250, 1001, 40_000):
+        ids = rng.integers(0, 2**32 - 2, n, np.uint32)
+        ids[at := int(rng.choice([0, n - 1, rng.integers(n)]))] = 2**32 - 2
+        assert largest(ids) == largest(ids[at:]) == 2**32 - 2
+        assert largest(ids[::2]) == ids[::2].max() and largest(ids[:1]) == ids[0]
+
+
+def test_a_forked_process_goes_on():
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
