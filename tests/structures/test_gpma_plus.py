@@ -14,7 +14,7 @@ from pma_model import EMPTY, PmaModel
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
-from mgraph.structures import create
+from mgraph.structures import Counts, create
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.pma.frame import Work
 from mgraph.structures.pma.scratch import SMALL
@@ -231,3 +231,31 @@ def test_leaves_are_numbered_by_32_bits(leaf):
     assert most - 1 <= s.even_leaves(edges_of_all) <= most
     with pytest.raises(CapacityError, match=f"32-bit leaf numbers allow {most}"):
         s.even_leaves(edges_of_all + leaf)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", ["gpma+", "lpma", "lpma:strategy=top-down"])
+def test_batches_of_one_launch_and_of_several_follow_each_other(name, device, monkeypatch):
+    """What blocks of one launch leave in the words where they meet says nothing to the batch after it."""
+    monkeypatch.setitem(SMALL, device, 100)
+    rng, n = np.random.default_rng(SEED), 2000
+    s = create(name, n, device=device)
+    keys = np.unique(rng.integers(0, n * n, 60_000))
+    s.build(EdgeBatch(*np.divmod(keys, n)))
+    held = set(keys.tolist())
+    for size in (50, 3000, 50, 50, 2000, 100, 101, 99):
+        if s._kept is not None:  # as meetings of many blocks leave it, which a CPU has not
+            assert not Device.to_host(s._kept.met)[0] & 0xFFFFFF
+            s._kept.met[:] = 7 << 24
+        for share in (0.0, 1.0):  # deletes that crowd no leaf, and inserts
+            keys = rng.choice(n * n, size, replace=False)
+            keys[: size // 2] = rng.choice(sorted(held), size // 2, replace=False)
+            keys, op = np.unique(keys), 1 if share else -1
+            there = sum(key in held for key in keys.tolist())
+            found = s.apply(EdgeBatch(*np.divmod(keys, n), op=np.full(len(keys), op, np.int8)))
+            new = len(keys) - there
+            assert found == (Counts(inserted=new, updated=there) if share else Counts(deleted=there, missing=new))
+            held = held | set(keys.tolist()) if share else held - set(keys.tolist())
+        s.check_invariants()
+    row = np.repeat(np.arange(n), np.diff(Device.to_host(s.to_csr().offsets)))
+    assert (row * n + Device.to_host(s.to_csr().dst)).tolist() == sorted(held)

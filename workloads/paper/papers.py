@@ -93,6 +93,7 @@ PAPERS = {
             StandIn("Road", "road", 1_400_000, 3_800_000),
             Real("cit-HepPh"),
             Real("higgs-activity"),
+            Real("luxembourg_osm"),
         ),
         {
             "loading": partial(e.loading, sizes=(10**4, 10**5, M)),

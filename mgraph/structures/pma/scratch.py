@@ -58,12 +58,12 @@ class Scratch:
             zeroed, self.located, self.chunks, self.crowded, self.before, self.outcome, self.leaf_list,
             self.few_list, self.block_list, self.wide_list, self.row_list,
         ) = device.carve(
-            (len(STATUS) + 3 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
+            (len(STATUS) + 4 + (nodes + 1) // 2 + sums, np.int64), (capacity, np.int64),
             ((capacity >> self.shift) + 1, np.uint64), (min(capacity, leaves), np.uint64), (capacity + 1, np.uint32),
             (capacity, np.uint8), (min(capacity, leaves), np.uint32), *((WINDOW * most, np.uint32) for most in lists),
         )  # fmt: skip
         self.zeroed, self.status, words = zeroed, zeroed[: len(STATUS)], zeroed[len(STATUS) :].view(np.uint64)
-        self.arrived = words[1:3]
+        self.met, self.arrived = words[1:2], words[2:4]  # where blocks meet; how many of Locate and Select have come
         self._cleared = False  # whether all of `zeroed` is 0 but the word where blocks meet
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
@@ -71,9 +71,9 @@ class Scratch:
             least=bounds[0],
             most=bounds[1],
             height=height,
-            marked=words[3 : 3 + (nodes + 1) // 2].view(np.uint32),
+            marked=words[4 : 4 + (nodes + 1) // 2].view(np.uint32),
             used=words[:1],
-            sums=zeroed[len(STATUS) + 3 + (nodes + 1) // 2 :],
+            sums=zeroed[len(STATUS) + 4 + (nodes + 1) // 2 :],
         )
 
     def bind(self, kernels: Library, commit: Library, frame: Any, rows: int, vertices: int) -> None:
@@ -88,11 +88,11 @@ class Scratch:
         located = {**batch, "graph": frame.view, "rows": rows, "vertices": vertices, "outcome": self.outcome}
         self._prepare = kernels.Prepare.bind(
             **located, **array, **lists, start=frame.starts, leaf_list=self.leaf_list, crowded=self.crowded,
-            arrived=arrived[:1], met=arrived[1:], mailbox=self.mailbox,
+            arrived=arrived[:1], met=self.met, mailbox=self.mailbox,
         )  # fmt: skip
         self.write_leaves = commit.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
-            degrees=frame.degrees, rows=rows, met=arrived[1:],
+            degrees=frame.degrees, rows=rows, met=self.met,
         )  # fmt: skip
         self._locate = kernels.Locate.bind(**located, arrived=arrived[:1], status=status)
         self._pick = kernels.PickLeaves.bind(
