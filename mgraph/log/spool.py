@@ -11,6 +11,7 @@ the file hashes them.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -77,10 +78,12 @@ class Spool:
     Raises
     ------
     DeviceError
-        /dev/shm is absent or has too little room.
+        /dev/shm is absent or has too little room, or the name of the store is too long.
     """
 
     def __init__(self, nbytes: int, log: int, store: str) -> None:
+        if len(store.encode()) > PAGE // 2:
+            raise DeviceError(f"a path of {len(store.encode())} bytes; shared memory has room for {PAGE // 2}")
         _remove_orphans()
         self.path, self.capacity, self._store = f"{FOLDER}/{NAME}{log:016x}", -(-nbytes // PAGE) * PAGE, store
         try:
@@ -143,8 +146,13 @@ def _mapped(path: str) -> Segment:
 
 
 def _locked(path: str, flags: int = 0) -> Any:
-    """A spool's file, locked; `BlockingIOError` if a process has it."""
-    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600))
+    """A spool's file of this user, locked; `BlockingIOError` if a process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it is another user's", path)
+    finally:
+        os.close(descriptor)
     return DISK.lock(path)
 
 

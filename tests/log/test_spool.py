@@ -175,6 +175,17 @@ def test_without_room_in_shared_memory(tmp_path, caplog, monkeypatch):
     assert "records are written to the log before they are acknowledged: 15431 bytes" in caplog.text
 
 
+def test_a_file_of_another_user_is_left_alone(tmp_path, monkeypatch):
+    path = Path(FOLDER) / f"{NAME}{1:016x}"
+    path.write_bytes(b"theirs")
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(DeviceError, match="another user's"):
+        Spool(PAGE, 1, str(tmp_path))
+    assert finish(str(tmp_path)) == 0
+    assert path.read_bytes() == b"theirs"
+    path.unlink()
+
+
 CHILD = """
 import os, signal, sys, threading, time
 import numpy as np
