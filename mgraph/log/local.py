@@ -35,7 +35,8 @@ from mgraph.log.files import Files, pieces
 from mgraph.log.records import Entry
 from mgraph.log.scan import Scan
 from mgraph.log.segments import segment_start
-from mgraph.log.store import Store, Survey, Term, chosen, described
+from mgraph.log.store import Store
+from mgraph.log.terms import Survey, Term, chosen, described
 
 __all__ = ["UNSEEN", "LocalStore", "whole"]
 
@@ -198,7 +199,7 @@ class LocalStore(Store):
 
     def _offsets_in(self, found: Scan) -> dict[int, tuple[str, int]]:
         """The places in sources that a log has, by the records' own places."""
-        return {entry.place: offset for entry, offset in super()._offsets_of(found.entries)}
+        return {entry.place: offset for entry, offset in super().offsets_of(found.entries)}
 
     def take(self, scans: Sequence[bytes]) -> None:
         """Take what all ranks have scanned, in their order."""
@@ -232,20 +233,24 @@ class LocalStore(Store):
         """The descriptions of the whole snapshots, by epoch; a damaged part is an error in `marks`."""
         return whole(self._marks)
 
-    def _from_the_beginning(self, terms: list[Term]) -> bool:
+    def has_all_epochs(self, terms: list[Term]) -> bool:
+        """Whether the logs have all epochs, by what was scanned."""
         if not terms or terms[0].number != 1:
             return False
-        return all(scan.first == 0 for scan in self._scans(terms[0], [], False))
+        return all(scan.first == 0 for scan in self.scans_of(terms[0], [], False))
 
-    def _scans(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
+    def scans_of(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
+        """What the logs of a term's ranks hold, as the ranks that see them have scanned it."""
         return [self._scanned.get((term.number, rank), Scan()) for rank in range(term.size)]
 
-    def _offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
+    def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
+        """The places in sources that records have, and these records, by what was scanned."""
         for entry in entries:  # of rank 0, which is the first of an epoch's
             if (offset := self._places.get((entry.term, 0, entry.place))) is not None:
                 yield entry, offset
 
-    def _missing(self, term: Term, rank: int) -> str:
+    def missing(self, term: Term, rank: int) -> str:
+        """That the log of one rank is missing, and where it was."""
         part = next(iter(self._openings[[one.number for one in self.terms()].index(term.number)].values()))
         host, path = part["hosts"][rank], part["paths"][rank]
         there = any(one["host"] == host for one in self._sees)

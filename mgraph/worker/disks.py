@@ -12,7 +12,8 @@ from mgraph.log.files import Files
 from mgraph.log.local import LocalStore
 from mgraph.log.log import Log
 from mgraph.log.snapshot import folder_of
-from mgraph.log.store import Survey
+from mgraph.log.survey import survey
+from mgraph.log.terms import Survey
 from mgraph.worker.shard import Shard
 from mgraph.worker.storage import Storage, Value
 from mgraph.worker.together import together
@@ -62,7 +63,7 @@ class LocalStorage(Storage):
     def surveyed(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
         """What the store holds, by what all ranks have scanned."""
         self.store.take(scans)
-        self._survey = found = self.store.survey(epoch, repair)
+        self._survey = found = survey(self.store, epoch, repair)
         self._whole = list(self.store.archive.snapshots())
         return found.told
 

@@ -21,7 +21,8 @@ from mgraph.keys import Names
 from mgraph.log.bodies import Bodies
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
-from mgraph.log.store import Store, Survey
+from mgraph.log.store import Store
+from mgraph.log.terms import Survey
 from mgraph.worker.ahead import Ahead
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.carry import Piece, carried

@@ -17,7 +17,9 @@ from mgraph.log.files import Files
 from mgraph.log.log import Lag, Log, ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.segments import Segments
-from mgraph.log.store import Store, Survey
+from mgraph.log.store import Store
+from mgraph.log.survey import survey
+from mgraph.log.terms import Survey
 from mgraph.worker.keys import KeyLog
 from mgraph.worker.restore import keys_at
 from mgraph.worker.shard import Shard
@@ -93,7 +95,7 @@ class Storage:
         self.store.about()  # names what is wrong before a lock is made in a folder that is no store
         if own:
             self._own()
-        self._survey = found = self.store.survey(epoch, repair)
+        self._survey = found = survey(self.store, epoch, repair)
         return found.told
 
     def read_keys(self, shard: Shard, found: Survey) -> None:
@@ -105,7 +107,7 @@ class Storage:
     def found(self, epoch: int, repair: bool) -> Survey:
         """What rank 0 found up to `epoch`, as this rank finds it."""
         if self._survey is None:
-            self._survey = self.store.survey(epoch, repair)
+            self._survey = survey(self.store, epoch, repair)
         return self._survey
 
     # ---- the log -----------------------------------------------------------------------------------------------------

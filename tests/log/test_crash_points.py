@@ -10,7 +10,7 @@ from crashing import CrashingFiles
 from stream_of_logs import stream
 
 from mgraph.errors import StoreError
-from mgraph.log import store
+from mgraph.log import store, survey
 from mgraph.log.log import Log
 from mgraph.log.scan import Scan
 from mgraph.log.segments import Segments
@@ -60,7 +60,7 @@ def refusals_are_not_read(patch: pytest.MonkeyPatch) -> None:
     def all_but_refusals(scans: list[Scan], *bounds: int | None) -> Kept:
         return kept([replace(s, entries=[e for e in s.entries if e.kind != "refused"]) for s in scans], *bounds)
 
-    patch.setattr(store, "kept", all_but_refusals)
+    patch.setattr(survey, "kept", all_but_refusals)
 
 
 def a_share_suffices(patch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def a_share_suffices(patch: pytest.MonkeyPatch) -> None:
         refused = [e for s in scans for e in s.entries if e.kind == "refused"]
         return kept([replace(s, entries=[*w.values(), *refused]) for s, w in zip(scans, whole, strict=True)], *bounds)
 
-    patch.setattr(store, "kept", filled)
+    patch.setattr(survey, "kept", filled)
 
 
 def what_was_read_is_not_made_durable(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from mgraph.log.records import columns_of, log_id
 from mgraph.log.segments import Segments
 from mgraph.log.snapshot import Rows, drop_old, folder_of, make_valid, rows_of, write_part
 from mgraph.log.store import Store
+from mgraph.log.survey import survey
 
 PATH = "/data/store"
 N = 1 << 20  #: vertices at the beginning; one leaves with some changes
@@ -65,7 +66,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     store = Store(PATH, files)
     if not store.exists:
         return None
-    found = store.survey(repair=repair)
+    found = survey(store, repair=repair)
     there: list[int] = []
     if found.snapshot is not None:
         rows = Rows(store, found.snapshot["files"], dict.fromkeys(["src", "dst"], np.uint32))
@@ -110,7 +111,7 @@ class Graph:
         self.exchange = 0
         found = None
         if self.store.exists:
-            found = self.store.survey()
+            found = survey(self.store)
         else:
             self.store.make_folder()
             self.store.create({"n_vertices": N, "drop_isolated": True})

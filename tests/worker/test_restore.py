@@ -17,6 +17,7 @@ from test_shards import check
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, InvalidOption, StoreError
 from mgraph.log.store import Store
+from mgraph.log.survey import survey
 from mgraph.structures import names
 from mgraph.worker import restore as restoring
 from mgraph.worker.change import BatchChange
@@ -186,7 +187,7 @@ def test_a_store_that_is_there_or_in_use_or_missing(tmp_path, monkeypatch):
     end(second)
     end(ranks)
     with pytest.raises(StoreError, match="holds no store that this worker can see"):
-        Store(str(tmp_path / "b")).survey()
+        survey(Store(str(tmp_path / "b")))
 
 
 def test_ranks_of_a_graph_that_lost_rank_0_keep_the_store(tmp_path):
