@@ -8,13 +8,15 @@ from typing import Any
 
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
-from mgraph.structures.contract import Counts, Csr, Plan, Structure, VerticesPlan
+from mgraph.structures.contract import Structure
 from mgraph.structures.csr import CsrStructure
 from mgraph.structures.gpma import Gpma
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.graphvine import GraphVine
 from mgraph.structures.hornet import Hornet
 from mgraph.structures.lpma import Lpma
+from mgraph.structures.plan import Counts, Plan, VerticesPlan
+from mgraph.structures.reads import Csr
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph import SlabGraph
 

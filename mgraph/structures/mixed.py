@@ -26,7 +26,8 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Struct, constants, load
-from mgraph.structures.contract import Csr, Structure
+from mgraph.structures.contract import Structure
+from mgraph.structures.reads import Csr
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, constants
-from mgraph.structures.contract import Counts
+from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 
 __all__ = ["number_keys"]

@@ -29,8 +29,9 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import Counts, Plan, Structure
+from mgraph.structures.contract import Structure
 from mgraph.structures.numbers import number_keys
+from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 
 __all__ = ["CsrStructure"]

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.kernels import Struct
-from mgraph.structures.contract import Counts, Plan
 from mgraph.structures.gpma_plus import GpmaPlus
+from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.frame import Work
 from mgraph.structures.run import Run
 

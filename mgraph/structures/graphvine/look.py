@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.kernels import Struct, constants
-from mgraph.structures.contract import Counts
 from mgraph.structures.graphvine.pool import Needs
+from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 
 __all__ = ["Look", "Rows", "Scratch"]

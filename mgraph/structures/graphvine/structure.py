@@ -56,11 +56,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, View, constants, load
-from mgraph.structures.contract import KEPT, Counts, Plan, Structure
+from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.graphvine.check import check_graphvine
 from mgraph.structures.graphvine.look import Look, Rows, Scratch
 from mgraph.structures.graphvine.pool import Needs, Pool, Queues, Rebuild, plan_rebuild, quanta_of
 from mgraph.structures.graphvine.vertices import sever
+from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
-from mgraph.structures.contract import Counts
 from mgraph.structures.hornet.pool import CLASSES, Needs
+from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 
 __all__ = ["Look", "Scratch"]

@@ -57,11 +57,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import HUB_DEGREE, Plan, Structure
+from mgraph.structures.contract import HUB_DEGREE, Structure
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
 from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, Pool, Rebuild, plan_build, plan_rebuild
 from mgraph.structures.hornet.scratch import Look, Scratch
 from mgraph.structures.numbers import number_keys
+from mgraph.structures.plan import Plan
 from mgraph.structures.run import Run
 
 __all__ = ["Hornet"]

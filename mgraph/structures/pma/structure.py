@@ -17,7 +17,8 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants, load
-from mgraph.structures.contract import KEPT, Counts, Plan, Structure
+from mgraph.structures.contract import KEPT, Structure
+from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.build import Build, commit_build, prepare_build
 from mgraph.structures.pma.frame import Frame, Work
 from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch

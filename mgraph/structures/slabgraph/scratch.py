@@ -9,7 +9,8 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
-from mgraph.structures.contract import KEPT, Counts
+from mgraph.structures.contract import KEPT
+from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.pool import PIECE_BUCKETS
 

@@ -48,7 +48,8 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import DEAD_BITS, KEPT, Counts, Plan, Structure
+from mgraph.structures.contract import DEAD_BITS, KEPT, Structure
+from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.check import HEADER, check_slabgraph
 from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, ROW, Move, Pool
