@@ -31,14 +31,12 @@ Dask's comms.
 from __future__ import annotations
 
 import pickle
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from mgraph.batch import TOLD
 from mgraph.errors import MgraphError
 
 __all__ = [
@@ -61,19 +59,13 @@ __all__ = [
     "Message",
     "Part",
     "Publish",
-    "Recovered",
     "Result",
     "ShardState",
     "Share",
-    "Stale",
     "Turn",
     "Welcome",
     "answer_messages",
-    "decode_error",
-    "encode_error",
     "from_dict",
-    "plain",
-    "retold",
     "to_dict",
 ]
 
@@ -86,25 +78,6 @@ AFTER = "after"  #: in a call's answer on a worker: a future; the answer is sent
 PART_BYTES = 32 << 20  #: an answer's array with more bytes is sent in parts of at most this many
 PIECE_BYTES = 8 << 20  #: the same where it is handed over in shared memory
 SHARE_SEQ = -2  #: the number of the one `Share` of a session
-
-
-class Stale(MgraphError):
-    """A read used vertex ranges that have changed since. The client repeats the read; users never see this error."""
-
-
-class Recovered(Stale):
-    """A worker was lost during a call, and the graph was opened again: the call is made again. Users never see it.
-
-    Parameters
-    ----------
-    what : str
-    done : int64[k, 6], optional
-        The counts, in the order of `TOLD`, of the steps of an ingest that are done.
-    """
-
-    def __init__(self, what: str, done: np.ndarray | None = None) -> None:
-        super().__init__(what)
-        self.done = np.empty((0, len(TOLD)), np.int64) if done is None else done
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------
@@ -356,52 +329,3 @@ def answer_messages(
                 yield Part(seq, name, item[at : at + step], at, len(item))
             del rest[name]
     yield Result(seq, rest, state)
-
-
-# ---- errors ----------------------------------------------------------------------------------------------------------
-
-
-def encode_error(error: BaseException) -> bytes:
-    """`error`, pickled. An error that cannot be pickled is replaced by an `MgraphError` with its type and text.
-
-    An error that is not an `MgraphError` gets the worker's traceback as a note.
-    """
-    if not isinstance(error, MgraphError):
-        error.add_note("on the worker:\n" + "".join(traceback.format_exception(error)))
-    error = plain(error)
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)  # an exception whose constructor needs other arguments can be pickled but not unpickled
-    except Exception:
-        data = pickle.dumps(MgraphError(f"{type(error).__name__}: {error}"))
-    return data
-
-
-def plain(error: BaseException) -> Exception:
-    """`error`; an `MgraphError` with its text if it would end a process, a task or an iteration when raised."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
-        return error
-    told = MgraphError(f"{type(error).__name__}: {error}")
-    for note in getattr(error, "__notes__", ()):
-        told.add_note(note)
-    told.__cause__ = error
-    return told
-
-
-def decode_error(data: bytes) -> BaseException:
-    """The exception in `data`; an `MgraphError` if it cannot be unpickled here, as when its class is unknown."""
-    try:
-        error = pickle.loads(data)
-    except Exception as problem:
-        return MgraphError(f"a worker raised an error that cannot be unpickled in this process: {problem}")
-    return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
-
-
-def retold(error: BaseException, where: str) -> BaseException:
-    """`error` with `where` it happened: in the message if it is an `MgraphError`, else as a note."""
-    if not isinstance(error, MgraphError):
-        error.add_note(where)
-        return error
-    told = type(error)(f"{error} ({where})")
-    told.__cause__ = error.__cause__
-    return told

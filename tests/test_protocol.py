@@ -18,6 +18,7 @@ from plain_graph import fresh_rng
 import mgraph.errors
 from mgraph import protocol
 from mgraph.errors import CapacityError, MgraphError, UnknownVertex
+from mgraph.failures import Stale, decode_error, encode_error, plain, retold
 from mgraph.protocol import (
     Abort,
     Beat,
@@ -33,15 +34,10 @@ from mgraph.protocol import (
     Result,
     ShardState,
     Share,
-    Stale,
     Turn,
     Welcome,
     answer_messages,
-    decode_error,
-    encode_error,
     from_dict,
-    plain,
-    retold,
     to_dict,
 )
 

@@ -15,9 +15,9 @@ from mgraph.client.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
+from mgraph.failures import Recovered, Stale
 from mgraph.keys import KeyTable, Names, columns_in
 from mgraph.partition import Partition
-from mgraph.protocol import Recovered, Stale
 
 __all__ = ["Directory"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.client.caller import Caller
 from mgraph.client.numbering import Numbering
 from mgraph.errors import GraphClosed
-from mgraph.protocol import Recovered
+from mgraph.failures import Recovered
 
 __all__ = ["Held"]
 

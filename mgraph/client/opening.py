@@ -13,7 +13,8 @@ from mgraph.client.near import shared_bytes
 from mgraph.client.session import Session
 from mgraph.comms import outlast
 from mgraph.errors import MgraphError, WorkerLost
-from mgraph.protocol import SILENCE_SECONDS, VERSION, Hello, decode_error
+from mgraph.failures import decode_error
+from mgraph.protocol import SILENCE_SECONDS, VERSION, Hello
 from mgraph.wire import SESSION_HANDLER, encode
 
 __all__ = ["open_session", "reach"]

@@ -11,7 +11,7 @@ from mgraph.client.caller import Caller, Value
 from mgraph.client.history import History
 from mgraph.client.pending import Pending, PendingReport
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
-from mgraph.protocol import retold
+from mgraph.failures import retold
 
 __all__ = ["Made", "Outcomes"]
 

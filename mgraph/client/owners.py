@@ -1,7 +1,7 @@
 """Reads by the owners of rows: ids are sent to the ranks that own them, and the answers put back in their order.
 
 A read names the vertex ranges by which it was split. If they have changed meanwhile, the ranks refuse it with
-`protocol.Stale`.
+`mgraph.failures.Stale`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from mgraph.client.recovery import Recovering
 from mgraph.client.report import UpdateReport, of_batch
 from mgraph.client.shares import nbytes
 from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, WorkerLost
+from mgraph.failures import Recovered
 from mgraph.operations import Operations
-from mgraph.protocol import Recovered
 
 __all__ = ["Pipeline", "Sent"]
 

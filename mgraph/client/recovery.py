@@ -25,7 +25,8 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts, Parts
 from mgraph.errors import GraphClosed, GraphLost, MgraphError, WorkerLost
-from mgraph.protocol import Recovered, ShardState
+from mgraph.failures import Recovered
+from mgraph.protocol import ShardState
 
 __all__ = ["Life", "Recovering", "Recovery", "Reopen"]
 

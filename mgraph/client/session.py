@@ -12,6 +12,7 @@ from distributed.comm import Comm, CommClosedError
 
 from mgraph.client.near import Near, Whole, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
+from mgraph.failures import decode_error
 from mgraph.protocol import (
     SILENCE_SECONDS,
     Abort,
@@ -28,7 +29,6 @@ from mgraph.protocol import (
     Result,
     Share,
     Turn,
-    decode_error,
 )
 from mgraph.wire import decode, encode
 

@@ -15,10 +15,11 @@ from mgraph.client.caller import Caller
 from mgraph.client.directory import Directory
 from mgraph.client.options import Options
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.failures import Recovered
 from mgraph.log.local import whole
 from mgraph.log.log import SYNCS
 from mgraph.log.remote import is_remote
-from mgraph.protocol import PATIENCE_SECONDS, Recovered
+from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = [
     "StoreReport",

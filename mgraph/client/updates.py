@@ -33,8 +33,8 @@ from mgraph.client.steps import read_parts
 from mgraph.client.windows import leave_isolated, remove_isolated
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.failures import Recovered, retold
 from mgraph.keys import NONE
-from mgraph.protocol import Recovered, retold
 from mgraph.times import as_stamps
 
 __all__ = ["Updates"]

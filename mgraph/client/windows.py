@@ -13,7 +13,7 @@ from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.report import UpdateReport
 from mgraph.errors import CapacityError, InvalidOption, StoreError
-from mgraph.protocol import Recovered
+from mgraph.failures import Recovered
 from mgraph.times import as_instant, as_span, check_times
 
 __all__ = ["drop_isolated", "expire", "leave_isolated", "remove_isolated", "window_of"]

@@ -18,9 +18,9 @@ import numpy as np
 
 from mgraph.batch import COLUMNS, COUNTS, EdgeBatch
 from mgraph.errors import Aborted, InvalidBatch
+from mgraph.failures import plain, retold
 from mgraph.operations import COLUMNS as OPERATIONS
 from mgraph.operations import Operations, check_kinds, check_vertices
-from mgraph.protocol import plain, retold
 from mgraph.structures import Run
 from mgraph.times import MOST, as_stamps
 from mgraph.worker.ahead import Ahead

@@ -19,6 +19,7 @@ from distributed.core import Status
 from mgraph.batch import COLUMNS
 from mgraph.comms import outlast
 from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
+from mgraph.failures import encode_error
 from mgraph.protocol import (
     BEAT_SECONDS,
     VERSION,
@@ -38,7 +39,6 @@ from mgraph.protocol import (
     Share,
     Turn,
     Welcome,
-    encode_error,
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from mgraph.device import Device
 from mgraph.errors import Aborted
-from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages, encode_error
+from mgraph.failures import encode_error
+from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages
 from mgraph.shared import Shared, is_large
 
 __all__ = ["Asked", "Counters", "Servant", "ShardThread"]

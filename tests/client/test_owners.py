@@ -10,8 +10,8 @@ from plain_graph import PlainGraph, fresh_rng, numberings
 from mgraph.client import owners
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
+from mgraph.failures import Stale
 from mgraph.partition import Partition
-from mgraph.protocol import Stale
 
 KINDS = [{}, {"directed": False}, {"weighted": True}, {"directed": False, "weighted": True}]
 

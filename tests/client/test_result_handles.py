@@ -16,8 +16,8 @@ from mgraph.client.numbering import Numbering
 from mgraph.client.results import VertexIds, VertexValues
 from mgraph.client.running import run_algorithm
 from mgraph.errors import GraphClosed, InvalidOption
+from mgraph.failures import Stale
 from mgraph.partition import Partition
-from mgraph.protocol import Stale
 
 COLUMNS = {"marks": "value", "before": "vertex"}
 

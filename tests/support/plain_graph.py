@@ -15,8 +15,9 @@ from graph_model import GraphModel
 
 from mgraph.client.numbering import Numbering
 from mgraph.errors import GraphClosed, MgraphError
+from mgraph.failures import Stale
 from mgraph.partition import Partition
-from mgraph.protocol import ShardState, Stale
+from mgraph.protocol import ShardState
 
 __all__ = ["PlainGraph", "cuts", "fresh_rng", "numberings"]
 

@@ -10,8 +10,8 @@ from test_shards import check
 
 from mgraph import EdgeBatch
 from mgraph.errors import Aborted, CapacityError
+from mgraph.failures import Stale
 from mgraph.partition import Partition, degree_order
-from mgraph.protocol import Stale
 from mgraph.structures import names
 from mgraph.worker.ballot import Ballot
 

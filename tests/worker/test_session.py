@@ -13,7 +13,8 @@ from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
 
 from mgraph import protocol
 from mgraph.errors import MgraphError
-from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome, decode_error
+from mgraph.failures import decode_error
+from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome
 from mgraph.worker import session
 from mgraph.worker.meter import Meter
 from mgraph.worker.thread import Asked, ShardThread

@@ -317,7 +317,7 @@ def test_released_in_the_vote_on_a_move(made, monkeypatch):
 
 
 def test_a_read_by_ranges_of_before_is_refused():
-    from mgraph.protocol import Stale
+    from mgraph.failures import Stale
 
     ranks = Ranks((0, 2, N))
     ranks.update(random_batch(np.random.default_rng(0), N, 300, False), 1)

@@ -15,9 +15,9 @@ from mgraph.client.mixed import answers_of
 from mgraph.client.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import Aborted
+from mgraph.failures import Stale
 from mgraph.operations import COLUMNS
 from mgraph.partition import Partition
-from mgraph.protocol import Stale
 from mgraph.structures import mixed, names
 
 N = 40

@@ -17,8 +17,9 @@ from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
+from mgraph.failures import Stale, retold
 from mgraph.log.log import ReadOnly
-from mgraph.protocol import Call, ShardState, Stale, retold
+from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.ballot import Ballot
 from mgraph.worker.live import end
