@@ -77,7 +77,7 @@ class Choice:
     threads : int
         Dask threads a worker; a CPU worker's kernels use as many.
     protocol : "tcp" | "ucxx"
-        Of Dask's own messages.
+        The protocol of Dask's own messages.
     exchange : "loopback" | "peer"
         What a graph on all of the workers takes by default.
     memory_limit : int, optional

@@ -33,7 +33,7 @@ class Sent:
     Attributes
     ----------
     directed : bool
-        Else each edge is an arc both ways.
+        Whether each edge is one arc; otherwise it is one each way.
     """
 
     built: Rmat

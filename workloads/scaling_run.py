@@ -30,7 +30,7 @@ class Point:
     Parameters
     ----------
     options : argparse.Namespace
-        Of the command.
+        The options of the command.
     client : Client
     workers : sequence of str
         The workers' addresses.

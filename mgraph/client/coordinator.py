@@ -262,7 +262,7 @@ class Coordinator:
     def unsettled(self) -> bool:
         """Whether the ranks may have changed without this client's knowing.
 
-        Until a call after a Ctrl-C is answered; and from the loss of a rank on.
+        This is so after a Ctrl-C until the next call is answered, and from the loss of a rank on.
         """
         return self._interrupted or self.attempt.settling or self.attempt.lost
 

@@ -28,7 +28,7 @@ class Keyed(Generic[Batch]):
     Parameters
     ----------
     batch : EdgeBatch or Operations
-        Without the deletions of edges of which an end is no vertex.
+        The batch without the deletions of edges that have an end that is no vertex.
     missing : int
         The number of these edges.
     n_vertices : int

@@ -92,7 +92,7 @@ class Numbering:
     n_vertices : int
         The number of vertices.
     place : dict
-        By which a read says where it thinks that vertices are; a rank whose ranges are others refuses it.
+        What a read says about the ranges that it was made for. A rank with other ranges refuses it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A graph that is opened again from its store when a worker is lost, so that its user's program goes on.
 
 A *life* is the time between two losses: its sessions, its exchange, its epochs. The calls of a graph go to the caller
-of the life of now. When that is lost, the graph is opened again on the workers that are there, and the store says what
+of the current life. When that is lost, the graph is opened again on the workers that are there, and the store says what
 became of the call under way. `Recovered` asks the code that made the call to make it again, by the new ranges.
 """
 
@@ -37,14 +37,8 @@ T = TypeVar("T")
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a recovery of another thread
 #: calls that take an epoch
 CHANGES = {"update", "execute", "expire", "delete_vertices", "remove_vertices", "add_vertices", "ingest"}
-ALIKE = {
-    "inspect",
-    "fingerprint",
-    "store",
-    "isolated",
-    "rebalance",
-    "reorder",
-}  #: calls that are made again as they were
+#: calls that are made again as they were
+ALIKE = {"inspect", "fingerprint", "store", "isolated", "rebalance", "reorder"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class Recovery:
     epoch : int
         The epoch with which the graph came back.
     acknowledged : int
-        The last epoch that was acknowledged before: what is behind it was under way, and is there whole.
+        The last epoch that was acknowledged before the loss. Epochs after it were under way, and are there whole.
     seconds : float
         From the error to the opened graph.
     workers : tuple of str
@@ -81,17 +75,18 @@ class Life:
     caller : Caller
     parts : AsParts
     numbering : Numbering
-        With which it began.
+        The numbering at its beginning.
     options : Options
     epoch : int
-        With which it began.
+        The epoch at its beginning.
     counts : int64[k, 6]
-        Of the last k epochs until then, in the order of `TOLD`: those that were not acknowledged in the life before.
+        The counts, in the order of `TOLD`, of the last k epochs before its beginning: those that the life before did
+        not acknowledge.
     number : int
     ended : bool
         Whether it is known to be lost.
     isolated : bool
-        Whether vertices without edges have yet to leave as it begins, which the change before it left.
+        Whether vertices without edges have yet to leave when it begins.
     """
 
     caller: Caller

@@ -79,7 +79,7 @@ def open_stored(
     Returns
     -------
     Directory, Options, AsParts
-        As of `make_graph`.
+        As `make_graph` returns them.
     """
     epoch = None if epoch is None else check_whole(epoch, "epoch")
     fixed = fixed_order(given.get("order"))
@@ -140,7 +140,7 @@ class _How:
     after : int, optional
         Count what each epoch after this one did.
     generation : int
-        Of the numbering.
+        The generation of the numbering.
     """
 
     storing: Storing

@@ -25,8 +25,8 @@ RANK = 0  #: the one that gives the turns
 class Turns:
     """A context manager that holds the turn; a thread may enter it again. Other threads of this client wait.
 
-    When it is entered, the client knows of the ranks what the last holder knew. If that one's turn ended badly, the
-    ranks are released first, and an interrupted vote is decided.
+    Once it is entered, the client knows about the ranks what the last holder knew. If the last holder's turn was cut
+    short, the ranks are released first, and an interrupted vote is decided.
 
     Parameters
     ----------

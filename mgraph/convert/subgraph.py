@@ -81,7 +81,7 @@ def ego(self: Any, vertex: Any, k: int = 1, direction: str = "out") -> Any:
     Returns
     -------
     DynamicGraph
-        As of `subgraph`; nearer vertices come first.
+        As `subgraph` makes it; nearer vertices come first.
 
     Raises
     ------

@@ -26,10 +26,10 @@ class Behind:
     Parameters
     ----------
     segments : Segments
-        With a spool.
+        The log's segments, which have a spool.
     copy : Copy
     writer : Executor
-        Of one thread, which writes the records.
+        One thread, which writes the records.
     put : callable
         ``put(record, place)`` writes one of them, whose columns are in the spool.
     """

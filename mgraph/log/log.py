@@ -72,7 +72,7 @@ class Log:
     epoch : int
         The epoch of the graph when the log begins, which is durable.
     name : str
-        Of its threads.
+        The name of its threads.
     aborted : callable
         Polled while `ready` waits.
     lag : Lag

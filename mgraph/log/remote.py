@@ -83,7 +83,7 @@ class Remote(Files):
     Parameters
     ----------
     url : str
-        Of something on it. Credentials are found as fsspec's implementation finds them, such as in the environment.
+        The URL of something on it. fsspec's implementation finds the credentials, such as in the environment.
 
     Raises
     ------

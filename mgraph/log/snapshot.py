@@ -278,11 +278,11 @@ class Rows:
     Parameters
     ----------
     store : Store
-        Where they are.
+        The store that they are in.
     files : sequence of mapping
         Their descriptions.
     dtypes : mapping of str to dtype
-        Of the columns that they have, in their order.
+        The columns that they have, in their order, and the dtype of each.
     """
 
     def __init__(self, store: Store, files: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ def draw(
         The text of a vertex; a vertex that a mapping lacks has none. True writes the vertices' ids or keys, False
         nothing. By default they are written up to 60 vertices.
     seed : int
-        Of the sample and of the layout.
+        The seed of the sample and of the layout.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default in a new figure.
 

@@ -36,7 +36,7 @@ class Record:
     ----------
     kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire" | "drop_vertices"
     columns : mapping of str to array or int
-        Which do not change until it is logged, in host memory or on the GPU.
+        In host memory or on the GPU. They do not change until the record is logged.
         For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its place in a
         source; and `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an
         addition `n_vertices`, the number of vertices afterwards. For an expiry `before`, a time.
@@ -117,9 +117,9 @@ class BatchChange(Change):
     counts : Counts
         What it did to this rank's edges, also those that it did not name.
     expired : int
-        The edges among those deleted that it did not name, and that left since they are too old.
+        How many of the deleted edges it did not name: they left because they are too old.
     recombined : int
-        The edges among those updated that it did not name, and that lost insertions that are too old.
+        How many of the updated edges it did not name: they lost insertions that are too old.
     late : int
         The insertions that came too late for the window.
     """

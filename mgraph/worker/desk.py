@@ -40,7 +40,7 @@ class Desk:
     def ask(self, read: Callable[..., object], kind: Any, first: int, *ids: np.ndarray) -> np.ndarray:
         """What ``read(*ids, checked=True, out=answers)`` answers: an array of this kind, on the host.
 
-        Of the first column `first` is subtracted: the ids become rows.
+        `first` is subtracted from the first column, so that its ids become rows.
         """
         host, device = self._columns(len(ids[0]), kind)
         np.subtract(ids[0], first, out=host[0], casting="unsafe")

@@ -272,7 +272,7 @@ def _agreed(shard: Shard, part: _Part | None, problem: Exception | None) -> _Col
 def _completed(shard: Shard, run: Run, columns: _Columns) -> Run:
     """`run` with the columns that any rank has: if it has none itself, all ops are inserts and all weights 1.
 
-    Without times it has deletions alone, whose times mean nothing.
+    If it has no times, all its operations are deletions, whose times mean nothing.
     """
     n = len(run)
     return Run(

@@ -64,7 +64,7 @@ class Execution(Change):
     Attributes
     ----------
     answers : list of Answers
-        Of each structure.
+        The answers of each structure.
     nbytes : int
         Bytes of the answers of all ranks, if `room` is given.
     """

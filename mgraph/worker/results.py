@@ -47,18 +47,18 @@ class Following:
     Attributes
     ----------
     made : Maintained or None
-        None before it is computed, and while it is worked on: what an error leaves there is not gone on with.
+        None before it is computed, and while it is updated, since an error may leave a part of it updated.
     epoch, generation : int
-        The shard's when it was last brought up to date.
+        Those of the shard when it was last brought up to date.
     starts : tuple of int
-        The ranges then, but for the end of the last.
+        Where the ranges began then.
     seconds : float
-        What it takes to compute it again, when that was last done; the longest of all ranks.
+        How long its last computation from the start took, on the slowest rank.
     share : float
         The share of the graph's edges that may be visited before it is computed again.
     times, slow, pause : int
-        How many times in a row going on took too long; with how many changed arcs; and how many times with about as
-        many it is not tried.
+        How many updates in a row took too long; how many changed arcs the last of them had; and how many updates with
+        about as many arcs are to be left out.
     """
 
     made: Maintained | None = None

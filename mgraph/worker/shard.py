@@ -66,7 +66,7 @@ class ShardSpec:
     combine : str
         One of `mgraph.structures.combine.COMBINES`: what becomes of the weight of an edge that is inserted again.
     generation : int
-        With which the numbers of its orders begin.
+        The number of its first order.
     times : str or None
         The dtype of the edges' times, as `mgraph.times.check_times` has it; None in a graph without times.
     window : int or None
@@ -97,9 +97,9 @@ class Shard:
     ----------
     spec : ShardSpec
     exchange : Exchange
-        To the other ranks; replaced after an aborted call.
+        The way to the other ranks. It is replaced after an aborted call.
     device : Device
-        Where everything lives, and how much of it may be taken.
+        The device that holds everything, with the budget of its memory.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Shard:
     changes : int
         Changes of any kind committed: those of content, moves of the range boundaries, new orders.
     operations : int
-        The different edges that the batches committed so far have named, each batch by itself.
+        The sum, over the batches committed so far, of the different edges that each of them named.
     generation : int
         How often the order of the vertices was renewed.
     waited : float

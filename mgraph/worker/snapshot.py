@@ -222,7 +222,7 @@ class Snapshots:
         Parameters
         ----------
         place, term : int
-            Where the log goes on after them.
+            The place and the term at which the log continues after them.
         retain : int
             How many snapshots are kept; all for 0.
         about : dict, optional

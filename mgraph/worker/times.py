@@ -44,7 +44,7 @@ class Level:
     Attributes
     ----------
     dead : int
-        So many entries, the first ones by time, do not count any more, and never will again.
+        How many entries, the first ones by time, do not count any more, and never will again.
     """
 
     def __init__(self, device: Device, run: Run) -> None:

@@ -52,7 +52,7 @@ class Clock:
     ----------
     device : Device
     number : int
-        Of structures.
+        The number of structures.
     directed : bool
     window : int or None
         How much earlier than the largest time an edge may be, in the unit of times.
@@ -116,7 +116,7 @@ class Clock:
         Parameters
         ----------
         number : int
-            Of the structure.
+            The number of the structure.
         run : Run
             The batch for it, in local rows.
         tick : Tick

@@ -62,7 +62,7 @@ class Edges:
     options : argparse.Namespace
         With scale, edge_factor, uniform or shape, and seed.
     device : Device
-        Where they are made.
+        The device on which they are made.
     """
 
     def __init__(self, options: argparse.Namespace, device: Device) -> None:

@@ -31,7 +31,7 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
         all, the result is an estimate, scaled up as NetworkX 3.6 does: sources are scaled by k - 1, since paths from
         themselves do not count, and so are NaN if k is 1.
     seed : int, optional
-        Of the draw; the same seed draws the same sources, which are other ones than NetworkX's.
+        The seed of the draw. The same seed draws the same sources, but not those that NetworkX draws.
     normalized : bool
         Whether to divide by the number of pairs, (n - 1) (n - 2). Otherwise a pair counts once in undirected graphs.
 

@@ -162,7 +162,7 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     sources : uint32[k] or None
         Internal ids of the sources, no repeats, the same on every rank; None for all vertices.
     factor, source_factor : float
-        By which the sums of vertices and of sources are multiplied.
+        What the sums of vertices and of sources are multiplied by.
 
     Returns
     -------

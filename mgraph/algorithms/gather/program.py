@@ -61,7 +61,7 @@ def run(
     ----------
     shard : Shard
     values : array of hi - lo numbers, or float
-        Of the own vertices, on the device or in host memory; or one for all vertices.
+        The values of the own vertices, on the device or in host memory; or one for all vertices.
     reduce : "sum" | "min" | "max" | "count"
     edge : str
         The expression in C++, as `parse_edge` writes it.

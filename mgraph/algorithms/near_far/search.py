@@ -113,7 +113,7 @@ class Search:
     shard : Shard
     lengths : Lengths
     delta : float
-        By which the limit of near vertices rises.
+        How much the limit of near vertices rises at a time.
     edges : sequence of Structure, optional
         The edges that are followed: one structure, or two of which one has the edges of the other reversed. The shard's
         out-edges by default.

@@ -191,7 +191,7 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
         ``distance[u] + weight == distance[v]`` in `dtype`, and a smaller distance. A vertex that has only predecessors
         of its own distance gets one from which fewest such edges lead back.
     dtype : "float32" | "float64"
-        In which distances are added up.
+        The type in which distances are added up.
 
     Returns
     -------

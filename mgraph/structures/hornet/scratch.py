@@ -31,7 +31,7 @@ class Look:
     rows : tuple of int
         How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
     pieces, saved : int
-        Of the last ones: how many pieces, and edges that have to be copied beforehand.
+        For the last ones: the number of pieces, and of edges that have to be copied beforehand.
     unknown : int
         How many keys have an id out of range.
     """

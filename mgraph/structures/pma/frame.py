@@ -30,7 +30,7 @@ class Frame:
         What the structure's view.cuh declares as Array and Starts.
     view : View
     kernels : Library
-        Of the commit.
+        The kernels of the commit.
     """
 
     arrays: dict[str, Any]

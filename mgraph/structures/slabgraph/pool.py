@@ -80,9 +80,9 @@ class Move:
         How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted, and
         where the pool grows where it is.
     first : int
-        From which slab on the new pool is to be cleared.
+        The first slab of the new pool that is to be cleared; all after it are, too.
     rows, pieces, state : arrays or None
-        Of a compaction: the new rows, the pieces that tables are cut into, and the supply's state after it.
+        For a compaction: the new rows, the pieces that tables are cut into, and the supply's state after it.
     """
 
     pool: Pool

@@ -70,10 +70,10 @@ def reserve(rank: Rank, nbytes: int, operations: int = 0, columns: bool = False)
     Parameters
     ----------
     nbytes : int
-        Of its arguments, which a comm takes without asking.
+        The bytes of its arguments, which a comm takes without asking.
     operations : int
-        Where it is an update: how many it has, and with `columns` each with an op or a weight. Working on them
-        takes memory too: there is no point in sending what cannot be worked on.
+        For an update, the number of its operations; with `columns` each has an op or a weight. Working on them takes
+        memory too, and there is no point in sending what cannot be worked on.
 
     Returns
     -------

@@ -84,7 +84,7 @@ class Rank:
     ballot : Ballot
         Decides on the shard's changes; `MgraphError` before `create`.
     shard : Shard
-        Of the ballot; likewise.
+        The shard of the ballot; `MgraphError` before `create`, too.
     trial : PeerExchange or None
         The memory that is offered to the other ranks, to try whether they can map it.
     """

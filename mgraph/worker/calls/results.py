@@ -43,7 +43,8 @@ def maintain(
 def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
     """The values of a result on this rank: of a column by its name, or of the first column for None.
 
-    Of all vertices, or of these internal ids, which were in the range of the rank when the result was computed.
+    They are those of all vertices, or of `ids`: internal ids that were in the rank's range when the result was
+    computed.
     """
     device, held = rank.shard.device, rank.shard.result(result)
     values = held.column(column)

@@ -48,7 +48,7 @@ def finish(rank: Rank, path: str) -> None:
 def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
     """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0.
 
-    Where this worker sees no store on a disk that all share: `sees`, what it sees of one on local disks.
+    If this worker sees no store on a disk that all share, the answer has `sees`: what it sees of one on local disks.
     """
     storage = Storage(_here(path), rank.number, rank.host.name)
     if storage.store.exists:
