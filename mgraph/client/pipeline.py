@@ -26,26 +26,26 @@ from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, Wo
 from mgraph.failures import Recovered
 from mgraph.operations import Operations
 
-__all__ = ["Pipeline", "Sent"]
+__all__ = ["Pipeline", "Shares"]
 
 LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
 
 
 @dataclass(frozen=True)
-class Sent:
+class Shares:
     """The ranks' shares of a batch, and how many edges to delete are not among them since they cannot be there."""
 
     shares: list[Value]
     absent: int = 0
 
 
-Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Sent | UpdateReport]]
+Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Shares | UpdateReport]]
 #: the call's name, each rank's share, and what makes the outcome of the answers; or the outcome, where it was made
 Dealt = tuple[str, list[Value], Made[Any]] | UpdateReport | Answers
 
 
 @dataclass
-class _Sent:
+class _InFlight:
     """A batch that is not known to be committed, in a graph that comes back after a loss.
 
     Attributes
@@ -78,8 +78,8 @@ class Pipeline:
     ----------
     coordinator : Caller
     sending : callable
-        ``sending(batch, args, land)`` checks a batch and is a context manager that gives the `Sent` of it. A batch that
-        has to be applied at once is applied, after ``land()`` has waited for those in flight, and gives its report.
+        ``sending(batch, args, land)`` checks a batch and is a context manager that gives its `Shares`. A batch that has
+        to be applied at once is applied, after ``land()`` has waited for those in flight, and gives its report.
     stream : callable
         ``stream(operations, land)`` is the same for a stream of updates and queries; it gives the `Dealt` of it.
     max_bytes : int
@@ -122,7 +122,7 @@ class Pipeline:
         self._open = False
         self._bytes = 0
         self._landed = asyncio.Event()
-        self._sent: list[_Sent] = []
+        self._sent: list[_InFlight] = []
         self._mending, self._told = threading.Lock(), threading.Condition()
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Pipeline:
         """
         args = {} if offset is None else {"offset": check_offset(offset)}
         pending = PendingReport(self._coordinator.bridge, self._mend)
-        self._send(_Sent(partial(self._dealt, batch, args), pending))
+        self._send(_InFlight(partial(self._dealt, batch, args), pending))
         return pending
 
     def execute(self, operations: Operations) -> PendingAnswers:
@@ -176,7 +176,7 @@ class Pipeline:
         """
         assert self._stream is not None
         pending = PendingAnswers(self._coordinator.bridge, self._mend)
-        self._send(_Sent(partial(self._stream, operations, self._land_all), pending))
+        self._send(_InFlight(partial(self._stream, operations, self._land_all), pending))
         return pending
 
     def _ready(self) -> None:
@@ -186,7 +186,7 @@ class Pipeline:
         self._mend()
         self._outcomes.check()
 
-    def _send(self, one: _Sent) -> None:
+    def _send(self, one: _InFlight) -> None:
         self._ready()
         while True:
             with suppress(Recovered):
@@ -195,7 +195,7 @@ class Pipeline:
             self._mend()
             self._outcomes.check()
 
-    def _launch(self, one: _Sent) -> None:
+    def _launch(self, one: _InFlight) -> None:
         with one.deal() as dealt:
             if isinstance(dealt, UpdateReport):
                 one.pending.set_result(dealt)
@@ -281,7 +281,7 @@ class Pipeline:
         """
         if not self._some_lost():
             return False
-        queue: list[_Sent] = []
+        queue: list[_InFlight] = []
         with self._mending:
             try:
                 if self._some_lost():
@@ -294,7 +294,7 @@ class Pipeline:
                 raise
         return True
 
-    def _resend(self, queue: list[_Sent]) -> None:
+    def _resend(self, queue: list[_InFlight]) -> None:
         """Report or send again what is in the queue, which is empty then."""
         caller = self._coordinator
         assert isinstance(caller, Recovering), "no other caller loses batches and goes on"
@@ -317,7 +317,7 @@ class Pipeline:
         with self._told:
             return any(one.lost for one in self._sent)
 
-    def _taken(self) -> list[_Sent]:
+    def _taken(self) -> list[_InFlight]:
         """All that were sent and did not land, when it is known of each that it is lost."""
         with self._told:
             if not self._told.wait_for(lambda: all(one.lost for one in self._sent), LOST_SECONDS):
@@ -327,7 +327,7 @@ class Pipeline:
             taken, self._sent = self._sent, []
             return taken
 
-    def _drop(self, error: MgraphError, queue: list[_Sent]) -> None:
+    def _drop(self, error: MgraphError, queue: list[_InFlight]) -> None:
         """End the pipeline with an error, which also the lost batches get, and those of the queue."""
         with self._told:
             self._outcomes.end(error)
@@ -351,7 +351,7 @@ class Pipeline:
 
         return wait
 
-    def _landing(self, one: _Sent, n: int) -> Callable[..., None]:
+    def _landing(self, one: _InFlight, n: int) -> Callable[..., None]:
         """The function that is called with a batch's task, its epoch and its life when it is sent."""
 
         def sent(flight: Flight, epoch: int, life: int = 0) -> None:
@@ -363,7 +363,7 @@ class Pipeline:
 
         return sent
 
-    def _land(self, one: _Sent, n: int, began: float, flight: Flight) -> None:
+    def _land(self, one: _InFlight, n: int, began: float, flight: Flight) -> None:
         """Give a batch its outcome, or say that it was lost."""
         self._bytes -= n
         self._landed.set()
@@ -410,7 +410,7 @@ class Pipeline:
         comes_back = isinstance(caller, Recovering) and not caller.closed
         return comes_back and self._outcomes.error is None and isinstance(error, ends)
 
-    def _end(self, one: _Sent, began: float, flight: Flight) -> None:
+    def _end(self, one: _InFlight, began: float, flight: Flight) -> None:
         error = None if flight.cancelled() else flight.exception()
         if flight.cancelled() or error is not None:
             self._outcomes.fail(one.pending, one.method, one.made, one.epoch, error)

@@ -25,7 +25,7 @@ from mgraph.client.mixed import how_rows_come, in_flight, of_steps
 from mgraph.client.numbering import Numbering
 from mgraph.client.options import Options
 from mgraph.client.parts import AsParts
-from mgraph.client.pipeline import Pipeline, Sent
+from mgraph.client.pipeline import Pipeline, Shares
 from mgraph.client.progress import Done, shown
 from mgraph.client.report import Balance, UpdateReport, balance_of
 from mgraph.client.shares import check_batch, deal
@@ -209,17 +209,17 @@ class Updates:
         return Pipeline(self._coordinator, self._sending, max_bytes, stream, landed, self.history)
 
     @contextmanager
-    def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Sent | UpdateReport]:
+    def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Shares | UpdateReport]:
         """What a pipeline sends of a batch. One that brings keys is applied now, when nothing is in flight any more."""
         if not self._has_keys(batch):
-            yield Sent(self._shares(batch))
+            yield Shares(self._shares(batch))
             return
         with self._keyed(batch) as found:
             if found.n_vertices > self._directory.n_vertices:
                 land()
                 yield self._send_keyed(found, args)
             else:
-                yield Sent(self._dealt(found.batch), found.missing)
+                yield Shares(self._dealt(found.batch), found.missing)
 
     def ingest(
         self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False

@@ -15,7 +15,7 @@ from interrupts import ctrl_c, when
 
 from mgraph.batch import COLUMNS
 from mgraph.client import attempt as attempts
-from mgraph.client.pipeline import Pipeline, Sent
+from mgraph.client.pipeline import Pipeline, Shares
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.worker.thread import ShardThread
 
@@ -97,7 +97,7 @@ def test_of_batches_under_way_when_a_worker_is_lost_nobody_knows(interrupted):
 @pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES.keys())
 def test_a_report_that_cannot_be_made_ends_its_wait(batch):
     with fake_cluster(1) as (coordinator, _):
-        pipe = Pipeline(coordinator, lambda args, *_: nullcontext(Sent([dict(args)], absent="no number")), 1 << 20)
+        pipe = Pipeline(coordinator, lambda args, *_: nullcontext(Shares([dict(args)], absent="no number")), 1 << 20)
         with pipe:
             pending = [pipe.update(batch) for _ in range(2)]
         assert all(isinstance(one.exception(5), TypeError) for one in pending)

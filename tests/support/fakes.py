@@ -17,7 +17,7 @@ from distributed.core import Server
 
 from mgraph.client.bridge import Bridge
 from mgraph.client.coordinator import Coordinator
-from mgraph.client.pipeline import Sent
+from mgraph.client.pipeline import Shares
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
@@ -307,4 +307,4 @@ def shard_threads() -> list[str]:
 
 def sending(coordinator: Coordinator) -> Callable[..., Any]:
     """For a pipeline whose batches are the arguments of a fake shard: what it sends of one."""
-    return lambda args, *_: nullcontext(Sent([dict(args) for _ in coordinator.addresses]))
+    return lambda args, *_: nullcontext(Shares([dict(args) for _ in coordinator.addresses]))
