@@ -17,7 +17,6 @@ from cluster_processes import (
     N,
     Processes,
     alive,
-    assert_clean,
     assert_usable,
     batch,
     environment,
@@ -25,6 +24,7 @@ from cluster_processes import (
     send,
     wait_until,
 )
+from graph_clusters import assert_clean
 from interrupts import after
 from steps import before, rest
 

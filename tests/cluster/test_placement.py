@@ -7,8 +7,9 @@ import threading
 
 import numpy as np
 import pytest
-from cluster_processes import N, assert_clean, assert_usable, batch, processes, send
+from cluster_processes import N, assert_usable, batch, processes, send
 from distributed import Client
+from graph_clusters import assert_clean
 from interrupts import after
 from steps import before, rest
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from distributed import Client
@@ -121,30 +120,6 @@ def batch(seed: int = 0, n: int = N) -> EdgeBatch:
     """200 random operations on `n` vertices, a quarter of them deletions."""
     rng = np.random.default_rng(seed)
     return EdgeBatch(*rng.integers(0, n, (2, 200)), op=np.where(rng.random(200) < 0.75, 1, -1))
-
-
-# ---- what runs in the workers ----------------------------------------------------------------------------------------
-
-
-def leftovers(dask_worker: Any = None) -> list[Any]:
-    """What mgraph holds in this worker process."""
-    import threading
-
-    plugin = dask_worker.plugins.get("mgraph")
-    held = [*plugin.table.sessions, *(["exchange"] * len(plugin.hub))] if plugin else []
-    comms = [op for op in dask_worker._comms.values() if op and op.startswith("mgraph")]
-    return [*held, *comms, *(t.name for t in threading.enumerate() if t.name.startswith("mgraph"))]
-
-
-def assert_clean(client: Client, workers: list[str], seconds: float = 5.0) -> None:
-    """No shards, exchanges, threads or comms of mgraph on these workers, in time."""
-    found: dict[str, list[Any]] = {}
-
-    def clean() -> bool:
-        found.update(client.run(leftovers, workers=workers))
-        return not any(found.values())
-
-    assert wait_until(clean, seconds), found
 
 
 def assert_usable(graph: DynamicGraph, seed: int = 7) -> None:
