@@ -6,16 +6,8 @@ import os
 import subprocess
 import sys
 
-COUNT = """
-struct Count {
-    static constexpr int lanes = 1;
-    i64 n;
-    i64* out;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) out[i] += i;
-    }
-};
-"""
+from small_kernels import COUNT
+
 RUN = """
 import os, signal, sys, threading, time
 import numpy as np

@@ -12,22 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_kernels import COUNT, FILL
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import host, load
 from mgraph.kernels.source import read_program
 
-PROBE = """
-struct Fill {
-    static constexpr int lanes = 1;
-    i64 n;
-    i64* out;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) out[i] = VALUE;
-    }
-};
-"""
 RUN = """
 import sys
 import numpy as np
@@ -65,14 +56,14 @@ def finish(process: subprocess.Popen) -> None:
 
 
 def test_cache_is_found_again_by_content(write, counted):
-    path = write(PROBE)
+    path = write(FILL)
     finish(start(path, 7))
     assert counted() == 1
     finish(start(path, 7))
     assert counted() == 1
     finish(start(path, 8))  # another constant
     assert counted() == 2
-    write(PROBE.replace("= VALUE", "= VALUE + 0"))
+    write(FILL.replace("= VALUE", "= VALUE + 0"))
     finish(start(path, 7))  # another source
     assert counted() == 3
 
@@ -88,7 +79,7 @@ def test_the_compiler_runs_without_the_sanitizer_of_the_interpreter(monkeypatch,
 
 
 def test_eight_processes_compile_once(write, counted, tmp_path):
-    path = write(PROBE)
+    path = write(FILL)
     processes = [start(path, 5) for _ in range(8)]
     for process in processes:
         finish(process)
@@ -98,7 +89,7 @@ def test_eight_processes_compile_once(write, counted, tmp_path):
 
 
 def test_a_compiler_that_was_killed_leaves_nothing_that_is_loaded(write, counted, tmp_path):
-    path = write(PROBE)
+    path = write(FILL)
     cache = tmp_path / "cache" / "kernels"
     finish(start(path, 5))
     (library,) = cache.glob("*.so")
@@ -119,16 +110,16 @@ def test_missing_compiler(write, monkeypatch, tmp_path, named, message):
     monkeypatch.setenv("CXX", named)
     monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path))
     with pytest.raises(DeviceError, match=message):
-        load(Device("cpu"), write(PROBE), VALUE=1)
+        load(Device("cpu"), write(FILL), VALUE=1)
 
 
 def test_compile_error_shows_what_the_compiler_said(write):
     with pytest.raises(DeviceError, match="nonsense_value"):
-        load(Device("cpu"), write(PROBE), VALUE="nonsense_value")
+        load(Device("cpu"), write(FILL), VALUE="nonsense_value")
 
 
 def test_failed_compilation_is_tried_again(write):
-    path = write(PROBE)
+    path = write(FILL)
     for _ in range(2):
         with pytest.raises(DeviceError, match="failed"):
             load(Device("cpu"), path, VALUE="nonsense_value")
@@ -138,13 +129,13 @@ def test_unwritable_cache(write, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.raises(DeviceError, match="kernel cache .*MGRAPH_CACHE_DIR"):
-        load(Device("cpu"), write(PROBE), VALUE=1)
+        load(Device("cpu"), write(FILL), VALUE=1)
 
 
 def test_unknown_build(write, monkeypatch):
     monkeypatch.setenv("MGRAPH_HOST_BUILD", "fast")
     with pytest.raises(DeviceError, match="'fast'.*plain, lanes, address, thread"):
-        load(Device("cpu"), write(PROBE), VALUE=1)
+        load(Device("cpu"), write(FILL), VALUE=1)
 
 
 def test_import_compiles_nothing_and_needs_no_cupy(tmp_path):
@@ -194,18 +185,6 @@ def test_programs_share_no_buffers(write, monkeypatch, tmp_path):
         assert not [line for line in exported(library).splitlines() if line.split()[-2] in "uVW" and "buffer" in line]
 
 
-COUNT = """
-struct Count {
-    static constexpr int lanes = 1;
-    i64 n;
-    i64* out;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) out[i] += i;
-    }
-};
-"""
-
-
 def test_kernels_of_several_threads_at_once(write):
     """The helpers serve one kernel at a time; the others run alone."""
     kernel, n, times = load(Device("cpu", threads=3), write(COUNT)).Count, 20_000, 20
@@ -250,7 +229,7 @@ def test_all_kernels_share_their_helpers(write):
 def test_a_carried_library_needs_no_compiler(write, tmp_path, monkeypatch):
     if not set(host._cpu().split()).issuperset(host.LEVELS["x86-64-v3"]):
         pytest.skip("the CPU is below x86-64-v3")
-    path, defines = write(PROBE), (("VALUE", 7),)
+    path, defines = write(FILL), (("VALUE", 7),)
     program = read_program(str(path), host.host_platform(), defines, None)
     target = host.carry(program, "x86-64-v3", tmp_path / "carried")
     assert [file.name for file in target.parent.iterdir()] == [target.name]

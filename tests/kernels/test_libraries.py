@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_kernels import FILL
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
@@ -20,16 +21,6 @@ from mgraph.kernels import libraries, load
 from mgraph.kernels.cuda import compile_cuda
 from mgraph.kernels.source import read_program
 
-FILL = """
-struct Fill {
-    static constexpr int lanes = 1;
-    i64 n;
-    i64* out;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) out[i] = VALUE;
-    }
-};
-"""
 RUN = """
 import sys
 import numpy as np
