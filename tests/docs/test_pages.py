@@ -32,7 +32,7 @@ def test_links_lead_somewhere(page):
 def test_there_are_links():
     found = {name(page): list(links(page)) for page in PAGES}
     assert "docs/figures.md" in found["README.md"]
-    assert "../_static/house.svg" in found["docs/contributing/architecture.md"]
+    assert "../_static/parts.svg" in found["docs/contributing/architecture.md"]
 
 
 def resolved(page: Path) -> list[object]:
@@ -110,7 +110,7 @@ def test_the_readme_is_short():
 
 
 def test_the_architecture_names_every_module():
-    """The rows of the house for both sides name the modules that are there, and no others."""
+    """The rows of both sides name the modules that are there, and no others."""
     text = (DOCS / "contributing" / "architecture.md").read_text()
     for side in ("client", "worker"):
         (row,) = re.findall(rf"^\| `mgraph/{side}/` \|(.*)\|$", text, re.MULTILINE)
