@@ -161,11 +161,11 @@ def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
     assert "single queries answer otherwise" in capsys.readouterr().err
 
 
-def test_door(tmp_path, capsys):
+def test_handover(tmp_path, capsys):
     options = ["--device", "cpu", "--workers", "1", "--vertices", "20000", "--batch", "30000", "--batches", "2"]
-    assert main(["bench", "door", *options, "--repeats", "1", "--out", str(tmp_path)]) == 0
+    assert main(["bench", "handover", *options, "--repeats", "1", "--out", str(tmp_path)]) == 0
     (written,) = tmp_path.glob("*.jsonl")
-    lines = of([json.loads(line) for line in written.read_text().splitlines()], "door")
+    lines = of([json.loads(line) for line in written.read_text().splitlines()], "handover")
     assert [line["way"] for line in lines] == ["shared memory", "comms"]
     for line in lines:
         assert line["workers"] == 1 and line["result_ms"] >= line["least_result_ms"] > 0
@@ -325,7 +325,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         (["bench", "triangles", *SMALL, "--directed"], "--directed"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth is 0.5"),
         (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0"),
-        (["bench", "door", "--device", "cpu", "--repeats", "0"], "--repeats is 0"),
+        (["bench", "handover", "--device", "cpu", "--repeats", "0"], "--repeats is 0"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),

@@ -26,7 +26,7 @@ BENCHMARKS = (
     "memory",
     "calls",
     "store",
-    "door",
+    "handover",
     "exchange",
     "networkx",
 )

@@ -1,4 +1,4 @@
-"""``bench door``: edges from this process's memory into a graph on workers of this host, and a result's way back.
+"""``bench handover``: edges from this process's memory into a graph on workers of this host, and a result's way back.
 
 Each is measured in turn through memory that the client shares with the workers, and by Dask's comms alone. The batches
 are in flight together, by `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that
@@ -94,7 +94,9 @@ def _measure(bench: Bench, client: Any, graphs: dict[str, DynamicGraph], batches
         found = {f"{name}_m_edges_per_s": round(rate, 1) for name, rate in rates.items()}
         found["least_result_ms"] = round(min(fetched[way]) * 1e3, 2)
         found["result_ms"] = round(float(np.median(fetched[way])) * 1e3, 2)
-        bench.add("door", way=way, workers=len(graph.workers), batch=options.batch, batches=options.batches, **found)
+        bench.add(
+            "handover", way=way, workers=len(graph.workers), batch=options.batch, batches=options.batches, **found
+        )
         rows.append([way, *found.values()])
     columns = ["way", "M edges/s, first pass", "again", "best", "carried", "result ms, least", "median"]
     where = f"{len(client.ncores())} workers, {bench.device.kind}"
