@@ -4,7 +4,7 @@ All ranks take the same decisions. They agree on what each of them has (an allre
 since (allgathers of 9 bytes an arc, 17 with weights), and ask the algorithm to go on from there. It gives up where it
 would visit more than a share of the edges. The share is measured: it is halved when going on took longer than the last
 computation from the start, and doubled when most of it was used in less than half that time. Where going on is slow for
-another reason, or is given up again and again, the next few updates are computed from the start.
+another reason, or is given up again and again, it is left out for some time.
 """
 
 from __future__ import annotations
