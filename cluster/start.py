@@ -106,7 +106,7 @@ def start(
         Dask threads a worker; the kernels of a CPU worker use as many. Left out: an equal share of the cores, or
         1 on GPUs. A graph's calls run in a thread of their own beside them.
     protocol : "tcp" | "ucxx"
-        The protocol of Dask's own messages. Graphs do not depend on it: their data take UCX endpoints of mgraph's own.
+        The protocol of Dask's own messages. Graphs do not send their data by it: their exchange does that.
     dashboard : str, optional
         Address of Dask's dashboard, such as ":8787"; none where left out.
     memory_limit : int, optional
