@@ -44,7 +44,8 @@ __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
 SUSPECTS, CUT, SEEDS, EDGES = range(4)
-assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 4
+WORDS = 10  #: of the state, with those of `CutOff`
+assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 5
 
 
 def load_repair(shard: Shard, lengths: Lengths) -> Library:
@@ -91,7 +92,7 @@ class Repair:
         self.search, self.length = search, search.length
         self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
         self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
-        self.state = device.zeros(4, np.int64)
+        self.state = device.zeros(WORDS, np.int64)
         self.known = Struct(
             length=self.length, none=self.lengths.none, first=shard.lo, n=search.n, source=self.source,
             cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone, state=self.state,
@@ -216,7 +217,7 @@ class Repair:
         (backward,), (forward,), search = self.backward, self.forward, self.search
         self.device.fill(search.arrived, 0)
         self.kernels.CutOff(
-            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known, few=search.few,
+            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists, few=search.few,
             most=most, turns=TURNS, arrived=search.arrived,
         )  # fmt: skip
         return self._read()
