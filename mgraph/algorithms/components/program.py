@@ -134,7 +134,7 @@ def least_ids(shard: Shard, library: Library, parent: Array) -> Array:
 def labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
     """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
 
-    `parent` has the root of each vertex of the graph, and `least` what `least_ids` returns; None where that is the root.
+    `parent` has the root of each vertex of the graph, `least` what `least_ids` returns; None where that is the root.
     """
     device, rows = shard.device, shard.hi - shard.lo
     labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)

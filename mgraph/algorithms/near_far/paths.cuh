@@ -311,10 +311,15 @@ struct Divide {  // one lane a far vertex: which are near from now on
 struct Begin {  // one lane a source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;
     Search search;
+    u64 limit;
     const u32* sources;
     const u64* words;
     i64 n;
     DEVICE void operator()(Grid grid) const {
+        for (i64 one : grid.items(1)) {
+            store((u64*)search.state + s_limit + one, limit);
+            store(search.least(0), ~(u64)0), store(search.least(1), ~(u64)0);
+        }
         for (i64 i : grid.items(n)) {
             i64 row = (i64)sources[i] - search.first;
             atomic_min(search.length + sources[i], (Word)words[i]);

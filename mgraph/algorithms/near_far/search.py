@@ -145,7 +145,7 @@ class Search:
         self.marks = device.zeros(2 * (-(-n // 32) + 1), np.uint32)
         self.held = device.zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
-        self.few, self.arrived = FEW[device.kind], device.empty(1, np.uint64)
+        self.few, self.arrived = FEW[device.kind], device.zeros(1, np.uint64)
         self.outbox = Outbox(shard)
         self.look_at(edges)
         self.fields = Struct(
@@ -172,12 +172,10 @@ class Search:
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
-        device = self.device
-        first = np.array([self.limit, NONE, NONE], np.uint64).view(np.int64)
-        self.state[LIMIT : LEAST + 2] = device.asarray(first)
+        device, n = self.device, len(sources)
         self.kernels.Begin(
-            len(sources), search=self.fields, sources=device.asarray(sources), words=device.asarray(words),
-            n=len(sources),
+            max(n, 1), search=self.fields, limit=self.limit, sources=device.asarray(sources),
+            words=device.asarray(words), n=n,
         )  # fmt: skip
         self._read()
         while self._meet():
@@ -236,7 +234,6 @@ class Search:
         self._read()
 
     def _settle(self) -> None:
-        self.device.fill(self.arrived, 0)
         self.kernels.Settle(
             -(-self.few // LANES), graph=self.graph, search=self.fields, alone=int(self.shard.size == 1),
             most=self.few, turns=TURNS, delta=self.delta, tasks=self.tasks, arrived=self.arrived,

@@ -145,7 +145,7 @@ class Outwards:
         return waiting == 0
 
     def _rounds(self, count: int, front: int, most: int) -> tuple[int, int]:
-        """Make rounds by one kernel, on a rank that is alone: how many rows are above the limit then, and their list."""
+        """Make rounds by one kernel, on a rank that is alone: how many rows are above the limit, and their list."""
         edges, few = self.shard.out_edges, FEW[self.device.kind]
         self.device.fill(self.state, 0)
         self.kernels.Rounds(

@@ -8,7 +8,7 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
-enum Repair { r_suspects, r_cut, r_seeds, r_edges, r_turns };  // the words of `state`, and six of CutOff
+enum Repair { r_suspects, r_cut, r_seeds, r_edges, r_refused, r_turns };  // the words of `state`, and six of CutOff
 
 struct Known {
     Word* length;  // of all vertices
@@ -38,13 +38,15 @@ struct Known {
     }
 };
 
-struct Suspect {  // one lane a changed arc: an own end whose length it gave, and gives no longer
+// One lane a changed arc: an own end whose length it gave, and gives no longer. Counts weights that no search takes.
+struct Suspect {
     static constexpr int lanes = 1;
     Known known;
     Changed changed;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             i64 u = changed.src(i), v = changed.dst(i);
+            if (!hops && changed.is(i) && !(changed.after(i) >= 0)) take_place(known.state + r_refused);
             if (!known.owns(v) || known.rooted(v) || !changed.was(i) || !known.leads(u, v, changed.before(i))) continue;
             if (!changed.is(i) || !known.leads(u, v, changed.after(i))) known.suspect((u32)v);
         }
@@ -257,12 +259,13 @@ struct Forget {  // one lane a vertex that was cut: its length is not known, and
 };
 
 template <class View>
-struct Refill {  // a tile an own vertex without a length: the least that an in-neighbour gives it
+struct Refill {  // a tile an own vertex that was cut: the least length that an in-neighbour gives it, if any
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
     Known known;
     i64 count;
-    u64* words;  // out: where it is less than what is there
+    u32* seeds;
+    u64* words;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
@@ -274,7 +277,9 @@ struct Refill {  // a tile an own vertex without a length: the least that an in-
                 return false;
             });
             least = ~tile.most(~least);
-            if (tile.rank() == 0) words[i] = lesser(words[i], least);
+            if (tile.rank() > 0 || least == known.none) continue;
+            i64 to = take_place(known.state + r_seeds);
+            seeds[to] = known.gone[i], words[to] = least;
         }
         count_visited(known, tile, edges);
     }
@@ -295,6 +300,28 @@ struct Seed {  // one lane a changed arc that is there: its end, if it gives tha
             i64 to = take_place(known.state + r_seeds);
             seeds[to] = (u32)v, words[to] = word;
         }
+    }
+};
+
+struct Lengths {  // one lane an own vertex: its length for a result
+    static constexpr int lanes = 1;
+    Known known;
+    Shown* out;  // hops, or -1
+    i64* found;  // how many are reached, the most hops
+    DEVICE void operator()(Grid grid) const {
+        i64 reached = 0, most = 0;
+        for (i64 i : grid.items(known.n)) {
+            Word word = known.length[known.first + i];
+            bool there = known.reached(known.first + i);
+            out[i] = hops ? (there ? (Shown)((u64)word >> 32) : (Shown)-1) : (Shown)word;
+            reached += there;
+            if (hops && there) most = greater(most, (i64)((u64)word >> 32) + 1);
+        }
+        Tile<32> tile;
+        reached = tile.sum(reached), most = (i64)tile.most((u64)most);
+        if (tile.rank() > 0 || reached == 0) return;
+        atomic_add(found, reached);
+        if (most > load(found + 1)) atomic_max((u64*)found + 1, (u64)most);
     }
 };
 

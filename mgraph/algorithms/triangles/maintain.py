@@ -118,12 +118,12 @@ class Triangles:
 
     def _with_neighbours(self, lengths: Array, units: Array, totals: np.ndarray) -> list[Array]:
         """Count triangles of a changed edge with edges that are there; the corners of other ranks' vertices."""
-        device, found = self.device, []
-        for edges, lengths, ids in self._rows_sent(lengths, units, totals):
+        found = []
+        for edges, rows, ids in self._rows_sent(lengths, units, totals):
             n, sent = len(ids), self._room(3 * len(ids))
             self.kernels.CloseEdges(
                 -(-n // LANES), graph=self.shard.out_edges.view(), edges=self.edges, own=self._own(sent),
-                lower=self.lower, upper=self.upper, list=edges, offsets=self._offsets(lengths), listed=len(edges),
+                lower=self.lower, upper=self.upper, list=edges, offsets=self._offsets(rows), listed=len(edges),
                 ids=ids, n=n,
             )  # fmt: skip
             found.append(self._taken(sent))
