@@ -202,6 +202,28 @@ def test_the_report_says_what_was_done():
         assert "bfs" in repr(live) and "again" in repr(live)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_long_ways_with_ties(device, monkeypatch):
+    """On a torus with three weights, a vertex has several ways of the same length, and what is cut off is long."""
+    monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
+    monkeypatch.setattr(worker_live, "SLOWER", 1e9)
+    rng, side = fresh_seed(), 40
+    ids = np.arange(side * side, dtype=IDS)
+    src = np.tile(ids, 2)
+    dst = np.append((ids % side + 1) % side + ids // side * side, (ids + side) % len(ids)).astype(IDS)
+    with DynamicGraph(n_vertices=len(ids), directed=False, weighted=True, device=device) as graph:
+        graph.insert(src, dst, rng.integers(1, 4, len(src)).astype(np.float32))
+        given = {"sssp": {"source": 7}, "bfs": {"source": 3}, "connected_components": {}, "pagerank": {}}
+        lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
+        for k in (1, 5, 60, 200, 5, 60):
+            at = rng.choice(len(src), k, replace=False)
+            weights = rng.integers(1, 4, k).astype(np.float32)
+            graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, 1, -1], k).astype(np.int8)))
+            for live in lives:
+                assert_same(live, graph, given[live.name])
+                assert live.report.how != "again"
+
+
 def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
     monkeypatch.setattr(ring, "LEAST", 8)
     with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:

@@ -103,7 +103,7 @@ DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base
 // Few vertices, at most one a lane: 8 lanes follow a short row. What they find near is followed next, for some steps: the
 // grid need not meet in between, and a vertex that is followed too early is followed again. Returns how many edges the
 // lane has followed.
-constexpr int steps_ahead = 16;
+constexpr int steps_ahead = 8;
 template <class View, class Tile32>
 DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, i64 turn, i64 far_turn, u64 limit) {
     Tile<narrow> group;

@@ -142,7 +142,7 @@ template <class View>
 struct CutOff {
     static constexpr int lanes = 32;
     static constexpr int stays = 1;
-    static constexpr int steps = 16;
+    static constexpr int steps = 8;
     View graph;  // the in-edges
     View onward;  // the out-edges
     Known known;

@@ -9,12 +9,13 @@ get the least length that a neighbour gives them, and a search goes on from ther
 ==================== ======================================== ========== ===============================================
 step                 launches                                 read-backs exchange
 ==================== ======================================== ========== ===============================================
-suspects             1                                        1          allreduce of a number
+suspects             1                                        1, on one  allreduce of a number
+                                                              rank none
 rounds of suspects   1 for many rounds, on one rank, while    1          nothing
                      few are suspects
 a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
                                                                          vertex cut, and 4 a suspect
-search               2, and one for each list received;       2          as there
+search               2, and one for each list received;       1          as there
                      then as in `near_far`
 new lengths          nothing on one rank                      1          allgathers of 8 or 12 bytes a vertex whose
                                                                          length has changed
