@@ -4,7 +4,6 @@
 #pragma once
 #include "structures/outcome.cuh"
 #include "structures/view.cuh"
-#include "kernels/scan.cuh"
 #include "kernels/search.cuh"
 #include "kernels/stream.cuh"
 
@@ -98,42 +97,6 @@ struct DegreeChanges {  // one lane per update
     }
 };
 
-constexpr i64 chunk_queries = 4096;
-
-// Running sums of the changes within chunks of queries, and what is before each chunk, by the block that comes last.
-struct SumChanges {  // one block per chunk
-    static constexpr int lanes = 256;
-    i64* changes;
-    i64 n;
-    i64* before;
-    u64* arrived;  // 0
-    DEVICE void operator()(Grid grid) const {
-        SHARED(bool, is_last, 1);
-        Block block;
-        i64 chunks = (n + chunk_queries - 1) / chunk_queries;
-        for (i64 c : grid.items(block, chunks)) {
-            i64 sum = sum_up(block, changes, c * chunk_queries, lesser(n, (c + 1) * chunk_queries), true);
-            if (block.rank() == 0) {
-                store(before + c, sum);
-                *is_last = arrive(arrived) == (u64)chunks - 1;
-            }
-            block.sync();
-            if (*is_last) sum_up(block, before, 0, chunks, false);
-            block.sync();
-        }
-    }
-    // Running sums of words [first, end), with each word or without it; returns the sum of all.
-    DEVICE i64 sum_up(Block block, i64* words, i64 first, i64 end, bool with) const {
-        i64 sum = 0;
-        for (i64 at = first; at < end; at += block.size()) {
-            i64 i = at + block.rank(), all, mine = i < end ? load(words + i) : 0, upto = scan(block, mine, all);
-            if (i < end) words[i] = sum + upto - (with ? 0 : mine);
-            sum += all;
-        }
-        return sum;
-    }
-};
-
 template <class View>
 struct RowDegrees {  // one lane per query of a row
     static constexpr int lanes = 1;
@@ -141,18 +104,16 @@ struct RowDegrees {  // one lane per query of a row
     Asked queries;
     const u64* rows;
     i64 n;
-    const i64* changes;  // running sums in chunks
-    const i64* before;  // each chunk
+    const i64* changes;  // running sums
     u32* words;  // from the slot `n_found` on
     i64 n_found;
     DEVICE void operator()(Grid grid) const {
         for (i64 q : grid.items(n)) {
             i64 row = (i64)(rows[q] >> 32), first = lower_bound_near(rows, q, q, first_key_of(row));
-            i64 degree = (i64)graph.degree(row) + upto(q) - (first ? upto(first - 1) : 0);
+            i64 degree = (i64)graph.degree(row) + changes[q] - (first ? changes[first - 1] : 0);
             words[queries.slot(q) - n_found] = (u32)degree;
         }
     }
-    DEVICE i64 upto(i64 q) const { return changes[q] + before[q / chunk_queries]; }
 };
 
 // A row as of a query: of the row before the batch what the updates so far leave, then what they have brought.

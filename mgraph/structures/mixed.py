@@ -29,6 +29,7 @@ from mgraph.kernels import Struct, constants, load
 from mgraph.structures.contract import Csr, Structure
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
+from mgraph.structures.sums import running_sums
 
 __all__ = ["Answers", "Mixed", "load_kernels", "sort_stream"]
 
@@ -50,7 +51,6 @@ BY_PART = sum(
     )
     for name in names
 )
-CHUNK_QUERIES = constants("structures/answers.cuh")["chunk_queries"]
 CHUNK = {"cuda": 512, "cpu": 1 << 14}  #: operations that a tile counts
 
 
@@ -206,15 +206,13 @@ class Mixed:
 
     def _degrees(self, kernels: Any, given: dict[str, Any], outcome: Array, into: dict[str, Any]) -> None:
         """Write the degree for each query of a row; it is the length of the row that a query for neighbours gets."""
-        n = len(self._rows)
-        chunks = -(-n // CHUNK_QUERIES)
-        zeros = self.device.zeros(n + chunks + 1, np.int64)
-        changes, before, arrived = zeros[:n], zeros[n:-1], zeros[-1:].view(np.uint64)
+        device, n = self.device, len(self._rows)
+        changes = device.zeros(n, np.int64)
         kernels.DegreeChanges(
             len(self.updates), updates=self._updates, outcome=outcome, rows=self._rows, n_rows=n, changes=changes,
         )  # fmt: skip
-        kernels.SumChanges(chunks, changes=changes, n=n, before=before, arrived=arrived)
-        kernels.RowDegrees(n, **given, rows=self._rows, n=n, changes=changes, before=before, **into)
+        running_sums(device, changes)
+        kernels.RowDegrees(n, **given, rows=self._rows, n=n, changes=changes, **into)
 
     def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
         """The rows that are asked for, of these lengths, in host memory."""
