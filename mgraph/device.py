@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -375,6 +376,21 @@ class Device:
         memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
         host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
         return host
+
+    def page_lock(self, memory: np.ndarray, owner: Any) -> None:
+        """Have the driver copy to and from host memory without staging until `owner` ends, if it can. For a GPU."""
+        if self.kind == "cpu":
+            return
+        runtime, address = self.xp.cuda.runtime, memory.ctypes.data
+        with suppress(runtime.CUDARuntimeError):
+            runtime.hostRegister(address, memory.nbytes, 1)  # portable: of every context of the process
+            weakref.finalize(owner, self._unlock_pages, address).atexit = False
+
+    def _unlock_pages(self, address: int) -> None:
+        runtime = self.xp.cuda.runtime
+        with suppress(runtime.CUDARuntimeError):  # the driver has ended before
+            self.use()
+            runtime.hostUnregister(address)
 
     def fetch(self, array: Array) -> np.ndarray:
         """As `to_host`, but takes the host memory from the budget."""

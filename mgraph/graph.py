@@ -118,7 +118,8 @@ class DynamicGraph(Properties):
         a killed process loses none.
     **logging
         Further options of the store: `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``:
-        changes wait while a worker has more bytes than this that are not on the disk, or older ones. `snapshot_bytes`
+        changes wait while a worker has more bytes than this that are not on the disk, or older ones. A worker with a
+        GPU takes 1.25 times as much of /dev/shm, 1 GiB at most, so as not to wait for writes. `snapshot_bytes`
         (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0 for never.
         `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of them:
         earlier epochs can no longer be opened. 0 keeps all. `recover` (None): with "auto" the graph is opened again

@@ -160,15 +160,9 @@ class Shared:
 
         If the driver refuses, copies are staged. Nothing on the CPU.
         """
-        if self._pinned or device.kind == "cpu":
-            return
-        self._pinned = True
-        runtime, segment = device.xp.cuda.runtime, self._segment
-        try:
-            runtime.hostRegister(segment.address, len(segment.data), 1)  # portable: of every context of the process
-        except runtime.CUDARuntimeError:
-            return
-        weakref.finalize(segment, _unpin, device, segment.address).atexit = False
+        if not self._pinned:
+            self._pinned = True
+            device.page_lock(self._segment.data, self._segment)
 
 
 class _Slot:
@@ -254,12 +248,3 @@ def _fill(target: np.ndarray, array: Any) -> None:
 def _middle(segment: Segment) -> int:
     """Where the client's part ends: batches are larger than the parts of results."""
     return len(segment.data) * 3 // 4 // PAGE * PAGE
-
-
-def _unpin(device: Device, address: int) -> None:
-    runtime = device.xp.cuda.runtime
-    try:
-        device.use()
-        runtime.hostUnregister(address)
-    except runtime.CUDARuntimeError:  # the driver has ended before
-        pass

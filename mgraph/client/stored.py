@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from mgraph.client.storing import Storing, check_opening, path_of, place_of, split, write, write_snapshot
+from mgraph.client.storing import Storing, check_opening, path_of, place_of, report_of, split, write, write_snapshot
+from mgraph.errors import MgraphError
 
 __all__ = ["at", "load", "open_graph", "save", "snapshot"]
 
@@ -109,6 +111,8 @@ def at(self: Any, epoch: int, **options: Any) -> Any:
     mine: dict[str, Any] = {"structure": self.structure, "device": self.device}
     mine |= {} if self._client is None else {"workers": self.workers}
     path = place_of(self._storing, epoch, self.epoch)
+    with suppress(MgraphError):  # a graph that lost its workers has its store
+        report_of(self._directory.coordinator, self._storing)  # after which the files have all that was acknowledged
     return type(self).open(self._client, path, epoch, **{**mine, **options})
 
 

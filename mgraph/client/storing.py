@@ -136,6 +136,7 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
 
 def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
     """What a store holds, for a graph that is to be made from it, and is to write it if `own`."""
+    coordinator.call("finish", {"path": path})  # on all hosts, before any rank reads
     answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair, "own": own})
     if "about" in answers[0]:
         return answers[0]

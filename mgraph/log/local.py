@@ -228,8 +228,8 @@ class LocalStore(Store):
         first = [next(iter(ranks.values())) for ranks in self._openings]
         return [Term(**{name: part[name] for name in names if name in part}) for part in first]
 
-    def snapshots(self) -> list[Value]:
-        """The descriptions of the whole snapshots, by epoch."""
+    def snapshots(self, damaged: list[str] | None = None) -> list[Value]:
+        """The descriptions of the whole snapshots, by epoch; a damaged part is an error in `marks`."""
         return whole(self._marks)
 
     def _from_the_beginning(self, terms: list[Term]) -> bool:

@@ -9,9 +9,10 @@ crash and what was refused is not:
 2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
 3. See `mgraph.log.survey` for what is read after a crash.
 
-With ``sync="background"``, `ready` returns when the record is written, and another thread syncs all the time. A process
-that is killed loses nothing by that; a machine that stops loses the changes after `durable`. `ready` also waits while
-more than `Lag.nbytes` are not synced, or the oldest of them for longer than `Lag.seconds`.
+With ``sync="background"``, `ready` returns when the record is written, or held in a spool, from which it is written
+later; and another thread syncs all the time. A process that is killed loses nothing by that; a machine that stops loses
+the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not synced, or the oldest of them for
+longer than `Lag.seconds`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, StoreError
+from mgraph.log.behind import Behind
 from mgraph.log.files import failed
-from mgraph.log.records import WITHIN, draft
+from mgraph.log.records import WITHIN, Draft, draft
 from mgraph.log.segments import Segments
+from mgraph.log.spool import Copy, Spool
 
 __all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
 
@@ -48,14 +52,14 @@ class Lag:
 class _Open:
     """The change under way."""
 
-    epoch: int
-    attempt: int
+    record: Draft
     place: int
-    end: int
-    written: Future[None]
-    ahead: bool
-    kind: str
-    offset: tuple[str, int] | None = None
+    offset: tuple[str, int] | None
+    written: Future[None] | None = None  #: None while it is copied to the spool
+
+    @property
+    def end(self) -> int:
+        return self.place + self.record.size
 
 
 class Log:
@@ -123,7 +127,9 @@ class Log:
         self._open: _Open | None = None
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
+        self._written: Future[None] | None = None  # of the last change that was kept
         self._syncing: Future[None] | None = None
+        self._behind: Behind | None = None
         self.safe: Future[None] | None = None
 
     # ---- a change ----------------------------------------------------------------------------------------------------
@@ -149,9 +155,10 @@ class Log:
             place = self._segments.claim(record.size)
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
-        written = self._writer.submit(self._write, record, place, self._sync == "always" and not ahead)
-        offset = columns.get("offset")
-        self._open = _Open(epoch, record.attempt, place, place + record.size, written, ahead, kind, offset)
+        self._open = change = _Open(record, place, columns.get("offset"))
+        if self._behind is None or not self._behind.begin(record, place):
+            record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
+            change.written = self._writer.submit(self._write, record, place)
 
     def _number(self, epoch: int) -> int:
         """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
@@ -159,13 +166,23 @@ class Log:
         self._last = self.attempt, epoch
         return self.attempt << 32 | self._again
 
-    def _write(self, record: Any, place: int, sync: bool) -> None:
+    def _write(self, record: Draft, place: int) -> None:
         try:
             self._segments.put(record, place)
         except OSError as error:
             raise failed(error, self._segments.path, "the log cannot be written:") from error
-        if sync:
+        if self._sync == "background":
+            self._syncing = self._syncer.submit(self._sync_upto, place + record.size)
+        elif not record.ahead:
             self._sync_upto(place + record.size)
+
+    def _write_held(self, record: Draft, place: int) -> None:
+        """Write what may have been acknowledged, so that the log ends if that fails."""
+        try:
+            self._write(record, place)
+        except StoreError as error:
+            self.broken = self.broken or str(error)
+            raise
 
     def _sync_upto(self, place: int) -> None:
         """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
@@ -174,6 +191,7 @@ class Log:
         try:
             if self._segments.synced < place:
                 self._segments.sync()
+            self._segments.rest()
         except OSError as error:
             told = failed(error, self._segments.path, "the log cannot be synced:")
             self.broken = self.broken or str(told)
@@ -189,22 +207,37 @@ class Log:
         Aborted
             The call was aborted meanwhile.
         """
-        assert self._open is not None, "nothing was begun"
-        self._wait(self._open.written)
-        if self._open.ahead:
-            self.safe = self._syncing = self._syncer.submit(self._sync_upto, self._open.end)
-        if self._sync == "background":
-            self._syncing = self._syncer.submit(self._sync_upto, self._open.end)
-            while self._behind():
-                self._wait(self._syncing)
+        change = self._open
+        assert change is not None, "nothing was begun"
+        if change.written is None:
+            self._hand_over(change)
+        else:
+            self._wait(change.written)
+        if change.record.ahead:
+            self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
+        while self._sync == "background" and self._late():
+            self._hurry()
+            self._wait(change.written)
+            self._wait(self._syncing)
 
-    def _wait(self, future: Future[None]) -> None:
-        while not wait_for([future], POLL_SECONDS).done:
+    def _hand_over(self, change: _Open) -> None:
+        """Wait until the spool has a change, from where it is written later."""
+        assert self._behind is not None
+        change.written = self._behind.ready(change.record, change.place)
+
+    def _hurry(self) -> None:
+        if self._behind is not None:
+            self._behind.hurry()
+
+    def _wait(self, future: Future[None] | None) -> None:
+        if future is None:
+            return
+        while not future.done() and not wait_for([future], POLL_SECONDS).done:
             if self._aborted():
                 raise Aborted("the call was aborted while the log was written")
         future.result()
 
-    def _behind(self) -> bool:
+    def _late(self) -> bool:
         segments = self._segments
         late = bool(self._kept) and self._kept[0][0] > segments.synced
         return segments.last - segments.synced > self._lag.nbytes or (
@@ -215,8 +248,8 @@ class Log:
         """What was begun was committed."""
         change, self._open = self._open, None
         assert change is not None
-        self._kept.append((change.end, change.epoch, time.monotonic()))
-        self.last = change.kind
+        self._kept.append((change.end, change.record.epoch, time.monotonic()))
+        self._written, self.last = change.written, change.record.kind
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -231,22 +264,30 @@ class Log:
         change, self._open = self._open, None
         if change is None:
             return
-        wait_for([change.written])
-        refused = draft("refused", {}, change.epoch, change.attempt, change.ahead)
+        problem, record = self._ended(change), change.record
+        refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
         try:
             if self.broken is not None:
                 raise OSError(None, self.broken)
-            if change.written.exception() is not None:
-                self._segments.spoil(change.place, change.end - change.place, refused)
+            if problem is not None:
+                self._segments.spoil(change.place, record.size, refused)
             else:
                 self._segments.note(refused)
             self._segments.sync()
         except OSError as error:
             self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
             raise StoreError(
-                f"{self.broken}; epoch {change.epoch} was not made; whether the store has it is known when it is "
+                f"{self.broken}; epoch {record.epoch} was not made; whether the store has it is known when it is "
                 "opened again"
             ) from error
+
+    def _ended(self, change: _Open) -> BaseException | None:
+        """Wait until what was begun is written; why it is not."""
+        if change.written is None:
+            self._hand_over(change)
+        self._hurry()
+        assert change.written is not None
+        return change.written.exception()
 
     @property
     def vote(self) -> int:
@@ -287,14 +328,34 @@ class Log:
         except OSError as error:
             raise failed(error, self._segments.path, "no room for a log after") from error
 
+    def flush(self) -> None:
+        """Wait until the file has what was kept, for those who read it beside this graph."""
+        if self._written is not None:
+            self._hurry()
+            wait_for([self._written])
+
+    def hold(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
+        """Hold later records in the spool that `make` makes in the writing thread; they are written as before if none.
+
+        With ``sync="background"`` only. See `mgraph.log.spool`.
+        """
+        self._written = self._writer.submit(self._attach, make)
+
+    def _attach(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
+        if (made := make()) is not None:
+            self._segments.attach(made[0])
+            self._behind = Behind(self._segments, made[1], self._writer, self._write_held)
+
     def _drain(self) -> None:
+        self.flush()
         if self._syncing is not None:
             wait_for([self._syncing])
 
     def close(self) -> None:
         """Write and sync what there is, and end the threads. A change under way stays undecided."""
         if self._open is not None:
-            wait_for([self._open.written])
+            self._ended(self._open)
+            self._written = self._open.written
         self._drain()
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
@@ -330,4 +391,4 @@ class ReadOnly:
     def ready(self) -> None:
         """Nothing was begun."""
 
-    keep = refuse = close = snapshot = ready
+    keep = refuse = close = snapshot = flush = ready

@@ -57,6 +57,7 @@ __all__ = [
     "layout",
     "log_id",
     "offset_of",
+    "resealed",
     "stand_ins",
 ]
 
@@ -85,9 +86,9 @@ _HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Draft:
-    """A record that is to be written: the columns' buffers, and what its header needs."""
+    """A record that is to be written: the columns' buffers, if they are not in a spool, and what its header needs."""
 
     kind: str
     mask: int
@@ -99,10 +100,10 @@ class Draft:
     nbytes: int
     extra: int = 0
 
-    def packed(self, synced: int, place: int, log: int) -> bytes:
-        """The header, for a place in a log; hashes the columns."""
+    def packed(self, synced: int, place: int, log: int, parts: Sequence[Any] | None = None) -> bytes:
+        """The header, for a place in a log; hashes the columns, or `parts` in their place."""
         body = xxhash.xxh3_64()
-        for part in self.parts:
+        for part in self.parts if parts is None else parts:
             body.update(part)
         fields = (self.epoch, self.attempt, self.n, self.vertices, self.nbytes, synced, body.intdigest(), place, log)
         head = MAGIC + _HEAD.pack(KINDS[self.kind], self.mask, self.extra, *fields)[4:]
@@ -112,6 +113,11 @@ class Draft:
     def size(self) -> int:
         """Bytes of the whole record."""
         return HEADER + self.nbytes
+
+    @property
+    def ahead(self) -> bool:
+        """See `AHEAD`."""
+        return bool(self.mask & AHEAD)
 
 
 class Entry(NamedTuple):
@@ -167,7 +173,7 @@ def log_id(store: str, term: int, rank: int) -> int:
 
 
 def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead: bool = False) -> Draft:
-    """A record of a change: the columns, in host memory, are not copied."""
+    """A record of a change. The columns are not copied; those of a GPU stay there."""
     mask, n, parts = AHEAD * ahead, 0, []
     if kind == "batch":
         op, weight = columns.get("op"), columns.get("weight")
@@ -201,7 +207,9 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
     return Draft(kind, mask, epoch, attempt, n, vertices, parts, -(-nbytes // 8) * 8, len(extra))
 
 
-def _plain(column: Any, dtype: Any) -> np.ndarray:
+def _plain(column: Any, dtype: Any) -> Any:
+    if hasattr(column, "get"):  # a GPU's
+        return column.astype(dtype, order="C", copy=False)
     return np.ascontiguousarray(column, dtype)
 
 
@@ -213,6 +221,12 @@ def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) 
     if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not _is_header(head):
         return None
     return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
+
+
+def resealed(entry: Entry, parts: Sequence[Any], log: int) -> bytes:
+    """The header of a record of this log, with the hash of its columns, which the one before did not have."""
+    what = entry.kind, entry.mask, entry.epoch, entry.attempt, entry.n, entry.vertices
+    return Draft(*what, parts, entry.nbytes, entry.extra).packed(entry.synced, entry.place, log)
 
 
 def foreign(head: bytes, log: int) -> bool:

@@ -3,19 +3,28 @@
 A segment is synced before the next one is made, so that only the last one can have a torn end. Room is allocated
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
 for what must be written even then: that the record is refused.
+
+With a `Spool` a record may be held there before it is written: `hold`, and then `put`, in other threads than `claim`.
+The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need not wait.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft
+from mgraph.log.spool import Spool, laid
 
 __all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
 
 SEGMENT = 256 << 20  #: bytes after which a new segment is begun
+PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
 CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
 RESERVE = 4096  #: bytes kept for a refusal and for marks
 
@@ -35,7 +44,7 @@ def segment_start(name: str) -> int | None:
 
 
 class Segments:
-    """Appends records. `claim` is called by one thread; `put`, `sync` and `mark` by others too.
+    """Appends records. `claim` is called by one thread; `hold`, `put`, `sync` and `note` by others too.
 
     Parameters
     ----------
@@ -63,6 +72,8 @@ class Segments:
         self._lock = threading.Lock()
         self._start, self._allocated = 0, 0
         self._unwritten: set[int] = set()  # the places of records that are claimed and not written
+        self._unheld: set[int] = set()  # those of records that are neither in the spool nor written
+        self._spool: Spool | None = None
         try:
             files.folder(folder)
             self._file = self._made(0)
@@ -72,7 +83,7 @@ class Segments:
     def _made(self, start: int) -> File:
         file = self._files.open(f"{self.folder}/{segment_name(start)}")
         try:
-            self._allocate(file, RESERVE)
+            self._allocate(file, RESERVE + (0 if self._spool is None else self._spool.capacity))
             file.sync()
             self._files.sync_folder(self.folder)
         except BaseException:
@@ -91,15 +102,19 @@ class Segments:
         """The place of a record of `size` bytes. There is room for it, and for its refusal, or `OSError`."""
         with self._lock:
             self._room(self.end - self._start + size + RESERVE)
-            place, self.end = self.end, self.end + size
-            self.last = self.end
-            self._unwritten.add(place)
-            return place
+            self.last = self.end + size
+            return self._next(size)
+
+    def _next(self, size: int) -> int:
+        place, self.end = self.end, self.end + size
+        self._unwritten.add(place)
+        self._unheld.add(place)
+        return place
 
     @property
     def full(self) -> bool:
-        """Whether the next record should begin a segment."""
-        return self.end - self._start >= self._limit
+        """Whether the next record should begin a segment, also where that has to wait for the disk."""
+        return self.end - self._start >= self._limit * (1 if self._spool is None else PATIENT)
 
     def _room(self, end: int) -> None:
         if end > self._allocated:
@@ -117,18 +132,85 @@ class Segments:
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
     def put(self, record: Draft, place: int) -> None:
-        """Write a record at its place."""
-        head = record.packed(self.synced, place, self._log)
-        self._file.write(place - self._start, [head, *record.parts])
+        """Write a record at its place; its columns from the spool, if it comes without them."""
+        held = len(record.parts) == 0 < record.nbytes
+        parts = self._views(place, record) if held else record.parts
+        head = record.packed(self.synced, place, self._log, parts)
+        self._file.write(place - self._start, [head, *parts])
+        if held:
+            self._allocate_ahead()
+        self._told(self._unwritten, self._unheld, place=place)
+
+    def _told(self, *lacking: set[int], place: int) -> None:
+        """A record is not lacking any more, where it was."""
         with self._lock:
-            self._unwritten.discard(place)
+            for places in lacking:
+                places.discard(place)
+            if self._spool is not None:
+                self._spool.tell(min(self._unwritten, default=self.end), min(self._unheld, default=self.end))
+
+    # ---- a spool -----------------------------------------------------------------------------------------------------
+
+    def attach(self, spool: Spool) -> None:
+        """Hold later records in a spool, which is closed with the segments."""
+        spool.follow(self.path, self._start)
+        with self._lock:
+            self._unheld |= self._unwritten
+            self._spool = spool
+        self._allocate_ahead()
+        self._told(place=-1)
+
+    def _allocate_ahead(self) -> None:
+        """Have room for all that the spool can hold; a claim waits for the disk where there is none."""
+        assert self._spool is not None
+        end = self.end - self._start + self._spool.capacity + RESERVE
+        if end > self._allocated:
+            with suppress(OSError):  # the claim finds out
+                self._file.allocate(end + self._spool.capacity // 2)
+                self._allocated = end + self._spool.capacity // 2
+
+    def rest(self) -> None:
+        """Begin a new segment if one is due and nothing is being written; the thread that syncs calls it."""
+        with self._lock:
+            if self._spool is not None and self.end - self._start >= self._limit and not self._unwritten:
+                try:
+                    self.turn()
+                except OSError as error:  # without room it is tried again, at the latest when it is `full`
+                    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                        raise
+
+    def has_room(self, end: int) -> bool:
+        """Whether the spool has room for what is claimed up to a place."""
+        return self._spool is not None and end - self._spool.written <= self._spool.capacity
+
+    @property
+    def pressed(self) -> bool:
+        """Whether three quarters of the spool are taken."""
+        return self._spool is not None and 4 * (self.end - self._spool.written) > 3 * self._spool.capacity
+
+    def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        """Begin to copy a record to the spool, which has room: it is `held` when that is done."""
+        assert self._spool is not None
+        head = memoryview(record.packed(self.synced, place, self._log, ()))
+        for view, part, at in laid([head], self._spool.views(place, HEADER)):
+            view[:] = part[at : at + len(view)]
+        copy(record.parts, self._views(place, record))
+
+    def held(self, place: int) -> None:
+        """The spool has all of the record at a place: the process need not live until it is written."""
+        self._told(self._unheld, place=place)
+
+    def _views(self, place: int, record: Draft) -> Sequence[Any]:
+        assert self._spool is not None
+        return self._spool.views(place + HEADER, record.nbytes)
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
 
     def spoil(self, place: int, size: int, refused: Draft) -> None:
         """Write a refusal over a record of `size` bytes that could not be written whole."""
         empty = replace(refused, nbytes=size - HEADER)
         self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
-        with self._lock:
-            self._unwritten.discard(place)
+        self._told(self._unwritten, self._unheld, place=place)
 
     def sync(self) -> None:
         """Sync what was written so far, and leave a mark of it: by that a torn end is told from a broken middle."""
@@ -141,8 +223,10 @@ class Segments:
     def note(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""
         with self._lock:
-            place, self.end = self.end, self.end + record.size
-            self._unwritten.add(place)
+            place = self._next(record.size)
+        if self.has_room(place + record.size):
+            self.hold(record, place, lambda parts, views: None)
+            self.held(place)
         self.put(record, place)
 
     def turn(self) -> None:
@@ -159,6 +243,8 @@ class Segments:
         file.truncate(start - self._start)
         file.close()
         self._file, self._start = made, start
+        if self._spool is not None:
+            self._spool.follow(self.path, start)
 
     def close(self) -> None:
         """Sync, give back what was allocated and not used, and close."""
@@ -169,3 +255,5 @@ class Segments:
             self._file.sync()
         finally:
             self._file.close()
+            if self._spool is not None:
+                self._spool.close(keep=bool(self._unwritten))

@@ -108,6 +108,8 @@ class Survey:
         What a repair gives up.
     offsets : dict of str to int
         The last place in each source.
+    damaged : list of str
+        The descriptions of snapshots that a repair does without.
     """
 
     about: dict[str, Any]
@@ -121,6 +123,7 @@ class Survey:
     offsets: dict[str, int] = field(default_factory=dict)
     left: int = 0
     last: str = ""
+    damaged: list[str] = field(default_factory=list)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -261,9 +264,20 @@ class Store:
         found = [self.read(name) for name in self._descriptions("term-")]
         return [Term(**content) for content in found]
 
-    def snapshots(self) -> list[dict[str, Any]]:
-        """The descriptions of the whole snapshots, by epoch."""
-        return [self.read(name) for name in self._descriptions("snapshot-")]
+    def snapshots(self, damaged: list[str] | None = None) -> list[dict[str, Any]]:
+        """The descriptions of the whole snapshots, by epoch.
+
+        The names of damaged ones are added to `damaged`, if it is given; else `StoreError` names the first.
+        """
+        found = []
+        for name in self._descriptions("snapshot-"):
+            try:
+                found.append(self.read(name))
+            except StoreError as error:
+                if damaged is None:
+                    raise StoreError(f"{error}, or open the store with repair=True, which does without it") from None
+                damaged.append(name)
+        return found
 
     def _descriptions(self, begins: str) -> list[str]:
         names = self.files.names(self.path)
@@ -273,6 +287,8 @@ class Store:
         """Begin a term after what was surveyed, which is made durable first, and cut what is behind it."""
         for path in survey.tails if survey else []:
             self.sync(path)
+        for name in survey.damaged if survey else []:
+            self.archive.files.rename(self.archive.at(name), self.archive.at(f"{name}.damaged"))
         number, epoch = (survey.term + 1, survey.epoch) if survey else (1, 0)
         term = Term(number, size, epoch, sync, self.beginning(survey))
         self.files.remove(self.at(f"term-{number:06d}"))  # of an opening that ended before it began
@@ -379,7 +395,8 @@ class Store:
             It has no such epoch.
         """
         about, terms = self.about(), self.terms()
-        snapshots = self.archive.snapshots()
+        damaged: list[str] = []
+        snapshots = self.archive.snapshots(damaged if repair else None)
         snapshot = chosen(snapshots, epoch)
         if snapshot is None and snapshots and not self._from_the_beginning(terms):
             oldest = snapshots[0]["epoch"]
@@ -387,6 +404,8 @@ class Store:
         begin = snapshot["epoch"] if snapshot else 0
         n, last = (snapshot or about)["n_vertices"], (snapshot or {}).get("last", "")
         found = Survey(about, begin, n, snapshot, term=terms[-1].number if terms else 0, left=n, last=last)
+        found.damaged = damaged
+        found.notes += [f"{self.archive.at(name)} is damaged, and read is what is before it" for name in damaged]
         for at, term in enumerate(terms):
             if snapshot is not None and term.number < snapshot["term"]:
                 continue

@@ -33,7 +33,7 @@ class Record:
     ----------
     kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire" | "drop_vertices"
     columns : mapping of str to array or int
-        In host memory.
+        Which do not change until it is logged, in host memory or on the GPU.
         For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its place in a
         source; and `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an
         addition `n_vertices`, the number of vertices afterwards. For an expiry `before`, a time.

@@ -22,6 +22,7 @@ from mgraph.worker.keys import KeyLog
 from mgraph.worker.restore import keys_at
 from mgraph.worker.shard import Shard
 from mgraph.worker.snapshot import Snapshots
+from mgraph.worker.spool import SPOOLED, spool_of
 from mgraph.worker.together import together
 
 __all__ = ["How", "Storage"]
@@ -139,13 +140,20 @@ class Storage:
             if self._survey:
                 log.offsets, log.last = dict(self._survey.offsets), self._survey.last
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
+            if how.sync == "background" and shard.device.kind in SPOOLED:
+                log.hold(partial(spool_of, shard.device, how.lag_bytes, number, self.store.path))
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
         return log
 
     def report(self) -> Value:
-        """How far the log is durable here, the bytes that are not, and what the store has; the latter from rank 0."""
+        """How far the log is durable here, the bytes that are not, and what the store has; the latter from rank 0.
+
+        Waits until the log's file has all that was acknowledged.
+        """
         log = self.log
+        if log is not None:
+            log.flush()
         mine = {"durable": log.durable if log else 0, "lag": log.lag if log else 0, "logged": log.place if log else 0}
         return mine | (self._has() if self.rank == 0 else {})
 

@@ -253,6 +253,30 @@ def test_a_missing_snapshot_is_named(tmp_path, sync):
     assert "epochs after 0 are given up" in found.notes[0]
 
 
+def test_a_repair_does_without_a_damaged_snapshot(tmp_path):
+    """It takes the one before, and the log; and the store is whole afterwards."""
+    pytest.importorskip("pyarrow")
+    graph = logged(tmp_path, turns=1)
+    graph.ranks = opened(tmp_path, 2)
+    for _ in range(2):
+        raised(graph.ranks.call("snapshot"))
+        written(graph.ranks)
+        raised(graph.change("batch"))
+    model, epoch = graph.model, graph.ranks.shards[0].epoch
+    end(graph.ranks)
+    newest = max(tmp_path.glob("snapshot-*.json"))
+    newest.write_bytes(newest.read_bytes()[:-7])
+    with pytest.raises(StoreError, match=rf"{newest} is damaged.*backup, or open the store with repair=True"):
+        opened(tmp_path)
+    found = Store(str(tmp_path)).survey(repair=True)
+    assert (found.epoch, found.snapshot["epoch"]) == (epoch, epoch - 2)
+    assert found.notes == [f"{newest} is damaged, and read is what is before it"]
+    end(opened(tmp_path, 2, repair=True))
+    ranks = opened(tmp_path, 1)
+    assert_same(ranks, model, epoch)
+    end(ranks)
+
+
 def test_a_missing_log_is_named(tmp_path):
     logged(tmp_path)
     shutil.rmtree(segment(tmp_path, 1).parent)

@@ -250,7 +250,7 @@ def _check_epoch(rank: Rank, epoch: int) -> Shard:
 
 def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
     """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
-    return None if rank.ballot.log is None else Record.of(kind, columns)
+    return None if rank.ballot.log is None else Record(kind, columns)
 
 
 def _commit_batch(

@@ -10,6 +10,8 @@ import numpy as np
 from mgraph.errors import InvalidOption
 from mgraph.keys import Names
 from mgraph.log.log import ReadOnly
+from mgraph.log.remote import is_remote
+from mgraph.log.spool import finish as finish_logs
 from mgraph.worker import restore as again
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.disks import LocalStorage
@@ -21,6 +23,7 @@ __all__ = [
     "begin_at",
     "create_parts",
     "create_store",
+    "finish",
     "keys",
     "latest",
     "new_parts",
@@ -34,6 +37,12 @@ __all__ = [
     "survey_parts",
     "writing",
 ]
+
+
+def finish(rank: Rank, path: str) -> None:
+    """Write to the store's logs what processes of this host that were killed had yet to write."""
+    if not is_remote(path):
+        finish_logs(Storage(_here(path), rank.number).store.path)
 
 
 def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:

@@ -1,0 +1,86 @@
+"""Records that are acknowledged when a spool has them, and written to the log's file when no changes come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+from mgraph.log.records import Draft
+from mgraph.log.segments import Segments
+from mgraph.log.spool import Copy
+
+__all__ = ["Behind"]
+
+CALM_SECONDS = 0.002  #: without a change, after which what the spool has is written
+
+
+class Behind:
+    """Holds records in the spool of some segments, and has them written.
+
+    A change waits for no other thread: one that is woken takes the interpreter's lock, for longer than a record needs.
+    So records are queued for a thread that is awake while there are any.
+
+    Parameters
+    ----------
+    segments : Segments
+        With a spool.
+    copy : Copy
+    writer : Executor
+        Of one thread, which writes the records.
+    put : callable
+        ``put(record, place)`` writes one of them, whose columns are in the spool.
+    """
+
+    def __init__(self, segments: Segments, copy: Copy, writer: Executor, put: Callable[[Draft, int], None]) -> None:
+        self._segments, self._copy, self._writer, self._put = segments, copy, writer, put
+        self._lock, self._haste = threading.Lock(), threading.Event()
+        self._queue: deque[tuple[Draft, int]] = deque()
+        self._job: Future[None] | None = None
+        self._working, self._last = False, 0.0
+
+    def begin(self, record: Draft, place: int) -> bool:
+        """Begin to copy a record to the spool, from what the calling thread's stream makes; False if it has no room."""
+        if not self._segments.has_room(place + record.size):
+            self.hurry()
+            return False
+        self._haste.clear()
+        self._segments.hold(record, place, self._copy.begin)
+        return True
+
+    def ready(self, record: Draft, place: int) -> Future[None]:
+        """Wait until the spool has the record that was begun; what ends when it is written."""
+        self._copy.wait()
+        record.parts = ()  # the columns are free now
+        self._segments.held(place)
+        self._last = time.monotonic()
+        with self._lock:
+            self._queue.append((record, place))
+            if not self._working:
+                self._working, self._job = True, self._writer.submit(self._work)
+        assert self._job is not None
+        return self._job
+
+    def hurry(self) -> None:
+        """Write what there is without waiting for calm."""
+        self._haste.set()
+
+    def _work(self) -> None:
+        while True:
+            while self._last > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
+                if self._haste.wait(CALM_SECONDS):
+                    break
+            with self._lock:
+                if not self._queue:
+                    self._working = False
+                    return
+                record, place = self._queue.popleft()
+            try:
+                self._put(record, place)
+            except BaseException:
+                with self._lock:
+                    self._queue.clear()
+                    self._working = False
+                raise

@@ -1,0 +1,67 @@
+"""The spool of a rank's log, and how columns get there: from a GPU by a stream of its own, from the host by threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import DeviceError
+from mgraph.log.spool import Copy, Spool, laid
+from mgraph.shared import copies
+
+__all__ = ["SPOOLED", "spool_of"]
+
+logger = logging.getLogger(__name__)
+
+#: devices whose logs have a spool; the batches of a CPU take longer than it takes to write them to a file
+SPOOLED = {"cuda"}
+MOST = 1 << 30  #: bytes of a spool
+
+
+def spool_of(device: Device, nbytes: int, log: int, store: str) -> tuple[Spool, Copy] | None:
+    """A spool for a log that may be `nbytes` behind; None, and a line that says why, without room for one."""
+    try:
+        spool = Spool(min(nbytes + nbytes // 4, MOST), log, store)
+    except DeviceError as error:
+        logger.info("%s: records are written to the log before they are acknowledged: %s", store, error)
+        return None
+    device.use()
+    device.page_lock(spool.memory.data, spool.memory)
+    return spool, _Copies(device)
+
+
+class _Copies:
+    """See `mgraph.log.spool.Copy`."""
+
+    def __init__(self, device: Device) -> None:
+        self._of_host: list[Future[None]] = []
+        self._of_gpu = False
+        if device.kind == "cuda":
+            cuda, self._runtime = device.xp.cuda, device.xp.cuda.runtime
+            self._stream, self._current = cuda.Stream(non_blocking=True), cuda.get_current_stream
+            self._made = cuda.Event(disable_timing=True)
+
+    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        for view, part, at in laid(parts, views):
+            if isinstance(part, np.ndarray):
+                self._of_host += copies(view, part.view(np.uint8)[at : at + len(view)])
+                continue
+            if not self._of_gpu:
+                self._of_gpu = True
+                self._made.record(self._current())
+                self._stream.wait_event(self._made)
+            to, source = view.__array_interface__["data"][0], part.data.ptr + at
+            self._runtime.memcpyAsync(to, source, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr)
+
+    def wait(self) -> None:
+        begun, self._of_host = self._of_host, []
+        for one in begun:
+            one.result()
+        if self._of_gpu:
+            self._of_gpu = False
+            self._stream.synchronize()
