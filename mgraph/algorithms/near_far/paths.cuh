@@ -4,6 +4,7 @@
 // vertices from `first` on.
 #pragma once
 #include "algorithms/near_far/lengths.cuh"
+#include "kernels/append.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
@@ -46,21 +47,8 @@ struct Search {
     DEVICE i64* far_count(i64 turn) const { return state + s_far + (turn & 1); }
     DEVICE i64* task_count(i64 turn) const { return state + s_tasks + turn % 3; }
     DEVICE u64* least(i64 far_turn) const { return (u64*)state + s_least + (far_turn & 1); }
-    DEVICE void to_near(u32 row, i64 turn) const {
-        if (mark(marked(turn), row)) store(near(turn) + take_place(near_count(turn)), row);
-    }
-    // A path to `id`: whether it is an own vertex that is near now. Others are listed.
-    DEVICE bool takes(u32 id, Word word, i64 far_turn, u64 limit) const {
-        if (!(word < glance(length + id)) || !(word < atomic_min(length + id, word))) return false;
-        i64 row = (i64)id - first;
-        if (row < 0 || row >= n) to_owner(id);
-        else if (word < limit) return true;
-        else if (mark(held, id)) store(far(far_turn) + take_place(far_count(far_turn)), (u32)row);
-        return false;
-    }
-    DEVICE void found(u32 id, Word word, i64 turn, i64 far_turn, u64 limit) const {
-        if (takes(id, word, far_turn, limit)) to_near((u32)((i64)id - first), turn);
-    }
+    DEVICE Appender to_near(i64 turn) const { return {near(turn), near_count(turn)}; }
+    DEVICE Appender to_far(i64 turn) const { return {far(turn), far_count(turn)}; }
     DEVICE void to_owner(u32 id) const {
         if (!mark(held, id)) return;
         i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
@@ -74,29 +62,52 @@ struct Search {
     }
 };
 
+// What a lane finds in a turn: vertices that are near in the next one, and far ones.
+struct Finds {
+    const Search& s;
+    Appender near, far;
+    u32* marked;
+    DEVICE Finds(const Search& s, i64 turn, i64 far_turn)
+        : s(s), near(s.to_near(turn)), far(s.to_far(far_turn)), marked(s.marked(turn)) {}
+    DEVICE void add_near(u32 row) {
+        if (mark(marked, row)) near.add(row);
+    }
+    // A path to `id`: whether it is an own vertex that is near now. Others are listed.
+    DEVICE bool takes(u32 id, Word word, u64 limit) {
+        if (!(word < glance(s.length + id)) || !(word < atomic_min(s.length + id, word))) return false;
+        i64 row = (i64)id - s.first;
+        if (row < 0 || row >= s.n) s.to_owner(id);
+        else if (word < limit) return true;
+        else if (mark(s.held, id)) far.add((u32)row);
+        return false;
+    }
+    DEVICE void add(u32 id, Word word, u64 limit) {
+        if (takes(id, word, limit)) add_near((u32)((i64)id - s.first));
+    }
+};
+
 // Calls take(row) for own vertices that are near now.
 template <class View, class Tile, class Take>
-DEVICE void follow_found(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 far_turn, u64 limit,
+DEVICE void follow_found(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, u64 limit, Finds& finds,
                          Take take) {
     Word length = load(s.length + s.first + row);
     graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
-        if (live && s.takes(id, longer(length, graph.weight(slot)), far_turn, limit)) take((u32)((i64)id - s.first));
+        if (live && finds.takes(id, longer(length, graph.weight(slot)), limit)) take((u32)((i64)id - s.first));
         return false;
     });
 }
 template <class View, class Tile>
-DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 turn, i64 far_turn,
-                   u64 limit) {
-    follow_found(graph, s, tile, row, unit, far_turn, limit, [&](u32 found) { s.to_near(found, turn + 1); });
+DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, u64 limit, Finds& finds) {
+    follow_found(graph, s, tile, row, unit, limit, finds, [&](u32 found) { finds.add_near(found); });
 }
 
 // A tile follows the edges of a near vertex each lane; hubs become tasks. Returns how many edges the lane's vertex has.
 template <class View, class Tile32>
-DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
-                       u64 limit, u64* tasks, bool last = true) {
+DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, u64 limit,
+                       Finds& finds, u64* tasks, bool last = true) {
     i64 at = base + tile.rank(), row = at < count ? (last ? s.take(at, turn) : (i64)load(s.near(turn) + at)) : -1;
     visit_rows(graph, tile, row, tasks, s.task_count(turn),
-               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
+               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, limit, finds); });
     return row < 0 ? 0 : (i64)graph.degree(row);
 }
 
@@ -105,7 +116,7 @@ DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base
 // lane has followed.
 constexpr int steps_ahead = 8;
 template <class View, class Tile32>
-DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, i64 turn, i64 far_turn, u64 limit) {
+DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, u64 limit, Finds& finds) {
     Tile<narrow> group;
     i64 edges = 0;
     for (int step = 0; step < steps_ahead; ++step) {
@@ -115,38 +126,38 @@ DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, i
         i64 next = tile.shfl(row, mine ? lowest_bit(mine) : 0);
         if (popcount(waiting & ((1u << tile.rank()) - 1)) < tile.size() / narrow) row = -1;  // a group takes it
         i64 degree = mine ? (i64)graph.degree(next) : 0, units = degree <= short_degree ? (i64)graph.units(next) : 0;
-        if (degree > short_degree && group.rank() == 0) s.to_near((u32)next, turn + 1);
+        if (degree > short_degree && group.rank() == 0) finds.add_near((u32)next);
         for (i64 unit = 0; mine && unit < units; ++unit)
-            follow_found(graph, s, group, next, unit, far_turn, limit, [&](u32 found) {
+            follow_found(graph, s, group, next, unit, limit, finds, [&](u32 found) {
                 if (row < 0) row = found;
-                else s.to_near(found, turn + 1);
+                else finds.add_near(found);
             });
         if (units && group.rank() == 0) edges += degree;
         tile.sync();
     }
-    if (row >= 0) s.to_near((u32)row, turn + 1);
+    if (row >= 0) finds.add_near((u32)row);
     return edges;
 }
 
 // As follow_near of few vertices.
 template <class View, class Tile32>
-DEVICE i64 follow_few(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
-                      u64 limit, u64* tasks) {
+DEVICE i64 follow_few(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, u64 limit,
+                      Finds& finds, u64* tasks) {
     i64 at = base + tile.rank(), row = at < count ? s.take(at, turn) : -1;
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
     bool brief = degree <= short_degree;
     visit_rows(graph, tile, brief ? -1 : row, tasks, s.task_count(turn),
-               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
-    return run_ahead(graph, s, tile, brief ? row : -1, turn, far_turn, limit) + (brief ? 0 : degree);
+               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, limit, finds); });
+    return run_ahead(graph, s, tile, brief ? row : -1, limit, finds) + (brief ? 0 : degree);
 }
 template <class Tile32> DEVICE void count_edges(const Search& s, Tile32 tile, i64 edges) {
     edges = tile.sum(edges);
     if (tile.rank() == 0 && edges) atomic_add(s.state + s_edges, edges);
 }
 template <class View, class Tile32>
-DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, i64 turn, i64 far_turn, u64 limit) {
+DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, u64 limit, Finds& finds) {
     visit_task(graph, task, [&](i64 row, i64 unit) {
-        follow(graph, s, tile, row, unit, turn, far_turn, limit);
+        follow(graph, s, tile, row, unit, limit, finds);
         return false;
     });
 }
@@ -169,10 +180,12 @@ struct Follow {  // a tile 32 near vertices
     u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Finds finds(search, turn + 1, far_turn);
         i64 edges = 0;
         for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
+            fetch_row(graph, i, count, [&](i64 next) { return (i64)load(search.near(turn) + next); });
             if (i == 0 && tile.rank() == 0 && last) begin_turn(search, turn);
-            edges += follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks, last);
+            edges += follow_near(graph, search, tile, i * tile.size(), count, turn, limit, finds, tasks, last);
         }
         count_edges(search, tile, edges);
     }
@@ -189,8 +202,9 @@ struct FollowHubs {  // a tile a task
     const u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Finds finds(search, turn + 1, far_turn);
         i64 n_tasks = load(search.task_count(turn));
-        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], turn, far_turn, limit);
+        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], limit, finds);
     }
 };
 
@@ -230,20 +244,25 @@ struct Settle {
         Tile<lanes> tile;
         i64 edges = 0, few = rows_at_once(grid, tile, count);
         for ([[maybe_unused]] i64 one : grid.items(1)) begin_turn(search, turn);
-        for (i64 i : grid.items(tile, (count + few - 1) / few)) {
-            i64 end = lesser(count, (i + 1) * few);
-            if constexpr (tile.size() > 1)
-                if (few <= narrow) {
-                    edges += follow_few(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
-                    continue;
-                }
-            edges += follow_near(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
+        {
+            Finds finds(search, turn + 1, far_turn);
+            for (i64 i : grid.items(tile, (count + few - 1) / few)) {
+                i64 end = lesser(count, (i + 1) * few);
+                if constexpr (tile.size() > 1)
+                    if (few <= narrow) {
+                        edges += follow_few(graph, search, tile, i * few, end, turn, limit, finds, tasks);
+                        continue;
+                    }
+                edges += follow_near(graph, search, tile, i * few, end, turn, limit, finds, tasks);
+            }
         }
         grid.meet(arrived, goal);
         i64 n_tasks = load(search.task_count(turn));
         if (n_tasks == 0) return edges;
-        for (i64 i : grid.items(tile, n_tasks))
-            follow_task(graph, search, tile, load(tasks + i), turn, far_turn, limit);
+        {
+            Finds finds(search, turn + 1, far_turn);
+            for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, load(tasks + i), limit, finds);
+        }
         grid.meet(arrived, goal);
         return edges;
     }
@@ -253,7 +272,7 @@ struct Settle {
         for (i64 i : grid.items(far)) note_least(s, i, far_turn, limit);
         grid.meet(arrived, goal);
         u64 least = load(s.least(far_turn)), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
-        for (i64 i : grid.items(far)) divide(s, i, turn, far_turn, limit, next);
+        divide(grid, s, far, turn, far_turn, limit, next);
         for (i64 one : grid.items(1)) store(s.far_count(far_turn) + one, (i64)0);
         grid.meet(arrived, goal);
         limit = next;
@@ -267,12 +286,18 @@ struct Settle {
         if (word >= limit && word < load(s.least(far_turn))) atomic_min(s.least(far_turn), word);
     }
     // A far vertex below the old limit was near in the meantime; one below the new limit is near now.
-    DEVICE static void divide(const Search& s, i64 at, i64 turn, i64 far_turn, u64 old, u64 limit) {
-        u32 row = load(s.far(far_turn) + at);
-        u64 word = load(s.length + s.first + row);
-        if (word >= limit) return store(s.far(far_turn + 1) + take_place(s.far_count(far_turn + 1)), row);
-        unmark(s.held, s.first + row);
-        if (word >= old) s.to_near(row, turn);
+    DEVICE static void divide(Grid grid, const Search& s, i64 far, i64 turn, i64 far_turn, u64 old, u64 limit) {
+        Finds finds(s, turn, far_turn + 1);
+        for (i64 i : grid.items(far)) {
+            u32 row = load(s.far(far_turn) + i);
+            u64 word = load(s.length + s.first + row);
+            if (word >= limit) {
+                finds.far.add(row);
+                continue;
+            }
+            unmark(s.held, s.first + row);
+            if (word >= old) finds.add_near(row);
+        }
     }
 };
 
@@ -304,7 +329,7 @@ struct Divide {  // one lane a far vertex: which are near from now on
             store(search.far_count(far_turn), one);
             Settle<View>::end_rise(search, far_turn + 1, limit);
         }
-        for (i64 i : grid.items(count)) Settle<View>::divide(search, i, turn, far_turn, old, limit);
+        Settle<View>::divide(grid, search, count, turn, far_turn, old, limit);
     }
 };
 
@@ -320,10 +345,11 @@ struct Begin {  // one lane a source: its length, on every rank, and its owner's
             store((u64*)search.state + s_limit + one, limit);
             store(search.least(0), ~(u64)0), store(search.least(1), ~(u64)0);
         }
+        Finds finds(search, 0, 0);
         for (i64 i : grid.items(n)) {
             i64 row = (i64)sources[i] - search.first;
             atomic_min(search.length + sources[i], (Word)words[i]);
-            if (row >= 0 && row < search.n) search.to_near((u32)row, 0);
+            if (row >= 0 && row < search.n) finds.add_near((u32)row);
         }
     }
 };
@@ -353,10 +379,11 @@ struct TakeIn {  // one lane a vertex that another rank has sent
     i64 far_turn;
     u64 limit;
     DEVICE void operator()(Grid grid) const {
+        Finds finds(search, turn, far_turn);
         for (i64 i : grid.items(n)) {
             u64 id = LENGTHS == 32 ? words[i] >> 32 : words[2 * i];
             u64 length = LENGTHS == 32 ? words[i] & 0xffffffffu : words[2 * i + 1];
-            search.found((u32)id, (Word)length, turn, far_turn, limit);
+            finds.add((u32)id, (Word)length, limit);
         }
     }
 };

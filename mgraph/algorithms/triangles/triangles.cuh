@@ -114,14 +114,23 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     u32* support;  // by edge from u to w: what they add to w
     i64* counts;  // of all vertices
     DEVICE void operator()(Grid grid) const {
-        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) { close(group, edge, row, v); });
+        Items share = grid.items(Tile<lanes>{}, edges);
+        Places places;
+        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
+            i64 from = part.offsets[row], to = part.offsets[row + 1];
+            close(group, edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
+        });
     }
-    template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v) const {
+    // whole: a CPU's thread has all edges of the row, so that it needs no atomics
+    template <class Group>
+    DEVICE void close(Group group, i64 edge, i64 row, i64 v, Places& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
-        each_common(group, part, own, row, v, [&](i64 at_u, i64 at_v) {
+        each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
             u32 uw = part.arcs(at_u), vw = own.arcs(at_v), all = uv * uw * vw;
-            reduce_add(support + at_u, counting == arcs_opposite ? uv : all);
+            u32 to_w = counting == arcs_opposite ? uv : all;
+            if (whole) support[at_u] += to_w;
+            else reduce_add(support + at_u, to_w);
             to_u += counting == arcs_opposite ? vw : all;
             to_v += counting == arcs_opposite ? uw : all;
         });
