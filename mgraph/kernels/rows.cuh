@@ -47,6 +47,26 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
     if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
 }
 
+// As visit_rows where few lanes bring rows: 8 lanes take a short one, so that its edges are read at the same time.
+constexpr int narrow = 8;
+template <class Tile32, class View, class Visit>
+DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64* n_tasks, Visit visit) {
+    if constexpr (Tile32::size() > 1) {
+        i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
+        bool brief = degree > 0 && degree <= short_degree;
+        for (u32 waiting = tile.ballot(brief); waiting;) {
+            u32 mine = waiting;
+            for (int g = tile.rank() / narrow; g; --g) mine &= mine - 1;
+            for (int g = tile.size() / narrow; g; --g) waiting &= waiting - 1;
+            i64 next = tile.shfl(row, mine ? lowest_bit(mine) : 0), units = mine ? (i64)graph.units(next) : 0;
+            for (i64 unit = 0; unit < units; ++unit) visit(Tile<narrow>{}, next, unit);
+            tile.sync();
+        }
+        if (brief) row = -1;
+    }
+    visit_rows(graph, tile, row, tasks, n_tasks, visit);
+}
+
 // What a kernel of a tile 32 rows does: visit(group, row, unit) for every unit of the rows row_at(0), .. row_at(n - 1), of
 // which -1 is none. Hubs are added to the tasks, or left out where `tasks` is null.
 template <class View, class RowAt, class Visit>

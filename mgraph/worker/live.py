@@ -2,9 +2,9 @@
 
 All ranks take the same decisions. They agree on what each of them has (an allreduce), gather what batches have changed
 since (allgathers of 9 bytes an arc, 17 with weights), and ask the algorithm to go on from there. It gives up where it
-would visit more than a share of the edges. The share is measured: it is halved when going on took longer than the last
-computation from the start, and doubled when most of it was used in less than half that time. Where going on is slow for
-another reason, or is given up again and again, it is left out for some time.
+would visit more than a share of the edges. The share is measured: it is halved when that took longer than the last
+computation from the start, and doubled when most of it was used, or all, in less than half that time. Where going on is
+slow for another reason, or is given up again and again, it is left out for some time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Changes
 from mgraph.device import Array
+from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
 from mgraph.worker.results import Following
@@ -69,16 +70,14 @@ def _gone_on(shard: Shard, held: Following) -> Value | None:
     assert made is not None
     held.made = None
     changes, arcs = _changes(shard, held.epoch), _sum(shard, shard.out_edges.num_edges)
-    touched = len(changes) if shard.directed else _forward(changes)
-    most = max(int(arcs * held.share), FEW)
-    if _left_out(held, len(changes)):
-        return {"how": "again", "touched": touched, "edges": 0}
-    followed = made.follow(changes, most) if len(changes) <= most else None
+    most, loops = max(int(arcs * held.share), FEW), _loops(shard, changes)
+    followed = None
+    if not _left_out(held, len(changes)):
+        followed = made.follow(changes, most) if len(changes) <= most else None
+        _adapt(held, _longest(shard, began), None if followed is None else followed.edges / most, len(changes))
+    touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
     if followed is None:
-        if _longest(shard, began) > SLOWER:
-            _note(held, len(changes), slow=True)
         return {"how": "again", "touched": touched, "edges": 0}
-    _adapt(held, _longest(shard, began), followed.edges / most, len(changes))
     held.made = made
     return {"how": "incremental" if followed.changed else "unchanged", "touched": touched, "edges": followed.edges}
 
@@ -108,19 +107,17 @@ def _left_out(held: Following, size: int) -> bool:
     return True
 
 
-def _adapt(held: Following, seconds: float, used: float, size: int) -> None:
-    """Change the share of the edges that may be visited, by how long it took to go on; and how often that is tried."""
-    _note(held, size, slow=seconds > 2 * held.seconds + SLOWER)
-    if seconds > held.seconds and used > 1 / 64:  # where nearly nothing was used, it was not for the edges
+def _adapt(held: Following, seconds: float, used: float | None, size: int) -> None:
+    """Change the share of the edges that may be visited, by how long it took to go on; and how often that is tried.
+
+    `used` is the part of the share that was visited; None if it was given up.
+    """
+    if seconds > held.seconds and (used is None or used > 1 / 64):  # else it was not for the edges
         held.share = max(held.share / 2, LEAST_SHARE)
-    elif used > 0.5 and seconds < held.seconds / 2:
+    elif (used is None or used > 0.5) and seconds < held.seconds / 2:
         held.share = min(held.share * 2, MOST_SHARE)
-
-
-def _note(held: Following, size: int, slow: bool) -> None:
-    """Leave out going on with so many changes for some time, if it was slow or given up several times in a row."""
-    if not slow:
-        held.times = 0
+    if seconds <= SLOWER + (0 if used is None else 2 * held.seconds):
+        held.times = 0 if used is not None else held.times
         return
     held.times, held.slow = held.times + 1, size
     held.pause = min(2 ** (held.times - TIMES), LONGEST) if held.times >= TIMES else 0
@@ -142,7 +139,7 @@ def _changes(shard: Shard, epoch: int) -> Changes:
     """How the arcs of all ranks differ from those at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
     if shard.size == 1 and len(since) == 1:
-        return _of_one_batch(since[0][1])
+        return _of_one_batch(xp, since[0][1])
     columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
@@ -165,13 +162,13 @@ def _changes(shard: Shard, epoch: int) -> Changes:
         return Changes(keys[first], kind, int((kind == DELETED).sum()), **weights)
 
 
-def _of_one_batch(touched: Touched) -> Changes:
+def _of_one_batch(xp: Any, touched: Touched) -> Changes:
     """How one batch made arcs differ: each is there once, and in order."""
     keys, kinds, old, new = touched.keys, touched.kinds, touched.old, touched.new
     if old is None:
         return Changes(keys, kinds, touched.deleted)
-    differs = (kinds != UPDATED) | (old != new)
-    return Changes(keys[differs], kinds[differs], touched.deleted, old=old[differs], new=new[differs])
+    places = xp.flatnonzero((kinds != UPDATED) | (old != new))
+    return Changes(keys[places], kinds[places], touched.deleted, old=old[places], new=new[places])
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:
@@ -191,7 +188,10 @@ def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array
     return {name: device.concatenate(shard.exchange.allgather(column)) for name, column in columns.items()}
 
 
-def _forward(changes: Changes) -> int:
-    """The undirected edges among the changed arcs."""
-    keys = changes.keys
-    return int(((keys >> np.uint64(32)) <= (keys & np.uint64(0xFFFFFFFF))).sum())
+def _loops(shard: Shard, changes: Changes) -> Array:
+    """How many changed arcs of an undirected graph are self-loops, on the device; None of a directed graph."""
+    if shard.directed:
+        return None
+    loops = shard.device.zeros(1, np.int64)
+    load(shard.device, "worker/loops.cuh").CountLoops(len(changes), keys=changes.keys, n=len(changes), loops=loops)
+    return loops

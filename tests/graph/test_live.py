@@ -202,6 +202,28 @@ def test_the_report_says_what_was_done():
         assert "bfs" in repr(live) and "again" in repr(live)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_long_ways_with_ties(device, monkeypatch):
+    """On a torus with three weights, a vertex has several ways of the same length, and what is cut off is long."""
+    monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
+    monkeypatch.setattr(worker_live, "SLOWER", 1e9)
+    rng, side = fresh_seed(), 40
+    ids = np.arange(side * side, dtype=IDS)
+    src = np.tile(ids, 2)
+    dst = np.append((ids % side + 1) % side + ids // side * side, (ids + side) % len(ids)).astype(IDS)
+    with DynamicGraph(n_vertices=len(ids), directed=False, weighted=True, device=device) as graph:
+        graph.insert(src, dst, rng.integers(1, 4, len(src)).astype(np.float32))
+        given = {"sssp": {"source": 7}, "bfs": {"source": 3}, "connected_components": {}, "pagerank": {}}
+        lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
+        for k in (1, 5, 60, 200, 5, 60):
+            at = rng.choice(len(src), k, replace=False)
+            weights = rng.integers(1, 4, k).astype(np.float32)
+            graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, 1, -1], k).astype(np.int8)))
+            for live in lives:
+                assert_same(live, graph, given[live.name])
+                assert live.report.how != "again"
+
+
 def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
     monkeypatch.setattr(ring, "LEAST", 8)
     with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
@@ -239,16 +261,43 @@ def test_large_components_that_are_joined_keep_their_roots_only(monkeypatch):
         assert live.result().components == 2 and live.report.how == "again"
 
 
-def test_where_components_are_found_quickly_only_their_roots_are_kept(monkeypatch):
+@pytest.fixture
+def only_roots(monkeypatch):
+    """Components are found so quickly that only their roots are kept."""
     monkeypatch.setattr(components, "LARGE", 0)
     monkeypatch.setattr(components, "QUICK", 1e9)
+
+
+def test_where_only_roots_are_kept_small_parts_that_are_cut_off_are_found(only_roots):
     with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
-        graph.insert(*line(12))
+        graph.insert(*line(50))
         live = graph.maintain("connected_components")
-        graph.insert([11], [30])
-        assert live.result().components == 60 - 12 and (live.report.how, live.report.edges) == ("incremental", 0)
-        graph.delete([5], [6])
-        assert live.result().components == 60 - 11 and live.report.how == "again"
+        graph.insert([49], [55])
+        assert live.result().components == 10 and (live.report.how, live.report.edges) == ("incremental", 0)
+        graph.delete([41, 55], [42, 49])  # 8 vertices and 1
+        assert live.result().components == 12 and live.report.how == "incremental"
+        assert live.result()[45] == 42 and live.result()[55] == 55
+        graph.delete([20], [21])  # 21
+        assert live.result().components == 13 and live.report.how == "again"
+        graph.delete([19, 18], [20, 20])  # only one of them is there; 20 was between nobody
+        assert live.result().components == 14 and live.report.how == "incremental"
+
+
+@pytest.mark.parametrize("n", [12, 60])
+def test_where_only_roots_are_kept_they_equal_fresh_runs(only_roots, n):
+    rng, hows = fresh_seed(), Counter[str]()
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        model = GraphModel(n, False, False)
+        star = EdgeBatch(np.zeros(n - 3, IDS), np.arange(1, n - 2, dtype=IDS))  # near whose hub ways are short
+        graph.update(star)
+        model.update(star)
+        live = graph.maintain("connected_components")
+        for _ in range(60):
+            random_change(graph, rng, model)
+            assert_same(live, graph, {})
+            hows[live.report.how] += 1
+    print(hows)
+    assert hows["incremental"] > 1
 
 
 def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):

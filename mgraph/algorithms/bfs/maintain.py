@@ -57,12 +57,8 @@ class Distances:
 
     def columns(self) -> Columns:
         """The distances of the own vertices, in edges."""
-        shard, device = self.shard, self.shard.device
-        distance = device.astype(self.repair.length[shard.lo : shard.hi] >> HOP, np.int32)  # without a length: -1
-        found = np.array([int((distance >= 0).sum()), int(distance.max()) if len(distance) else -1], np.int64)
-        reached = int(shard.exchange.allreduce(found[:1])[0])
-        levels = int(shard.exchange.allreduce(found[1:], "max")[0]) + 1
+        distance, found = self.repair.results()
         columns = {"distance": distance}
         if self.repair.parents is not None:
             columns["predecessors"] = self.repair.parents.copy()
-        return columns, {**self.info, "levels": levels, "reached": reached}
+        return columns, {**self.info, **found}

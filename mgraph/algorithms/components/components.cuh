@@ -190,6 +190,86 @@ struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an 
     }
 };
 
+enum Parting { a_joins, a_failed, a_split, a_edges };  // the words of `state`
+
+// A tile a changed arc: whether the source of a deleted one still has a way to its tree's root, the smallest vertex of the
+// tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way is short. If
+// all have, whatever was connected is. Else it looks around, and a few vertices that it does not leave are a tree now.
+template <class View>
+struct Apart {
+    static constexpr int lanes = 32;
+    static constexpr int room = 16, steps = 64;
+    static constexpr i64 hub = 256;  // rows that are not looked through
+    View graph;  // the edges of all vertices, in both directions
+    Changed changed;
+    u32* parent;  // a root for each vertex
+    i64* state;
+    i64 most;  // edges to visit
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, changed.n)) {
+            if (changed.is(i) || tile.any(load(state + a_failed) || load(state + a_edges) > most)) continue;
+            i64 edges = 0;
+            bool done = look(tile, (u32)changed.src(i), edges);
+            edges = tile.sum(edges);
+            if (tile.rank() > 0) continue;
+            atomic_add(state + a_edges, edges);
+            if (!done) atomic_add(state + a_failed, (i64)1);
+        }
+    }
+    // False if nobody knows.
+    template <class Tile32> DEVICE bool look(Tile32 tile, u32 v, i64& edges) const {
+        u32 found[room] = {v}, root = tile.shfl(load(parent + v), 0);
+        int n = 1;
+        for (int k = 0; k < n; ++k) {
+            if (reaches(tile, found[k], root, edges)) return true;
+            if (!take_neighbours(tile, found[k], found, n, edges)) return false;
+        }
+        u32 least = v;
+        for (int k = 0; k < n; ++k) least = lesser(least, found[k]);
+        if (tile.rank() > 0) return true;
+        for (int k = 0; k < n; ++k) store(parent + found[k], least);
+        atomic_add(state + a_split, (i64)1);
+        return true;
+    }
+    template <class Tile32> DEVICE bool reaches(Tile32 tile, u32 v, u32 root, i64& edges) const {
+        for (int step = 0; step < steps && v > root; ++step) {
+            u32 least = v;
+            bool done = false;
+            i64 units = graph.units(v);
+            for (i64 unit = 0; unit < units && !done; ++unit)
+                graph.visit(tile, v, unit, [&](u32 id, i64, bool live) {
+                    edges += live;
+                    if (live) least = lesser(least, id);
+                    return done = View::sorted && tile.any(live);
+                });
+            least = ~(u32)tile.most(~least);
+            if (least == v) return false;
+            v = least;
+        }
+        return v == root;
+    }
+    // Adds the neighbours of v that are not among the n found; false if there is no room.
+    template <class Tile32> DEVICE bool take_neighbours(Tile32 tile, u32 v, u32* found, int& n, i64& edges) const {
+        if ((i64)graph.degree(v) > hub) return false;
+        i64 units = graph.units(v);
+        bool fits = true;
+        for (i64 unit = 0; unit < units && fits; ++unit)
+            graph.visit(tile, v, unit, [&](u32 id, i64, bool live) {
+                edges += live;
+                for (u32 rest = tile.ballot(live); rest && fits; rest &= rest - 1) {
+                    u32 next = tile.shfl(id, lowest_bit(rest));
+                    bool known = false;
+                    for (int k = 0; k < n; ++k) known |= found[k] == next;
+                    if (!known && n == room) fits = false;
+                    else if (!known) found[n++] = next;
+                }
+                return !fits;
+            });
+        return fits;
+    }
+};
+
 struct Roots {  // one lane a vertex: its tree's root
     static constexpr int lanes = 1;
     const u64* words;

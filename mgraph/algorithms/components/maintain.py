@@ -6,9 +6,12 @@ a deleted edge matters only if it was the last that led to its end with so many 
 look for other ways. Those that find none are new components, each with a new root. Of trees that are joined, all but
 the largest are given to it by a search from the inserted edges.
 
-Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. The same
-holds in a large graph whose components are found in a few milliseconds, as on a GPU, since to repair a forest would
-take longer; and for the next deletion after trees of many vertices were joined, in which nobody then knows the hops.
+Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. In a large
+graph whose components are found in a few milliseconds, as on a GPU, to repair a forest would take longer, so only the
+roots are kept, too. The same holds after trees of many vertices were joined, in which nobody then knows the hops. In an
+undirected graph on one rank, the ends of deleted edges then look for a way to their root, each from smallest neighbour
+to smallest neighbour. If each finds one, or is in a part of few vertices, the components are known (`Apart`); if not,
+they are found again.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ import time
 import numpy as np
 
 from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
-from mgraph.algorithms.components.program import component_kernels, find, least_labels
+from mgraph.algorithms.components.program import component_kernels, find, labelled, least_ids
 from mgraph.algorithms.near_far.search import HOPS, Search
 from mgraph.algorithms.repair.repair import Repair, both, turned
 from mgraph.device import Array, Device
-from mgraph.kernels import Struct
+from mgraph.kernels import Struct, constants
 
 __all__ = ["Components"]
 
@@ -30,6 +33,8 @@ __all__ = ["Components"]
 LARGE, QUICK = 1 << 27, 0.02
 PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
 NONE = np.uint64(2**64 - 1)
+JOINS, FAILED, SPLIT, EDGES = range(4)
+assert len(constants("algorithms/components/components.cuh", HUB_DEGREE=64).enums["Parting"]) == 4
 
 
 class Components:
@@ -41,8 +46,8 @@ class Components:
         The root of each vertex of the graph.
     repair : Repair or None
         The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
-    labels : int64[hi - lo] or None
-        The result, once it was asked for and until the trees change.
+    least : uint32[n_vertices] or None
+        The smallest user's id by root, once the result was asked for and until the trees change.
     left : int
         How many vertices have left their trees for a larger one in the last call.
     """
@@ -53,8 +58,8 @@ class Components:
         forest, self.supersteps = find(shard)
         self.parent, self.kernels = forest.parent, component_kernels(shard)
         self.repair = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
-        self.labels: Array = None
-        self.components = self.left = 0
+        self.least: Array = None
+        self.left = 0
 
     def _worth(self, began: float) -> bool:
         """Whether a forest is worth its upkeep; the same on all ranks."""
@@ -75,20 +80,22 @@ class Components:
 
     @property
     def takes_deletions(self) -> bool:
-        """Whether there is a forest, by which a part that is cut off can be found."""
-        return self.repair is not None
+        """Whether a part that is cut off can be found: by a forest, or by the rows of all vertices."""
+        shard = self.shard
+        return self.repair is not None or (shard.size == 1 and shard.in_edges is shard.out_edges)
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        held = int(self.parent.nbytes) + (0 if self.labels is None else int(self.labels.nbytes))
+        held = int(self.parent.nbytes) + (0 if self.least is None else int(self.least.nbytes))
         return held + (0 if self.repair is None else self.repair.nbytes)
 
     def columns(self) -> Columns:
         """The smallest user's id in each own vertex's component."""
-        if self.labels is None:
-            self.labels, self.components = least_labels(self.shard, self.kernels, self.parent, by_order=True)
-        return {"component": self.labels.copy()}, {"components": self.components, "supersteps": self.supersteps}
+        if self.least is None:
+            self.least = least_ids(self.shard, self.kernels, self.parent)
+        labels, components = labelled(self.shard, self.kernels, self.parent, self.least)
+        return {"component": labels}, {"components": components, "supersteps": self.supersteps}
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -96,7 +103,7 @@ class Components:
         """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         followed = self._follow(changes, most)
         if followed is None or followed.changed:
-            self.labels = None
+            self.least = None
         return followed
 
     def _follow(self, changes: Changes, most: int) -> Followed | None:
@@ -104,13 +111,19 @@ class Components:
         if self.shard.in_edges is not self.shard.out_edges:
             changes = _both_ways(self.device, changes)
         changed = Struct(**changes.fields())
-        joins = self.device.zeros(1, np.int64)
-        self.kernels.JoinArcs(len(changes), changed=changed, parent=self.parent, joins=joins)
-        joined = int(Device.to_host(joins)[0]) > 0
+        state, n = self.device.zeros(4, np.int64), len(changes)
+        if self.repair is None and changes.deleted:
+            graph = self.shard.out_edges.view()
+            self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most)
+        self.kernels.JoinArcs(n, changed=changed, parent=self.parent, joins=state)
+        counts = Device.to_host(state).tolist()
+        joined = counts[JOINS] > 0
+        if counts[FAILED] or counts[EDGES] > most:
+            return None
         if joined:
             self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
         if self.repair is None:
-            return Followed(0, joined)
+            return Followed(counts[EDGES], joined or counts[SPLIT] > 0)
         followed = self._repaired(self.repair, changed, changes, most, joined)
         if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
             self.repair, followed = None, Followed(0, joined)
@@ -131,7 +144,7 @@ class Components:
         first, n = len(self.parent), self.shard.n_vertices
         if first == n:
             return
-        self.labels = None
+        self.least = None
         more = self.device.arange(first, n, np.uint32)
         self.parent = self.device.concatenate([self.parent, more])
         if self.repair is not None:

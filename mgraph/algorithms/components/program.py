@@ -38,7 +38,7 @@ from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_roo
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View
 
-__all__ = ["Forest", "component_kernels", "find", "least_labels", "run", "warm"]
+__all__ = ["Forest", "component_kernels", "find", "labelled", "least_ids", "run", "warm"]
 
 FILE = "algorithms/components/components.cuh"
 NONE = -1  #: instead of a root: skip no tree
@@ -119,18 +119,24 @@ class Forest:
 
     def labels(self) -> tuple[Array, int]:
         """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph."""
-        return least_labels(self.shard, self.kernels, self.parent, by_order=self.shard.order is not None)
+        least = None if self.shard.order is None else least_ids(self.shard, self.kernels, self.parent)
+        return labelled(self.shard, self.kernels, self.parent, least)
 
 
-def least_labels(shard: Shard, library: Library, parent: Array, by_order: bool) -> tuple[Array, int]:
+def least_ids(shard: Shard, library: Library, parent: Array) -> Array:
+    """The smallest user's id in the tree of each root, uint32[n_vertices]."""
+    n = shard.n_vertices
+    least = shard.device.full(n, 2**32 - 1, np.uint32)
+    library.LeastIds(n, order=shard.order, n=n, parent=parent, least=least)
+    return least
+
+
+def labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
     """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
 
-    `parent` has the root of each vertex of the graph: its smallest vertex, unless it is `by_order`.
+    `parent` has the root of each vertex of the graph, `least` what `least_ids` returns; None where that is the root.
     """
-    device, n, rows, least = shard.device, shard.n_vertices, shard.hi - shard.lo, None
-    if by_order:
-        least = device.full(n, 2**32 - 1, np.uint32)
-        library.LeastIds(n, order=shard.order, n=n, parent=parent, least=least)
+    device, rows = shard.device, shard.hi - shard.lo
     labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)
     library.Label(rows, first=shard.lo, rows=rows, parent=parent, least=least, labels=labels, roots=roots)
     return labels, int(shard.exchange.allreduce(Device.to_host(roots))[0])

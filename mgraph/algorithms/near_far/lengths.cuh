@@ -10,6 +10,15 @@ using Word = u64;
 using Word = u64;
 #endif
 
+// As results have them: hops alone.
+#if LENGTHS == 32
+using Shown = u32;
+#elif LENGTHS == 64
+using Shown = u64;
+#elif LENGTHS == 0
+using Shown = i32;
+#endif
+
 constexpr bool hops = LENGTHS == 0;
 
 DEVICE Word longer(Word length, f64 more) {  // a path with one more edge; more than every length if it overflows

@@ -8,16 +8,17 @@
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
 
-// The words of `state`. Near lists, their marks and the hubs' tasks are those of even and odd turns; far lists alike.
+// The words of `state`. Near lists and their marks are those of even and odd turns; far lists alike. Three counters of
+// near vertices, and three of hubs' tasks, are used in turn: while one is read, one is added to and one is cleared.
 enum State {
     s_turn,
     s_far_turn,
     s_limit,
     s_least,
-    s_near,
-    s_far = s_near + 2,
+    s_near = s_least + 2,
+    s_far = s_near + 3,
     s_tasks = s_far + 2,
-    s_edges = s_tasks + 2,
+    s_edges = s_tasks + 3,
     s_out
 };
 
@@ -41,17 +42,24 @@ struct Search {
     DEVICE u32* near(i64 turn) const { return lists + (turn & 1) * n; }
     DEVICE u32* far(i64 turn) const { return lists + (2 + (turn & 1)) * n; }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(n) + 1); }
-    DEVICE i64* count(int which, i64 turn) const { return state + which + (turn & 1); }
+    DEVICE i64* near_count(i64 turn) const { return state + s_near + turn % 3; }
+    DEVICE i64* far_count(i64 turn) const { return state + s_far + (turn & 1); }
+    DEVICE i64* task_count(i64 turn) const { return state + s_tasks + turn % 3; }
+    DEVICE u64* least(i64 far_turn) const { return (u64*)state + s_least + (far_turn & 1); }
     DEVICE void to_near(u32 row, i64 turn) const {
-        if (mark(marked(turn), row)) store(near(turn) + take_place(count(s_near, turn)), row);
+        if (mark(marked(turn), row)) store(near(turn) + take_place(near_count(turn)), row);
     }
-    // A path to `id`; it is near in turn `turn`.
-    DEVICE void found(u32 id, Word word, i64 turn, i64 far_turn, u64 limit) const {
-        if (!(word < glance(length + id)) || !(word < atomic_min(length + id, word))) return;
+    // A path to `id`: whether it is an own vertex that is near now. Others are listed.
+    DEVICE bool takes(u32 id, Word word, i64 far_turn, u64 limit) const {
+        if (!(word < glance(length + id)) || !(word < atomic_min(length + id, word))) return false;
         i64 row = (i64)id - first;
         if (row < 0 || row >= n) to_owner(id);
-        else if (word < limit) to_near((u32)row, turn);
-        else if (mark(held, id)) store(far(far_turn) + take_place(count(s_far, far_turn)), (u32)row);
+        else if (word < limit) return true;
+        else if (mark(held, id)) store(far(far_turn) + take_place(far_count(far_turn)), (u32)row);
+        return false;
+    }
+    DEVICE void found(u32 id, Word word, i64 turn, i64 far_turn, u64 limit) const {
+        if (takes(id, word, far_turn, limit)) to_near((u32)((i64)id - first), turn);
     }
     DEVICE void to_owner(u32 id) const {
         if (!mark(held, id)) return;
@@ -66,14 +74,20 @@ struct Search {
     }
 };
 
+// Calls take(row) for own vertices that are near now.
+template <class View, class Tile, class Take>
+DEVICE void follow_found(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 far_turn, u64 limit,
+                         Take take) {
+    Word length = load(s.length + s.first + row);
+    graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live && s.takes(id, longer(length, graph.weight(slot)), far_turn, limit)) take((u32)((i64)id - s.first));
+        return false;
+    });
+}
 template <class View, class Tile>
 DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 turn, i64 far_turn,
                    u64 limit) {
-    Word length = load(s.length + s.first + row);
-    graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
-        if (live) s.found(id, longer(length, graph.weight(slot)), turn + 1, far_turn, limit);
-        return false;
-    });
+    follow_found(graph, s, tile, row, unit, far_turn, limit, [&](u32 found) { s.to_near(found, turn + 1); });
 }
 
 // A tile follows the edges of a near vertex each lane; hubs become tasks. Returns how many edges the lane's vertex has.
@@ -81,9 +95,49 @@ template <class View, class Tile32>
 DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
                        u64 limit, u64* tasks, bool last = true) {
     i64 at = base + tile.rank(), row = at < count ? (last ? s.take(at, turn) : (i64)load(s.near(turn) + at)) : -1;
-    visit_rows(graph, tile, row, tasks, s.count(s_tasks, turn),
+    visit_rows(graph, tile, row, tasks, s.task_count(turn),
                [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
     return row < 0 ? 0 : (i64)graph.degree(row);
+}
+
+// Few vertices, at most one a lane: 8 lanes follow a short row. What they find near is followed next, for some steps: the
+// grid need not meet in between, and a vertex that is followed too early is followed again. Returns how many edges the
+// lane has followed.
+constexpr int steps_ahead = 8;
+template <class View, class Tile32>
+DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, i64 turn, i64 far_turn, u64 limit) {
+    Tile<narrow> group;
+    i64 edges = 0;
+    for (int step = 0; step < steps_ahead; ++step) {
+        u32 waiting = tile.ballot(row >= 0), mine = waiting;
+        if (waiting == 0) return edges;
+        for (int g = tile.rank() / narrow; g; --g) mine &= mine - 1;
+        i64 next = tile.shfl(row, mine ? lowest_bit(mine) : 0);
+        if (popcount(waiting & ((1u << tile.rank()) - 1)) < tile.size() / narrow) row = -1;  // a group takes it
+        i64 degree = mine ? (i64)graph.degree(next) : 0, units = degree <= short_degree ? (i64)graph.units(next) : 0;
+        if (degree > short_degree && group.rank() == 0) s.to_near((u32)next, turn + 1);
+        for (i64 unit = 0; mine && unit < units; ++unit)
+            follow_found(graph, s, group, next, unit, far_turn, limit, [&](u32 found) {
+                if (row < 0) row = found;
+                else s.to_near(found, turn + 1);
+            });
+        if (units && group.rank() == 0) edges += degree;
+        tile.sync();
+    }
+    if (row >= 0) s.to_near((u32)row, turn + 1);
+    return edges;
+}
+
+// As follow_near of few vertices.
+template <class View, class Tile32>
+DEVICE i64 follow_few(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
+                      u64 limit, u64* tasks) {
+    i64 at = base + tile.rank(), row = at < count ? s.take(at, turn) : -1;
+    i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
+    bool brief = degree <= short_degree;
+    visit_rows(graph, tile, brief ? -1 : row, tasks, s.task_count(turn),
+               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
+    return run_ahead(graph, s, tile, brief ? row : -1, turn, far_turn, limit) + (brief ? 0 : degree);
 }
 template <class Tile32> DEVICE void count_edges(const Search& s, Tile32 tile, i64 edges) {
     edges = tile.sum(edges);
@@ -96,9 +150,9 @@ DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 tas
         return false;
     });
 }
-DEVICE void begin_turn(const Search& s, i64 turn) {  // by one lane, when all know how many are near
-    store(s.count(s_near, turn), (i64)0);
-    store(s.count(s_tasks, turn + 1), (i64)0);
+DEVICE void begin_turn(const Search& s, i64 turn) {  // by one lane
+    store(s.near_count(turn + 2), (i64)0);
+    store(s.task_count(turn + 1), (i64)0);
     store(s.state + s_turn, turn + 1);
 }
 
@@ -135,7 +189,7 @@ struct FollowHubs {  // a tile a task
     const u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        i64 n_tasks = load(search.count(s_tasks, turn));
+        i64 n_tasks = load(search.task_count(turn));
         for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], turn, far_turn, limit);
     }
 };
@@ -157,62 +211,66 @@ struct Settle {
     u64* arrived;
     DEVICE void operator()(Grid grid) const {
         const Search& s = search;
-        i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns;
+        i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns, edges = 0;
         u64 limit = (u64)load(s.state + s_limit), goal = 0;
+        grid.meet(arrived, goal);  // all have read them
         while (turn < last) {
-            i64 count = load(s.count(s_near, turn)), far = load(s.count(s_far, far_turn));
-            grid.meet(arrived, goal);  // all have read them
+            i64 count = load(s.near_count(turn)), far = count ? 0 : load(s.far_count(far_turn));
             if (count > most || (count == 0 && (!alone || far == 0 || far > most))) break;
-            if (count) take_turn(grid, goal, count, turn++, far_turn, limit);
+            if (count) edges += take_turn(grid, goal, count, turn++, far_turn, limit);
             else rise(grid, goal, far, turn, far_turn++, limit);
         }
+        count_edges(s, Tile<lanes>{}, edges);
         for (i64 one : grid.items(1)) {
             store(s.state + s_turn + one, turn);
             end_rise(s, far_turn, limit);
         }
     }
-    DEVICE void take_turn(Grid grid, u64& goal, i64 count, i64 turn, i64 far_turn, u64 limit) const {
+    DEVICE i64 take_turn(Grid grid, u64& goal, i64 count, i64 turn, i64 far_turn, u64 limit) const {
         Tile<lanes> tile;
         i64 edges = 0, few = rows_at_once(grid, tile, count);
         for ([[maybe_unused]] i64 one : grid.items(1)) begin_turn(search, turn);
         for (i64 i : grid.items(tile, (count + few - 1) / few)) {
             i64 end = lesser(count, (i + 1) * few);
+            if constexpr (tile.size() > 1)
+                if (few <= narrow) {
+                    edges += follow_few(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
+                    continue;
+                }
             edges += follow_near(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
         }
-        count_edges(search, tile, edges);
         grid.meet(arrived, goal);
-        i64 n_tasks = load(search.count(s_tasks, turn));
-        if (n_tasks == 0) return;
+        i64 n_tasks = load(search.task_count(turn));
+        if (n_tasks == 0) return edges;
         for (i64 i : grid.items(tile, n_tasks))
             follow_task(graph, search, tile, load(tasks + i), turn, far_turn, limit);
         grid.meet(arrived, goal);
+        return edges;
     }
     DEVICE void rise(Grid grid, u64& goal, i64 far, i64 turn, i64 far_turn, u64& limit) const {
         const Search& s = search;
+        for ([[maybe_unused]] i64 one : grid.items(1)) store(s.least(far_turn + 1), ~(u64)0);
         for (i64 i : grid.items(far)) note_least(s, i, far_turn, limit);
         grid.meet(arrived, goal);
-        u64 least = (u64)load(s.state + s_least), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
-        grid.meet(arrived, goal);  // all have read it
+        u64 least = load(s.least(far_turn)), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
         for (i64 i : grid.items(far)) divide(s, i, turn, far_turn, limit, next);
-        for (i64 one : grid.items(1)) {
-            store(s.count(s_far, far_turn) + one, (i64)0);
-            store(s.state + s_least + one, ~(i64)0);
-        }
+        for (i64 one : grid.items(1)) store(s.far_count(far_turn) + one, (i64)0);
         grid.meet(arrived, goal);
         limit = next;
     }
     DEVICE static void end_rise(const Search& s, i64 far_turn, u64 limit) {
-        store(s.state + s_far_turn, far_turn), store(s.state + s_limit, (i64)limit), store(s.state + s_least, ~(i64)0);
+        store(s.state + s_far_turn, far_turn), store(s.state + s_limit, (i64)limit);
+        store(s.least(0), ~(u64)0), store(s.least(1), ~(u64)0);
     }
     DEVICE static void note_least(const Search& s, i64 at, i64 far_turn, u64 limit) {
         u64 word = load(s.length + s.first + load(s.far(far_turn) + at));
-        if (word >= limit && word < (u64)load(s.state + s_least)) atomic_min((u64*)s.state + s_least, word);
+        if (word >= limit && word < load(s.least(far_turn))) atomic_min(s.least(far_turn), word);
     }
     // A far vertex below the old limit was near in the meantime; one below the new limit is near now.
     DEVICE static void divide(const Search& s, i64 at, i64 turn, i64 far_turn, u64 old, u64 limit) {
         u32 row = load(s.far(far_turn) + at);
         u64 word = load(s.length + s.first + row);
-        if (word >= limit) return store(s.far(far_turn + 1) + take_place(s.count(s_far, far_turn + 1)), row);
+        if (word >= limit) return store(s.far(far_turn + 1) + take_place(s.far_count(far_turn + 1)), row);
         unmark(s.held, s.first + row);
         if (word >= old) s.to_near(row, turn);
     }
@@ -243,7 +301,7 @@ struct Divide {  // one lane a far vertex: which are near from now on
     u64 limit;
     DEVICE void operator()(Grid grid) const {
         for (i64 one : grid.items(1)) {
-            store(search.count(s_far, far_turn), one);
+            store(search.far_count(far_turn), one);
             Settle<View>::end_rise(search, far_turn + 1, limit);
         }
         for (i64 i : grid.items(count)) Settle<View>::divide(search, i, turn, far_turn, old, limit);
@@ -253,10 +311,15 @@ struct Divide {  // one lane a far vertex: which are near from now on
 struct Begin {  // one lane a source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;
     Search search;
+    u64 limit;
     const u32* sources;
     const u64* words;
     i64 n;
     DEVICE void operator()(Grid grid) const {
+        for (i64 one : grid.items(1)) {
+            store((u64*)search.state + s_limit + one, limit);
+            store(search.least(0), ~(u64)0), store(search.least(1), ~(u64)0);
+        }
         for (i64 i : grid.items(n)) {
             i64 row = (i64)sources[i] - search.first;
             atomic_min(search.length + sources[i], (Word)words[i]);

@@ -44,7 +44,7 @@ __all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
 FEW = {"cuda": 1 << 15, "cpu": 2048}
 TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
 _WORDS = constants("algorithms/near_far/paths.cuh").enums["State"]
-TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 4, 6, 8, 10, 11
+TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 14
 assert len(_WORDS) == 9
 NONE = 2**64 - 1
 
@@ -145,7 +145,7 @@ class Search:
         self.marks = device.zeros(2 * (-(-n // 32) + 1), np.uint32)
         self.held = device.zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
-        self.few, self.arrived = FEW[device.kind], device.empty(1, np.uint64)
+        self.few, self.arrived = FEW[device.kind], device.zeros(1, np.uint64)
         self.outbox = Outbox(shard)
         self.look_at(edges)
         self.fields = Struct(
@@ -172,12 +172,10 @@ class Search:
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
-        device = self.device
-        first = np.array([self.limit, NONE], np.uint64).view(np.int64)
-        self.state[LIMIT : LEAST + 1] = device.asarray(first)
+        device, n = self.device, len(sources)
         self.kernels.Begin(
-            len(sources), search=self.fields, sources=device.asarray(sources), words=device.asarray(words),
-            n=len(sources),
+            max(n, 1), search=self.fields, limit=self.limit, sources=device.asarray(sources),
+            words=device.asarray(words), n=n,
         )  # fmt: skip
         self._read()
         while self._meet():
@@ -195,7 +193,7 @@ class Search:
     @property
     def near(self) -> int:
         """The number of near vertices of this rank at the last read-back."""
-        return int(self.counts[NEAR + (self.turn & 1)])
+        return int(self.counts[NEAR + self.turn % 3])
 
     @property
     def far(self) -> int:
@@ -226,7 +224,7 @@ class Search:
         return {"turn": self.turn, "far_turn": self.far_turn, "limit": self.limit}
 
     def _turn(self) -> None:
-        now, tasks = {"search": self.fields, "tasks": self.tasks, **self._now()}, TASKS + (self.turn & 1)
+        now, tasks = {"search": self.fields, "tasks": self.tasks, **self._now()}, TASKS + self.turn % 3
         for view, room in self.sides:
             last = view is self.sides[-1][0]
             self.kernels.Follow(-(-self.near // LANES), graph=view, count=self.near, last=int(last), **now)
@@ -236,7 +234,6 @@ class Search:
         self._read()
 
     def _settle(self) -> None:
-        self.device.fill(self.arrived, 0)
         self.kernels.Settle(
             -(-self.few // LANES), graph=self.graph, search=self.fields, alone=int(self.shard.size == 1),
             most=self.few, turns=TURNS, delta=self.delta, tasks=self.tasks, arrived=self.arrived,
@@ -247,11 +244,12 @@ class Search:
         """Raise the limit on all ranks to what lies above the least far length; False if nothing is far."""
         now = {"graph": self.graph, "search": self.fields, "far_turn": self.far_turn, "count": self.far}
         self.kernels.FarLeast(self.far, limit=self.limit, **now)
-        mine = Device.to_host(self.state[LEAST : LEAST + 1]).view(np.uint64).copy()
-        least = int(self.shard.exchange.allreduce(mine, "min")[0])
-        if least == NONE:
+        least = self.state[LEAST + (self.far_turn & 1) :][:1]
+        mine = Device.to_host(least).view(np.uint64).copy()
+        nearest = int(self.shard.exchange.allreduce(mine, "min")[0])
+        if nearest == NONE:
             return False
-        limit = self.lengths.limit(least, self.delta)
+        limit = self.lengths.limit(nearest, self.delta)
         self.kernels.Divide(max(self.far, 1), turn=self.turn, old=self.limit, limit=limit, **now)
         self._read()
         return True

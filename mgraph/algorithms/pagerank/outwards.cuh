@@ -6,7 +6,8 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
-enum Outwards { o_listed, o_next, o_edges, o_tasks };  // the words of `state`
+// The words of `state`, which has them twice: for even and odd rounds of Rounds.
+enum Outwards { o_listed, o_next, o_edges, o_tasks, o_words };
 
 struct Flow {
     f64* x;
@@ -28,8 +29,23 @@ struct Flow {
         if (saw_bit(marks, id) || atomic_or(marks + id / word_bits, bit_of(id)) & bit_of(id)) return;
         list[take_place(state + o_listed)] = id;
     }
+    DEVICE bool owns(i64 row) const { return row >= 0 && row < n; }
     DEVICE i64 part(f64 share, i64 degree) const {  // of each of `degree` edges
         return degree ? (i64)(alpha * share / (f64)degree * one) : 0;
+    }
+    DEVICE void take(i64 row, i64 degree) const {  // an own row takes its residual, and hands it on
+        f64 share = (f64)residual[row] / one;
+        residual[row] = 0;
+        x[row] += share;
+        store(value + row, part(share, degree));
+    }
+    DEVICE void end(u32 id) const {  // a listed vertex: an own one's residual takes what it got
+        i64 row = (i64)id - first;
+        atomic_and(marks + id / word_bits, ~bit_of(id));
+        if (!owns(row)) return;
+        i64 now = residual[row] += load(sums + id);
+        store(sums + id, (i64)0);
+        if (now > most || now < -most) store(next + take_place(state + o_next), (u32)row);
     }
 };
 
@@ -55,13 +71,7 @@ struct Values {  // one lane a row of a list: hands on its residual
     const u32* rows;
     i64 count;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(count)) {
-            u32 row = rows[i];
-            f64 share = (f64)flow.residual[row] / flow.one;
-            flow.residual[row] = 0;
-            flow.x[row] += share;
-            flow.value[row] = flow.part(share, graph.degree(row));
-        }
+        for (i64 i : grid.items(count)) flow.take(rows[i], graph.degree(rows[i]));
     }
 };
 
@@ -100,7 +110,7 @@ struct ChangedArcs {  // one lane a changed arc from an own row: what it carried
 
 template <class View, class Group> DEVICE void hand_on(const View& graph, Group group, i64 row, i64 unit,
                                                        const Flow& flow) {
-    i64 value = flow.value[row];
+    i64 value = load(flow.value + row);
     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
         if (live) flow.add(id, value);
         return false;
@@ -176,14 +186,84 @@ struct EndRound {  // one lane a listed vertex: an own one's residual takes what
     Flow flow;
     i64 count;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(count)) {
-            u32 id = flow.list[i];
-            i64 row = (i64)id - flow.first;
-            atomic_and(flow.marks + id / word_bits, ~bit_of(id));
-            if (row < 0 || row >= flow.n) continue;
-            i64 residual = flow.residual[row] += flow.sums[id];
-            flow.sums[id] = 0;
-            if (residual > flow.most || residual < -flow.most) flow.next[take_place(flow.state + o_next)] = (u32)row;
+        for (i64 i : grid.items(count)) flow.end(flow.list[i]);
+    }
+};
+
+// Round after round without the host, on a rank that is alone, while at most `few` rows are above the limit. It leaves
+// when none are, when more than `visits` edges were visited, and after `rounds` rounds. Then the last rows are in `next`,
+// or after an odd number of rounds in `rows`; state, which is 0 before, has that number in place of those listed.
+template <class View>
+struct Rounds {
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
+    View graph;
+    Flow flow;
+    u32* rows;
+    i64 first;  // the rows in `next`
+    u64* tasks;
+    i64 few;
+    i64 visits;
+    i64 rounds;
+    u64* arrived;
+    // What round `round` works with. It begins with the rows of the list that it does not write to.
+    DEVICE Flow at(i64 round) const {
+        Flow now = flow;
+        now.state += round % 2 * o_words;
+        now.next = round % 2 ? flow.next : rows;
+        return now;
+    }
+    DEVICE void operator()(Grid grid) const {
+        u64 goal = 0;
+        i64 round = 0, edges = 0, count = first;
+        while (count > 0 && count <= few && edges <= visits && round < rounds) {
+            Flow now = at(round);
+            hand_on_all(grid, now, at(round + 1).next, count);
+            grid.meet(arrived, goal);
+            i64 listed = load(now.state + o_listed), n_tasks = load(now.state + o_tasks);
+            edges += load(now.state + o_edges);
+            if (n_tasks) {
+                hand_on_tasks(grid, now, n_tasks);
+                grid.meet(arrived, goal);
+                listed = load(now.state + o_listed);
+            }
+            for (i64 i : grid.items(listed)) now.end(load(now.list + i));
+            for (i64 one : grid.items(1)) {
+                i64* next = at(round + 1).state + one;
+                store(next + o_listed, (i64)0), store(next + o_edges, (i64)0), store(next + o_tasks, (i64)0);
+            }
+            grid.meet(arrived, goal);
+            count = load(now.state + o_next);
+            ++round;
         }
+        grid.meet(arrived, goal);  // all have read the counts
+        for (i64 one : grid.items(1)) {
+            store(flow.state + o_listed + one, round);
+            store(flow.state + o_next, count), store(flow.state + o_edges, edges);
+        }
+    }
+    DEVICE void hand_on_all(Grid grid, const Flow& now, const u32* front, i64 count) const {
+        Tile<lanes> tile;
+        i64 edges = 0, share = rows_at_once(grid, tile, count);
+        for (i64 one : grid.items(1)) store(now.state + o_next + one, (i64)0);
+        for (i64 i : grid.items(tile, (count + share - 1) / share)) {
+            i64 at = i * share + tile.rank(), row = at < lesser(count, (i + 1) * share) ? (i64)load(front + at) : -1;
+            i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
+            if (row >= 0) now.take(row, degree);
+            edges += degree;
+            tile.sync();
+            visit_few_rows(graph, tile, row, tasks, now.state + o_tasks,
+                           [&](auto group, i64 its, i64 unit) { hand_on(graph, group, its, unit, now); });
+        }
+        edges = tile.sum(edges);
+        if (tile.rank() == 0 && edges) atomic_add(now.state + o_edges, edges);
+    }
+    DEVICE void hand_on_tasks(Grid grid, const Flow& now, i64 n_tasks) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n_tasks))
+            visit_task(graph, load(tasks + i), [&](i64 row, i64 unit) {
+                hand_on(graph, tile, row, unit, now);
+                return false;
+            });
     }
 };

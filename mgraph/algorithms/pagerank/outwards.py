@@ -10,7 +10,8 @@ twice as much over the sum of x. `Outwards.error` is that in the unit of the tol
 `mgraph.algorithms.pagerank.program`: the distance is at most ``alpha / (1 - alpha)`` times the error.
 
 A round costs 4 launches, 5 where there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
-alltoallvs of 12 bytes for each vertex of another rank that gets something.
+alltoallvs of 12 bytes for each vertex of another rank that gets something. On one rank, a single kernel makes many
+rounds while few residuals are large.
 
 References
 ----------
@@ -32,6 +33,8 @@ from mgraph.structures.plan import UPDATED
 __all__ = ["Outwards"]
 
 LISTED, NEXT, EDGES, TASKS = range(4)
+FEW = {"cuda": 1 << 15, "cpu": 2048}  #: so many rows are left to one kernel: launches and read-backs take longer
+ROUNDS = 256  #: of one launch, after which the host looks whether the call was aborted
 HALF = np.uint64(32)
 
 
@@ -77,7 +80,7 @@ class Outwards:
         self.residual, self.value = device.zeros(rows, np.int64), device.zeros(rows, np.int64)
         self.sums, self.marks = device.zeros(n, np.int64), device.zeros(-(-n // 32) + 1, np.uint32)
         self.list, self.fronts = device.empty(n, np.uint32), [device.empty(rows, np.uint32) for _ in range(2)]
-        self.state = device.zeros(4, np.int64)
+        self.state, self.arrived = device.zeros(2 * 4, np.int64), device.zeros(1, np.uint64)
         self._aim()
 
     def _aim(self) -> None:
@@ -130,6 +133,9 @@ class Outwards:
             waiting, edges = self._sum(count, self.edges)
             if waiting == 0 or edges > most:
                 break
+            if self.shard.size == 1 and count <= FEW[self.device.kind]:
+                count, front = self._rounds(count, front, most)
+                continue
             rows, front = self.fronts[front], 1 - front
             self._face(front)
             self.kernels.Values(count, graph=self.shard.out_edges.view(), flow=self.flow, rows=rows, count=count)
@@ -137,6 +143,23 @@ class Outwards:
             count = self._end_round()
         self._measure()
         return waiting == 0
+
+    def _rounds(self, count: int, front: int, most: int) -> tuple[int, int]:
+        """Make rounds by one kernel, on a rank that is alone: how many rows are above the limit, and their list."""
+        edges, few = self.shard.out_edges, FEW[self.device.kind]
+        self.device.fill(self.state, 0)
+        self.kernels.Rounds(
+            -(-few // LANES), graph=edges.view(), flow=self.flow, rows=self.fronts[1 - front], first=count,
+            tasks=self.device.empty(task_room(edges), np.uint64), few=few, visits=most - self.edges, rounds=ROUNDS,
+            arrived=self.arrived,
+        )  # fmt: skip
+        state = self.device.to_host(self.state)
+        self.edges += int(state[EDGES])
+        self.lost += int(state[EDGES]) / self.one
+        if state[LISTED] % 2:
+            front = 1 - front
+            self._face(front)
+        return int(state[NEXT]), front
 
     def _grow(self) -> int:
         """Take vertices that were added, where nothing is yet; how many of them are this rank's."""

@@ -9,12 +9,13 @@ get the least length that a neighbour gives them, and a search goes on from ther
 ==================== ======================================== ========== ===============================================
 step                 launches                                 read-backs exchange
 ==================== ======================================== ========== ===============================================
-suspects             1                                        1          allreduce of a number
+suspects             1                                        1, on one  allreduce of a number
+                                                              rank none
 rounds of suspects   1 for many rounds, on one rank, while    1          nothing
                      few are suspects
 a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
                                                                          vertex cut, and 4 a suspect
-search               2, and one for each list received;       2          as there
+search               2, and one for each list received;       1          as there
                      then as in `near_far`
 new lengths          nothing on one rank                      1          allgathers of 8 or 12 bytes a vertex whose
                                                                          length has changed
@@ -43,8 +44,9 @@ from mgraph.structures import Structure
 __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
-SUSPECTS, CUT, SEEDS, EDGES = range(4)
-assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 4
+SUSPECTS, CUT, SEEDS, EDGES, REFUSED = range(5)
+WORDS = 11  #: of the state, with those of `CutOff`
+assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 6
 
 
 def load_repair(shard: Shard, lengths: Lengths) -> Library:
@@ -91,7 +93,7 @@ class Repair:
         self.search, self.length = search, search.length
         self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
         self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
-        self.state = device.zeros(4, np.int64)
+        self.state, self.counts = device.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
         self.known = Struct(
             length=self.length, none=self.lengths.none, first=shard.lo, n=search.n, source=self.source,
             cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone, state=self.state,
@@ -129,16 +131,16 @@ class Repair:
 
     def visited(self) -> int:
         """The edges that all ranks have visited in the last call of `follow`."""
-        return self._sum(self.edges + int(self._read()[EDGES]))[0]
+        return self._sum(self.edges + int(self.counts[EDGES]))[0]
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
     def follow(self, changes: Changes, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
         """Make the lengths those of the shard's edges now; whether any may have changed, None if it was given up.
 
-        None where about `most` edges would be visited, and where a support is lost in a graph without the edges by the
-        vertices that they lead to. `joined`, if given, is called once the suspects are known, while all lengths are the
-        old ones; it may change them, and returns whether to go on.
+        None where about `most` edges would be visited, where a support is lost in a graph without the edges by the
+        vertices that they lead to, and where a weight is one that a search refuses. `joined`, if given, is called once
+        the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
         """
         self.edges = 0
         self.device.fill(self.state, 0)
@@ -151,9 +153,9 @@ class Repair:
         if joined is not None and not joined():
             return None
         gone = self._cut_off(most)
-        if gone is None:
+        if gone is None or self.counts[REFUSED]:
             return None
-        self.cut_off = self.device.concatenate([self.gone[:0], *gone])
+        self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
         self.kernels.Forget(len(self.cut_off), known=self.known, list=self.cut_off, n=len(self.cut_off))
         found = self._regain(changed, changes)
         if self.parents is None:
@@ -169,7 +171,8 @@ class Repair:
         return self.length[self.shard.lo : self.shard.hi]
 
     def _read(self) -> np.ndarray:
-        return Device.to_host(self.state).copy()
+        self.counts = Device.to_host(self.state).copy()
+        return self.counts
 
     def _sum(self, *mine: int) -> list[int]:
         found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
@@ -177,21 +180,13 @@ class Repair:
 
     def _cut_off(self, most: int) -> list[Array] | None:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
-        counts, gone, begin = self._read(), [], 0
+        alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
+        counts = self._cut_off_here(most, gone) if alone else self._read()
         suspects = self._sum(int(counts[SUSPECTS]))[0]
-        alone = self.shard.size == 1 and len(self.backward) == 1
         while suspects:
-            if not self.backward:
+            if not self.backward or (alone and int(counts[EDGES]) > most):
                 return None
-            if alone and suspects <= self.search.few:
-                counts = self._cut_off_here(most)
-                end, suspects = int(counts[CUT]), int(counts[SUSPECTS])
-                gone.append(self.gone[begin:end])
-                begin = end
-                if int(counts[EDGES]) > most:
-                    return None
-                continue
-            count = int(counts[SUSPECTS])
+            begin, count = int(counts[CUT]), int(counts[SUSPECTS])
             for left, edges in reversed(list(enumerate(self.backward))):
                 self.kernels.Check(count, graph=edges.view(), known=self.known, count=count, last=int(left == 0))
             self.device.fill(self.state[:1], 0)
@@ -205,21 +200,25 @@ class Repair:
             gone += self._cut_everywhere(self.gone[begin:end])
             for edges in self.forward:
                 self.kernels.Children(end - begin, graph=edges.view(), known=self.known, begin=begin, end=end)
-            counts, begin = self._read(), end
+            counts = self._cut_off_here(most, gone) if alone else self._read()
             if self.shard.size > 1:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
 
-    def _cut_off_here(self, most: int) -> np.ndarray:
-        """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards."""
-        (backward,), (forward,), search = self.backward, self.forward, self.search
-        self.device.fill(search.arrived, 0)
+    def _cut_off_here(self, most: int, gone: list[Array]) -> np.ndarray:
+        """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards.
+
+        The vertices are appended to `gone`.
+        """
+        (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         self.kernels.CutOff(
-            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known, few=search.few,
-            most=most, turns=TURNS, arrived=search.arrived,
+            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known,
+            other=search.lists, few=search.few, most=most, turns=TURNS, arrived=search.arrived,
         )  # fmt: skip
-        return self._read()
+        counts = self._read()
+        gone.append(self.gone[begin : int(counts[CUT])])
+        return counts
 
     def _cut_everywhere(self, own: Array) -> list[Array]:
         """Tell all ranks of own vertices that were cut; the lists of all ranks."""
@@ -242,21 +241,18 @@ class Repair:
 
     def _regain(self, changed: Struct, changes: Changes) -> bool:
         """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
-        device, known = self.device, self.known
-        count = int(self._read()[CUT])
-        words = device.full(count, self.lengths.none, np.uint64)
-        for edges in self.backward:
-            self.kernels.Refill(count, graph=edges.view(), known=known, count=count, words=words)
-        seeds, lower = self.seeds(changed, changes)
-        there = words != np.uint64(self.lengths.none)
-        again = device.concatenate([self.gone[:count][there], seeds])
-        return self.resume(again, device.concatenate([words[there], lower]), len(self.cut_off) > 0)
+        return self.resume(*self.seeds(changed, changes, int(self.counts[CUT])), len(self.cut_off) > 0)
 
-    def seeds(self, changed: Struct, changes: Changes) -> tuple[Array, Array]:
-        """The ends that changed arcs give smaller lengths, and these; the same on every rank."""
-        n = len(changes)
-        seeds, words = self.device.empty(n, np.uint32), self.device.empty(n, np.uint64)
+    def seeds(self, changed: Struct, changes: Changes, cut: int = 0) -> tuple[Array, Array]:
+        """The ends that changed arcs give smaller lengths, and the `cut` own vertices that were cut; and these lengths.
+
+        The former are the same on every rank. A vertex may be there several times.
+        """
+        n, room = len(changes), len(changes) + cut * len(self.backward)
+        seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
         self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
+        for edges in self.backward:
+            self.kernels.Refill(cut, graph=edges.view(), known=self.known, count=cut, seeds=seeds, words=words)
         self.kernels.Seed(n, known=self.known, changed=changed, seeds=seeds, words=words)
         n = int(self._read()[SEEDS])
         return seeds[:n], words[:n]
@@ -299,6 +295,16 @@ class Repair:
         if self.shard.size > 1:
             count = int(self._swap_suspects(count)[SUSPECTS])
         self.kernels.Parents(count, graph=backward.view(), known=self.known, count=count, parents=self.parents)
+        self._read()
+
+    def results(self) -> tuple[Array, dict[str, int]]:
+        """The lengths of the own vertices as results have them; how many are reached, and the most hops plus one."""
+        shard, dtype = self.shard, np.int32 if self.lengths.bits == 0 else self.lengths.word
+        out, found = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
+        self.kernels.Lengths(self.search.n, known=self.known, out=out, found=found)
+        here = Device.to_host(found).copy()
+        levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
+        return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
 
 
 def both(shard: Shard) -> list[Structure]:

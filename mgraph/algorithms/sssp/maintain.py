@@ -7,7 +7,6 @@ import numpy as np
 from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
 from mgraph.algorithms.repair.repair import Repair
 from mgraph.algorithms.sssp.program import Paths
-from mgraph.structures.plan import DELETED
 
 __all__ = ["Distances"]
 
@@ -33,7 +32,7 @@ class Distances:
 
     def follow(self, changes: Changes, most: int) -> Followed | None:
         """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
-        if self._refused(changes) or (self.tied and len(changes)):
+        if self.tied and len(changes):
             return None
         self._grow()
         changed = self.repair.follow(changes, most)
@@ -52,12 +51,6 @@ class Distances:
             tied = (parents[rows] < 0) | (self.repair.length[parents[rows]] >= own[rows])
         return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
 
-    def _refused(self, changes: Changes) -> bool:
-        """Whether there is a weight that a search from the start refuses, and says so."""
-        if changes.new is None:
-            return False
-        return bool(((changes.kinds != DELETED) & ~(changes.new >= 0)).any())
-
     def _grow(self) -> None:
         more, lengths = self.shard.n_vertices - len(self.repair.length), self.repair.lengths
         if more:
@@ -65,10 +58,8 @@ class Distances:
 
     def columns(self) -> Columns:
         """The distances of the own vertices."""
-        shard = self.shard
-        distance = self.repair.length[shard.lo : shard.hi].copy().view(self.dtype)
-        here = np.array([int((distance < np.inf).sum())], np.int64)
-        columns = {"distance": distance}
+        words, found = self.repair.results()
+        columns = {"distance": words.view(self.dtype)}
         if self.repair.parents is not None:
             columns["predecessors"] = self.repair.parents.copy()
-        return columns, {"reached": int(shard.exchange.allreduce(here)[0]), **self.info}
+        return columns, {"reached": found["reached"], **self.info}

@@ -1,65 +1,195 @@
-// The triangles that changed edges have made or ended. Edges are sorted keys with the smaller end first; their places
-// are their order. A triangle that was made counts at the first of its inserted edges. One that was ended has one
-// deleted edge, or its two or three deleted edges meet at a vertex: then it counts at that, or at the smallest of them.
+// The triangles that changed edges have made or ended. Changed arcs are sorted, each edge both ways; the places of those
+// from the smaller end are the order of the edges. A triangle that was made counts at the first of its inserted edges.
+// One that was ended has one deleted edge, or its two or three deleted edges meet at a vertex: then it counts at that, or
+// at the smallest of them. This rank owns the vertices from `lo` to `hi`.
 #pragma once
-#include "structures/outcome.cuh"
 #include "kernels/search.cuh"
+#include "structures/outcome.cuh"
 
-struct Edges {  // that were inserted or deleted, without self-loops; the same on every rank
+enum Totals { t_searches, t_counted, t_ids, t_units, t_pairs, t_triangles, t_sent, t_degrees };
+
+struct Edges {  // changed arcs, the same on every rank; self-loops and new weights do not count
     const u64* keys;
     const u8* kinds;
     i64 n;
+    DEVICE u32 src(i64 i) const { return (u32)(keys[i] >> 32); }
+    DEVICE u32 dst(i64 i) const { return (u32)keys[i]; }
+    DEVICE bool counts(i64 i) const { return kinds[i] != updated && src(i) != dst(i); }
+    DEVICE bool gone(i64 i) const { return kinds[i] == deleted && src(i) != dst(i); }
     // The place of the edge between a and b, or n.
     DEVICE i64 place(u32 a, u32 b) const {
         u64 key = (u64)lesser(a, b) << 32 | greater(a, b);
         i64 at = lower_bound(keys, 0, n, key);
-        return at < n && keys[at] == key ? at : n;
+        return at < n && keys[at] == key && kinds[at] != updated ? at : n;
     }
 };
 
-struct LowerEnds {  // one lane an edge: its end of smaller degree, and the other one
-    static constexpr int lanes = 1;
-    Edges edges;
-    const u32* degrees;  // of the first ends, then of the others
-    u32* lower;
-    u32* upper;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 e : grid.items(edges.n)) {
-            u32 u = (u32)(edges.keys[e] >> 32), v = (u32)edges.keys[e];
-            bool first = degrees[e] <= degrees[edges.n + e];
-            lower[e] = first ? u : v, upper[e] = first ? v : u;
-        }
+struct Counts {  // of the triangles at each own vertex
+    i64 lo;
+    i64 hi;
+    i64* counts;
+    u64* sent;  // out: what other ranks' vertices get: vertex << 32 | what is added as u32
+    i64* totals;
+    DEVICE bool owns(i64 v) const { return v >= lo && v < hi; }
+    DEVICE void add(u32 v, i64 more) const {
+        if (owns(v)) atomic_add(counts + (i64)v - lo, more);
+        else sent[take_place(totals + t_sent)] = (u64)v << 32 | (u32)(i32)more;
     }
 };
+template <class Tile32> DEVICE void add_total(Tile32 tile, i64* total, i64 mine) {
+    mine = tile.sum(mine);
+    if (tile.rank() == 0 && mine) atomic_add(total, mine);
+}
 
-// One lane a neighbour of a lower end: what the triangle with it adds to the corners of all.
 template <class View>
-struct CloseEdges {
+struct EndDegrees {  // one lane a changed arc: the degrees of own ends; 0 of others
     static constexpr int lanes = 1;
     View graph;
     Edges edges;
     i64 lo;
+    i64 hi;
+    u32* degrees;  // out: of the sources, then of the destinations
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(edges.n)) {
+            degrees[i] = of(edges.src(i));
+            degrees[edges.n + i] = of(edges.dst(i));
+        }
+    }
+    DEVICE u32 of(i64 v) const { return v >= lo && v < hi ? (u32)graph.degree(v - lo) : 0; }
+};
+
+template <class View>
+struct LowerEnds {  // one lane a changed arc: if it stands for its edge, its end of smaller degree, and the other one
+    static constexpr int lanes = 1;
+    View graph;
+    Edges edges;
+    Counts own;
+    const u32* degrees;
+    u32* lower;
+    u32* upper;
+    i64* lengths;  // out: of the rows of own lower ends; else 0
+    i64* units;    // out: of these rows
+    i64* dead;     // out: 1 for a deleted arc; may be null
+    DEVICE void operator()(Grid grid) const {
+        Tile<32> tile;
+        i64 searches = 0, counted = 0, ids = 0, parts = 0;
+        for (i64 i : grid.items(edges.n)) {
+            bool counts = edges.counts(i), first = degrees[i] <= degrees[edges.n + i];
+            u32 u = edges.src(i), v = edges.dst(i), low = first ? u : v;
+            i64 degree = counts && u < v ? (i64)degrees[first ? i : edges.n + i] : 0;
+            bool here = degree && own.owns(low);
+            lower[i] = low, upper[i] = first ? v : u;
+            lengths[i] = here ? degree : 0;
+            units[i] = here ? (i64)graph.units((i64)low - own.lo) : 0;
+            if (dead) dead[i] = edges.gone(i);
+            searches += degree, counted += counts, ids += lengths[i], parts += units[i];
+        }
+        add_total(tile, own.totals + t_searches, searches);
+        add_total(tile, own.totals + t_counted, counted);
+        add_total(tile, own.totals + t_ids, ids);
+        add_total(tile, own.totals + t_units, parts);
+    }
+};
+
+template <class View>
+struct RowIds {  // a tile a unit of a row: its neighbours, in no order
+    static constexpr int lanes = 32;
+    View graph;
+    i64 lo;
+    const u32* lower;
+    const u32* list;     // edges
+    const i64* offsets;  // of their lower ends' rows in `ids`
+    const i64* units;    // how many units begin before each
+    i64 listed;
+    i64 n;
+    i64* used;  // zeros: how many ids each edge has
+    u32* ids;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n)) {
+            i64 at = lower_bound(units, 0, listed + 1, i + 1) - 1, row = (i64)lower[list[at]] - lo;
+            graph.visit(tile, row, i - units[at], [&](u32 id, i64, bool live) {
+                u32 all = tile.ballot(live);
+                if (all == 0) return false;
+                i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(used + at, (i64)popcount(all)) : (i64)0, 0);
+                if (live) ids[offsets[at] + place + popcount(all & ((1u << tile.rank()) - 1))] = id;
+                return false;
+            });
+        }
+    }
+};
+
+// A tile some neighbours of lower ends: the triangles with them count at the corners of all.
+template <class View>
+struct CloseEdges {
+    static constexpr int lanes = 32;
+    View graph;
+    Edges edges;
+    Counts own;
     const u32* lower;
     const u32* upper;  // of those in `list`, owned by this rank
-    const u32* list;  // edges
-    const i64* offsets;  // their lower ends' rows in `ids`
+    const u32* list;   // edges
+    const i64* offsets;
     i64 listed;
     const u32* ids;
     i64 n;
-    i8* adds;
-    u32* places;  // out: the edge
     DEVICE void operator()(Grid grid) const {
-        i64 row = 0;
-        for (i64 i : grid.items(n)) {
-            row = lower_bound_near(offsets, listed + 1, row, i + 1) - 1;
-            i64 e = list[row];
-            u32 x = lower[e], y = upper[e], w = ids[i];
-            adds[i] = 0, places[i] = (u32)e;
-            if (w == x || w == y || graph.find((i64)y - lo, w) < 0) continue;
-            i64 a = edges.place(x, w), b = edges.place(y, w);  // both are there: not deleted
-            if (edges.kinds[e] == inserted) adds[i] = a > e && b > e;
-            else adds[i] = a == edges.n && b == edges.n ? -1 : 0;
+        Tile<lanes> tile;
+        i64 row = 0, found = 0;
+        for (i64 c : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
+            i64 i = c * tile.size() + tile.rank(), e = -1;
+            bool hit = false;
+            if (i < n) {
+                row = lower_bound_near(offsets, listed + 1, row, i + 1) - 1, e = list[row];
+                hit = closes(e, ids[i]);
+            }
+            u32 hits = tile.ballot(hit);
+            if (hits == 0) continue;
+            i64 sign = e >= 0 && edges.kinds[e] == inserted ? 1 : -1;
+            hits &= tile.match(e);  // lanes with the same edge add to its ends together
+            if (hit) own.add(ids[i], sign);
+            if (!hit || tile.rank() != lowest_bit(hits)) continue;
+            i64 more = sign * popcount(hits);
+            own.add(lower[e], more), own.add(upper[e], more);
+            found += more;
         }
+        add_total(tile, own.totals + t_triangles, found);
+    }
+    DEVICE bool closes(i64 e, u32 w) const {
+        u32 x = lower[e], y = upper[e];
+        if (w == x || w == y || graph.find((i64)y - own.lo, w) < 0) return false;
+        i64 a = edges.place(x, w), b = edges.place(y, w);  // both are there: not deleted
+        return edges.kinds[e] == inserted ? a > e && b > e : a == edges.n && b == edges.n;
+    }
+};
+
+struct ListGone {  // one lane a changed arc: the deleted ones
+    static constexpr int lanes = 1;
+    Edges edges;
+    const i64* upto;  // how many are deleted up to each
+    u64* gone;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(edges.n))
+            if (edges.gone(i)) gone[upto[i] - 1] = edges.keys[i];
+    }
+};
+
+constexpr u64 no_arc = ~(u64)0;
+
+struct Later {  // one lane a deleted arc: how many deleted ones from the same vertex come after it
+    static constexpr int lanes = 1;
+    const u64* gone;  // ascending; then no_arc
+    i64 n;
+    i64* later;
+    i64* totals;
+    DEVICE void operator()(Grid grid) const {
+        Tile<32> tile;
+        i64 pairs = 0;
+        for (i64 i : grid.items(n)) {
+            later[i] = gone[i] == no_arc ? 0 : lower_bound(gone, i, n, first_key_of((i64)(gone[i] >> 32) + 1)) - i - 1;
+            pairs += later[i];
+        }
+        add_total(tile, totals + t_pairs, pairs);
     }
 };
 
@@ -69,37 +199,62 @@ struct ClosePairs {
     static constexpr int lanes = 1;
     View graph;
     Edges edges;
-    i64 lo;
-    i64 hi;
-    const u64* arcs;  // the deleted ones, each way; ascending
-    const i64* offsets;  // how many pairs begin before each arc
-    i64 n_arcs;
+    Counts own;
+    const u64* gone;
+    const i64* offsets;  // how many pairs begin before each of them
+    i64 n_gone;
     i64 n;
-    i8* adds;
-    u32* corners;  // out: u, v and w of each pair
     DEVICE void operator()(Grid grid) const {
-        i64 arc = 0;
+        Tile<32> tile;
+        i64 arc = 0, found = 0;
         for (i64 i : grid.items(n)) {
-            arc = lower_bound_near(offsets, n_arcs + 1, arc, i + 1) - 1;
-            u32 u = (u32)(arcs[arc] >> 32), v = (u32)arcs[arc], w = (u32)arcs[arc + 1 + i - offsets[arc]];
-            corners[3 * i] = u, corners[3 * i + 1] = v, corners[3 * i + 2] = w;
-            adds[i] = (i64)v >= lo && (i64)v < hi && was(u, v, w) ? -1 : 0;
+            arc = lower_bound_near(offsets, n_gone + 1, arc, i + 1) - 1;
+            u32 u = (u32)(gone[arc] >> 32), v = (u32)gone[arc], w = (u32)gone[arc + 1 + i - offsets[arc]];
+            if (!own.owns(v) || !was(u, v, w)) continue;
+            own.add(u, -1), own.add(v, -1), own.add(w, -1);
+            --found;
         }
+        add_total(tile, own.totals + t_triangles, found);
     }
     DEVICE bool was(u32 u, u32 v, u32 w) const {
         i64 third = edges.place(v, w);
         if (third < edges.n) return edges.kinds[third] == deleted && u < v;
-        return graph.find((i64)v - lo, w) >= 0;
+        return graph.find((i64)v - own.lo, w) >= 0;
     }
 };
 
-struct AddCorners {  // one lane a corner: vertex << 32 | what is added plus one
+struct AddCorners {  // one lane a corner that another rank has found
     static constexpr int lanes = 1;
+    Counts own;
     const u64* corners;
     i64 n;
-    i64 lo;
-    i64* counts;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) atomic_add(counts + (i64)(corners[i] >> 32) - lo, (i64)(u32)corners[i] - 1);
+        for (i64 i : grid.items(n)) own.add((u32)(corners[i] >> 32), (i32)(u32)corners[i]);
+    }
+};
+
+// A tile a changed arc: at the first of an own vertex, by how much the square of the vertex's degree less that degree has
+// grown, which is twice the pairs of its neighbours.
+template <class View>
+struct CountPairs {
+    static constexpr int lanes = 32;
+    View graph;
+    Edges edges;
+    Counts own;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 grown = 0;
+        for (i64 i : grid.items(tile, edges.n)) {
+            i64 v = edges.src(i), row = v - own.lo, more = 0;
+            if (!own.owns(v) || (i > 0 && (i64)edges.src(i - 1) == v)) continue;
+            i64 end = lower_bound(edges.keys, i, edges.n, first_key_of(v + 1));
+            for (i64 j = i + tile.rank(); j < end; j += tile.size())
+                if (edges.counts(j)) more += edges.kinds[j] == deleted ? -1 : 1;
+            more = tile.sum(more);
+            if (tile.rank() > 0) continue;
+            i64 now = (i64)graph.degree(row) - (graph.find(row, (u32)v) >= 0), before = now - more;
+            grown += now * (now - 1) - before * (before - 1);
+        }
+        add_total(tile, own.totals + t_degrees, grown);
     }
 };

@@ -12,17 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard, by_source, kernels
+from mgraph.algorithms.algorithm import LANES, Changes, Columns, Followed, Shard, kernels
 from mgraph.algorithms.triangles.program import run
 from mgraph.device import Array
-from mgraph.kernels import Struct
+from mgraph.kernels import Struct, constants
 from mgraph.structures import Run
-from mgraph.structures.plan import DELETED, UPDATED
 
 __all__ = ["Triangles"]
 
-LOW = np.uint64(0xFFFFFFFF)
-HALF = np.uint64(32)
+FILE = "algorithms/triangles/difference.cuh"
+SEARCHES, COUNTED, IDS, UNITS, PAIRS, TRIANGLES, SENT, DEGREES = range(8)
+assert len(constants(FILE).enums["Totals"]) == 8
+NO_ARC = 2**64 - 1
 
 
 class Triangles:
@@ -39,7 +40,7 @@ class Triangles:
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
-        self.kernels = kernels(shard, "algorithms/triangles/difference.cuh", shard.out_edges.view())
+        self.kernels = kernels(shard, FILE, shard.out_edges.view())
         columns, info = run(shard)
         self.counts, self.total, self.pairs = columns["triangles"], info["total"], info["pairs"]
 
@@ -57,115 +58,135 @@ class Triangles:
     def follow(self, changes: Changes, most: int) -> Followed | None:
         """Bring the counts up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         self._grow()
-        device, xp = self.device, self.device.xp
-        with device.taking(48 * len(changes), f"{len(changes)} changed edges"):
-            src, dst = changes.keys >> HALF, changes.keys & LOW
-            counted = (src != dst) & (changes.kinds != UPDATED)
-            arcs, kinds = changes.keys[counted], changes.kinds[counted]
-            forward = (src < dst)[counted]
-            gone, offsets = arcs[kinds == DELETED], device.zeros(1, np.int64)
-            if len(gone):
-                ends = xp.searchsorted(gone, ((gone >> HALF) + np.uint64(1)) << HALF)
-                later = ends - xp.arange(len(gone)) - 1  # deleted arcs after each from the same vertex
-                offsets = xp.concatenate([offsets, xp.cumsum(later)]).astype(np.int64)
-        self.edges = Struct(keys=arcs[forward], kinds=kinds[forward], n=int(forward.sum()))
-        lower, upper, searches = self._ends(arcs[forward])
-        n_pairs = int(offsets[-1])
-        if searches + n_pairs > most:
+        device, n = self.device, len(changes)
+        self.edges = Struct(keys=changes.keys, kinds=changes.kinds, n=n)
+        self.totals = device.zeros(8, np.int64)
+        own, (lengths, units, dead) = self._own(None), (device.empty(n, np.int64) for _ in range(3))
+        self.lower, self.upper = device.empty(n, np.uint32), device.empty(n, np.uint32)
+        self.kernels.LowerEnds(
+            n, graph=self.shard.out_edges.view(), edges=self.edges, own=own, degrees=self._degrees(n),
+            lower=self.lower, upper=self.upper, lengths=lengths, units=units, dead=dead,
+        )  # fmt: skip
+        gone, offsets = self._gone(changes.deleted, dead)
+        totals = device.to_host(self.totals).copy()
+        visited = int(totals[SEARCHES] + totals[PAIRS])
+        if visited > most:
             return None
-        found = [*self._with_neighbours(lower, upper), self._of_pairs(gone, offsets, n_pairs)]
-        self._add(device.concatenate(found))
-        self._count_pairs(arcs, kinds)
-        return Followed(searches + n_pairs, len(arcs) > 0)
+        if totals[COUNTED]:
+            sent = self._with_neighbours(lengths, units, totals)
+            sent.append(self._of_pairs(gone, offsets, int(totals[PAIRS])))
+            self._add(sent)
+        return Followed(visited, bool(totals[COUNTED]))
 
     def _grow(self) -> None:
         more = self.shard.hi - self.shard.lo - len(self.counts)
         if more:
             self.counts = self.device.concatenate([self.counts, self.device.zeros(more, np.int64)])
 
-    def _own(self, vertices: Array) -> Array:
-        return (vertices >= self.shard.lo) & (vertices < self.shard.hi)
+    def _sum(self, *mine: int) -> list[int]:
+        found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
+        return found
 
-    def _ends(self, keys: Array) -> tuple[Array, Array, int]:
-        """The lower and the upper end of each edge, and the sum of the lower ends' degrees; the same on every rank."""
-        device, shard, n = self.device, self.shard, len(keys)
-        ends = device.concatenate([(keys >> HALF).astype(np.uint32), keys.astype(np.uint32)])
-        own, mine = self._own(ends), device.zeros(2 * n, np.uint32)
-        mine[own] = shard.out_edges.degrees(ends[own] - np.uint32(shard.lo))
+    def _own(self, sent: Array) -> Struct:
+        shard = self.shard
+        return Struct(lo=shard.lo, hi=shard.hi, counts=self.counts, sent=sent, totals=self.totals)
+
+    def _room(self, corners: int) -> Array:
+        """Room for corners of other ranks' vertices."""
+        return self.device.empty(corners if self.shard.size > 1 else 0, np.uint64)
+
+    def _degrees(self, n: int) -> Array:
+        """The degrees of the sources of the changed arcs, then of their destinations; the same on every rank."""
+        shard, mine = self.shard, self.device.empty(2 * n, np.uint32)
+        self.kernels.EndDegrees(
+            n, graph=shard.out_edges.view(), edges=self.edges, lo=shard.lo, hi=shard.hi, degrees=mine
+        )
         degrees, *others = shard.exchange.allgather(mine)
         for theirs in others:
             degrees = degrees + theirs
-        lower, upper = device.empty(n, np.uint32), device.empty(n, np.uint32)
-        self.kernels.LowerEnds(n, edges=self.edges, degrees=degrees, lower=lower, upper=upper)
-        least = device.xp.minimum(degrees[:n], degrees[n:])
-        return lower, upper, int(least.sum(dtype=np.int64))
+        return degrees
 
-    def _with_neighbours(self, lower: Array, upper: Array) -> list[Array]:
-        """What triangles of a changed edge with edges that are there add to their corners."""
-        device, found = self.device, []
-        for edges, lengths, ids in self._rows_sent(lower, upper):
-            n, offsets = len(ids), device.zeros(len(edges) + 1, np.int64)
-            device.cumsum(lengths, out=offsets[1:])
-            adds, places = device.empty(n, np.int8), device.empty(n, np.uint32)
+    def _gone(self, n: int, dead: Array) -> tuple[Array, Array]:
+        """The deleted arcs without self-loops, then `NO_ARC`, and how many pairs of them begin before each."""
+        device, offsets = self.device, self.device.zeros(n + 1, np.int64)
+        gone, later = device.full(n, NO_ARC, np.uint64), device.empty(n, np.int64)
+        if n:
+            self.kernels.ListGone(len(dead), edges=self.edges, upto=device.cumsum(dead, out=dead), gone=gone)
+            self.kernels.Later(n, gone=gone, n=n, later=later, totals=self.totals)
+            device.cumsum(later, out=offsets[1:])
+        return gone, offsets
+
+    def _with_neighbours(self, lengths: Array, units: Array, totals: np.ndarray) -> list[Array]:
+        """Count triangles of a changed edge with edges that are there; the corners of other ranks' vertices."""
+        found = []
+        for edges, rows, ids in self._rows_sent(lengths, units, totals):
+            n, sent = len(ids), self._room(3 * len(ids))
             self.kernels.CloseEdges(
-                n, graph=self.shard.out_edges.view(), edges=self.edges, lo=self.shard.lo, lower=lower, upper=upper,
-                list=edges, offsets=offsets, listed=len(edges), ids=ids, n=n, adds=adds, places=places,
+                -(-n // LANES), graph=self.shard.out_edges.view(), edges=self.edges, own=self._own(sent),
+                lower=self.lower, upper=self.upper, list=edges, offsets=self._offsets(rows), listed=len(edges),
+                ids=ids, n=n,
             )  # fmt: skip
-            hits = device.xp.flatnonzero(adds)
-            edge = places[hits]
-            found += [_corners(vertices, adds[hits]) for vertices in (lower[edge], upper[edge], ids[hits])]
+            found.append(self._taken(sent))
         return found
 
-    def _rows_sent(self, lower: Array, upper: Array) -> list[tuple[Array, ...]]:
+    def _offsets(self, lengths: Array) -> Array:
+        offsets = self.device.zeros(len(lengths) + 1, np.int64)
+        self.device.cumsum(lengths, out=offsets[1:])
+        return offsets
+
+    def _rows_sent(self, lengths: Array, units: Array, totals: np.ndarray) -> list[tuple[Array, ...]]:
         """From each rank the edges whose upper ends are here, the lengths of their lower ends' rows, and the rows."""
         shard, device, xp = self.shard, self.device, self.device.xp
-        edges = xp.flatnonzero(self._own(lower)).astype(np.uint32)
-        starts = device.asarray(np.asarray(shard.partition.starts[1:-1], np.int64))
-        owner = xp.searchsorted(starts, upper[edges].astype(np.int64), side="right")
-        order = xp.argsort(owner, kind="stable")
-        edges, owner = edges[order], owner[order]
-        csr = shard.out_edges.neighbors(lower[edges] - np.uint32(shard.lo))
-        lengths = xp.diff(csr.offsets).astype(np.uint32)
-        cuts = xp.searchsorted(owner, xp.arange(shard.size + 1))
-        at, to = (device.to_host(bounds).tolist() for bounds in (cuts, csr.offsets[cuts]))
-        columns = ((edges, at), (lengths, at), (csr.dst, to))
+        if shard.size == 1:
+            edges, cuts = device.arange(0, len(lengths), np.uint32), np.array([0, len(lengths)])
+        else:
+            edges = xp.flatnonzero(lengths).astype(np.uint32)
+            starts = device.asarray(np.asarray(shard.partition.starts[1:-1], np.int64))
+            owner = xp.searchsorted(starts, self.upper[edges].astype(np.int64), side="right")
+            order = xp.argsort(owner, kind="stable")
+            edges, owner = edges[order], owner[order]
+            lengths, units = lengths[edges], units[edges]
+            cuts = device.to_host(xp.searchsorted(owner, xp.arange(shard.size + 1)))
+        n, n_units = int(totals[IDS]), int(totals[UNITS])
+        offsets, ids = self._offsets(lengths), device.empty(n, np.uint32)
+        self.kernels.RowIds(
+            n_units, graph=shard.out_edges.view(), lo=shard.lo, lower=self.lower, list=edges, offsets=offsets,
+            units=self._offsets(units), listed=len(edges), n=n_units, used=device.zeros(len(edges), np.int64), ids=ids,
+        )  # fmt: skip
+        at = cuts.tolist()
+        to = [0, n] if shard.size == 1 else device.to_host(offsets[device.asarray(cuts)]).tolist()
+        columns = ((edges, at), (lengths, at), (ids, to))
         sent = (shard.exchange.alltoallv([c[a:b] for a, b in pairwise(bounds)]) for c, bounds in columns)
         return list(zip(*sent, strict=True))
 
     def _of_pairs(self, gone: Array, offsets: Array, n: int) -> Array:
-        """What triangles of two or three deleted edges add to their corners."""
-        device, shard = self.device, self.shard
-        adds, corners = device.empty(n, np.int8), device.empty(3 * n, np.uint32)
+        """Count triangles of two or three deleted edges; the corners of other ranks' vertices."""
+        sent = self._room(3 * n)
         self.kernels.ClosePairs(
-            n, graph=shard.out_edges.view(), edges=self.edges, lo=shard.lo, hi=shard.hi, arcs=gone, offsets=offsets,
-            n_arcs=len(gone), n=n, adds=adds, corners=corners,
+            n, graph=self.shard.out_edges.view(), edges=self.edges, own=self._own(sent), gone=gone, offsets=offsets,
+            n_gone=len(gone), n=n,
         )  # fmt: skip
-        adds = device.repeat(adds, 3)
-        hits = device.xp.flatnonzero(adds)
-        return _corners(corners[hits], adds[hits])
+        return self._taken(sent)
 
-    def _add(self, corners: Array) -> None:
-        """Add to the counts of all ranks what the triangles that this one has found add to their corners."""
+    def _taken(self, sent: Array) -> Array:
+        """What a kernel has written to `sent`."""
+        if self.shard.size == 1:
+            return sent
+        count = self.totals[SENT : SENT + 1]
+        n = int(self.device.to_host(count)[0])
+        self.device.fill(count, 0)
+        return sent[:n]
+
+    def _add(self, sent: list[Array]) -> None:
+        """Add what other ranks have found; bring the totals up to date."""
         shard, device = self.shard, self.device
-        added = int((corners & LOW).sum()) - len(corners)
-        self.total += int(shard.exchange.allreduce(np.array([added], np.int64))[0]) // 3
-        device.sort(corners)
-        for part in shard.exchange.alltoallv([part.keys for part in Run(corners).split(shard.partition.starts)]):
-            self.kernels.AddCorners(len(part), corners=part, n=len(part), lo=shard.lo, counts=self.counts)
-
-    def _count_pairs(self, arcs: Array, kinds: Array) -> None:
-        """Bring the pairs of neighbours up to date, by the degrees of the ends of the changed arcs."""
-        shard, edges = self.shard, self.shard.out_edges
-        own = self._own(arcs >> HALF)
-        vertices, _, more = by_source(self.device, arcs[own], kinds[own])
-        rows = vertices - np.uint32(shard.lo)
-        now = edges.degrees(rows).astype(np.int64) - edges.has_edges(rows, vertices)
-        before = now - more
-        differ = (now * (now - 1) - before * (before - 1)).sum() // 2
-        self.pairs += int(shard.exchange.allreduce(np.array([int(differ)], np.int64))[0])
-
-
-def _corners(vertices: Array, adds: Array) -> Array:
-    """Words for `AddCorners`."""
-    words: Array = vertices.astype(np.uint64) << HALF | (adds + np.int8(1)).astype(np.uint64)
-    return words
+        if shard.size > 1:
+            corners = device.concatenate(sent)
+            device.sort(corners)
+            for part in shard.exchange.alltoallv([part.keys for part in Run(corners).split(shard.partition.starts)]):
+                self.kernels.AddCorners(len(part), own=self._own(None), corners=part, n=len(part))
+        n = self.edges.values["n"]
+        self.kernels.CountPairs(n, graph=shard.out_edges.view(), edges=self.edges, own=self._own(None))
+        totals = device.to_host(self.totals)
+        triangles, grown = self._sum(int(totals[TRIANGLES]), int(totals[DEGREES]))
+        self.total, self.pairs = self.total + triangles, self.pairs + grown // 2
