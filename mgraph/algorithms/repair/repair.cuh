@@ -210,6 +210,7 @@ struct CutOff {
             if (mine) store(known.gone + take_place(known.state + r_cut), (u32)v);
             fence();
         }
+        tile.sync();
         return tile.any(mine);
     }
 };
