@@ -43,7 +43,7 @@ struct PointAnswers {  // one lane per query of an edge or of a weight
     i64 n;
     const u64* keys;  // of the run
     const u32* before;
-    const u8* held;  // whether the structure has the edge of each of the first `n_found` queries
+    const u8* held;  // whether the structure has the edge of each of the first `n_found` queries; null to find it here
     u8* found;
     u32* words;  // from the slot `n_found` on
     i64 n_found;
@@ -52,7 +52,10 @@ struct PointAnswers {  // one lane per query of an edge or of a weight
             u64 key = keys[queries.asked[first + q]];
             i64 last = (i64)before[q] - 1, to = queries.slot(first + q);
             bool in_batch = last >= 0 && updates.keys[last] == key;
-            if (q < n_found) found[to] = in_batch ? updates.op[last] > 0 : held[q] != 0;
+            if (q < n_found)
+                found[to] = in_batch ? updates.op[last] > 0
+                            : held   ? held[q] != 0
+                                     : graph.find((i64)(key >> 32), (u32)key) >= 0;
             else words[to - n_found] = in_batch ? weight(last) : weight_of((i64)(key >> 32), (u32)key);
         }
     }
@@ -102,7 +105,7 @@ struct RowDegrees {  // one lane per query of a row
     const u64* rows;
     i64 n;
     const i64* changes;  // running sums
-    u32* words;          // from the slot `n_found` on
+    u32* words;  // from the slot `n_found` on
     i64 n_found;
     DEVICE void operator()(Grid grid) const {
         for (i64 q : grid.items(n)) {

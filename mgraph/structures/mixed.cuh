@@ -30,24 +30,23 @@ struct StreamArcs {  // one lane per operation: its key and its kind, as one str
     DEVICE u64 inside(u32 id) const { return order ? order[id] : id; }
 };
 
-struct Classes {
+struct Classes {  // a stable partition of operations
     const i8* kinds;
     i64 n;
     u64 table;
     i64 chunk;
     i64 chunks;
+    i64* ends;   // of each class and chunk: the operations of the class up to the end of the chunk
+    i64* first;  // of each class: where its operations begin
     DEVICE int of(i64 i) const { return table >> 4 * kinds[i] & 15; }
     DEVICE i64 end(i64 c) const { return lesser(n, (c + 1) * chunk); }
 };
 
 // f(i, class, to, next) for every operation of the tile's chunk c: its place in the partition, and that of the next
-// operation of class 0, or for one of class 0, of class 1. `ends` are the running sums of counts[class][chunk].
-template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Classes& by, i64 c, const i64* ends, F f) {
+// operation of class 0, or for one of class 0, of class 1.
+template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Classes& by, i64 c, F f) {
     i64 next[n_kinds];
-    for (int k = 0; k < n_kinds; ++k) {
-        i64 at = k * by.chunks + c;
-        next[k] = at ? ends[at - 1] : 0;
-    }
+    for (int k = 0; k < n_kinds; ++k) next[k] = by.first[k] + (c ? by.ends[k * by.chunks + c - 1] : 0);
     for (i64 first = c * by.chunk; first < by.end(c); first += tile.size()) {
         i64 i = first + tile.rank(), to = 0, after = 0;
         int own = i < by.end(c) ? by.of(i) : n_kinds;
@@ -62,22 +61,68 @@ template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Class
     }
 }
 
-struct CountClasses {  // one tile per chunk: counts[class][chunk]
-    static constexpr int lanes = 32;
-    Classes by;
-    i64* counts;
+// One tile per chunk of the operations counts them by both partitions; the block that comes last sums up the counts.
+struct CountClasses {
+    static constexpr int lanes = 256;
+    Classes by_kind;
+    Classes by_part;
+    u64* arrived;  // 0
+    i64* totals;   // of the classes of `by_kind`
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 c : grid.items(tile, by.chunks)) {
-            i64 mine[n_kinds] = {};
-            for (i64 i = c * by.chunk + tile.rank(); i < by.end(c); i += tile.size()) {
-                int own = by.of(i);
-                for (int k = 0; k < n_kinds; ++k) mine[k] += own == k;
+        SHARED(bool, is_last, 1);
+        SHARED(i64, sums, n_kinds);
+        Block block;
+        Tile<32> tile;
+        i64 side = block.size() / tile.size(), turns = (by_kind.chunks + side - 1) / side;
+        for (i64 t : grid.items(block, turns)) {
+            i64 c = t * side + tile.index();
+            if (c < by_kind.chunks) count(tile, by_kind, c), count(tile, by_part, c);
+            fence();
+            block.sync();
+            if (block.rank() == 0) *is_last = arrive(arrived) == (u64)turns - 1;
+            block.sync();
+            if (!*is_last) continue;
+            sum_up(block, tile, by_part, sums);
+            sum_up(block, tile, by_kind, sums);
+            for (i64 k = block.rank(); k < n_kinds; k += block.size()) totals[k] = sums[k];
+        }
+    }
+    DEVICE void count(const Tile<32>& tile, const Classes& by, i64 c) const {
+        u32 mine[n_kinds] = {};
+        for (i64 i = c * by.chunk + tile.rank(); i < by.end(c); i += tile.size()) {
+            int own = by.of(i);
+            for (int k = 0; k < n_kinds; ++k) mine[k] += own == k;
+        }
+        for (int k = 0; k < n_kinds; ++k) {
+            u32 sum = tile.sum(mine[k]);
+            if (tile.rank() == 0) store(by.ends + k * by.chunks + c, (i64)sum);
+        }
+    }
+    static constexpr int ahead = 8;  // loads that a lane has under way
+    DEVICE void sum_up(Block block, const Tile<32>& tile, const Classes& by, i64* sums) const {
+        block.sync();
+        for (int k = tile.index(); k < n_kinds; k += block.size() / tile.size()) {  // a tile per class
+            i64* ends = by.ends + k * by.chunks;
+            i64 upto = 0;
+            for (i64 first = 0; first < by.chunks; first += ahead * tile.size()) {
+                i64 some[ahead];
+                for (int j = 0; j < ahead; ++j) {
+                    i64 c = first + j * tile.size() + tile.rank();
+                    some[j] = c < by.chunks ? load(ends + c) : 0;
+                }
+                for (int j = 0; j < ahead; ++j) {
+                    i64 c = first + j * tile.size() + tile.rank(), sum = upto + tile.scan(some[j]);
+                    if (c < by.chunks) ends[c] = sum;
+                    upto = tile.shfl(sum, tile.size() - 1);
+                }
             }
-            for (int k = 0; k < n_kinds; ++k) {
-                i64 sum = tile.sum(mine[k]);
-                if (tile.rank() == 0) counts[k * by.chunks + c] = sum;
-            }
+            if (tile.rank() == 0) sums[k] = upto;
+        }
+        block.sync();
+        for (i64 k = block.rank(); k < n_kinds; k += block.size()) {
+            i64 before = 0;
+            for (i64 j = 0; j < k; ++j) before += sums[j];
+            by.first[k] = before;
         }
     }
 };
@@ -85,19 +130,17 @@ struct CountClasses {  // one tile per chunk: counts[class][chunk]
 struct PlaceClasses {  // one tile per chunk: the place of each operation in the partition
     static constexpr int lanes = 32;
     Classes by;
-    const i64* ends;
     u32* to;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 c : grid.items(tile, by.chunks))
-            deal_chunk(tile, by, c, ends, [&](i64 i, int, i64 at, i64) { to[i] = (u32)at; });
+            deal_chunk(tile, by, c, [&](i64 i, int, i64 at, i64) { to[i] = (u32)at; });
     }
 };
 
 struct SplitRun {  // one tile per chunk of a sorted run: its updates, its queries of rows, of edges, of weights
     static constexpr int lanes = 32;
     Classes by;  // in this order
-    const i64* ends;
     const u64* keys;
     const f32* weight;
     const u32* place;
@@ -109,7 +152,7 @@ struct SplitRun {  // one tile per chunk of a sorted run: its updates, its queri
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 c : grid.items(tile, by.chunks))
-            deal_chunk(tile, by, c, ends, [&](i64 i, int own, i64 to, i64 after) {
+            deal_chunk(tile, by, c, [&](i64 i, int own, i64 to, i64 after) {
                 if (own == 0) put(i, to, after - updates.n);
                 i64 q = to - updates.n;
                 if (own == 1) rows[q] = (keys[i] & ~(u64)0xffffffffu) | place[i];

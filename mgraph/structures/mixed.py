@@ -30,6 +30,7 @@ from mgraph.structures.contract import Structure
 from mgraph.structures.reads import Csr
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
+from mgraph.structures.sums import running_sums
 
 __all__ = ["Answers", "Mixed", "load_kernels", "sort_stream"]
 
@@ -127,38 +128,34 @@ class Mixed:
 
     def __init__(self, device: Device, run: Run, stream: Array = None) -> None:
         self.device, self._run, self._by_place = device, run, stream is not None
-        kernels, by_kind = (
-            load(device, "structures/mixed.cuh"),
-            _Partition(device, run.op if stream is None else stream, BY_KIND),
-        )
-        inserts, deletes, *asked, _ = by_kind.totals()
+        by_kind, by_part, totals = _counted(device, (run.op if stream is None else stream, run.op))
+        inserts, deletes, *asked, _ = totals
         self._asked: list[int] = asked
-        self._slots = device.empty(len(run) if sum(asked) else 0, np.uint32)
-        kernels.PlaceClasses(by_kind.chunks if sum(asked) else 0, by=by_kind.by, ends=by_kind.ends, to=self._slots)
-        self._split(inserts + deletes, sum(asked[2:]), sum(asked[:2]))
+        self._split(by_kind, by_part, inserts + deletes, sum(asked[2:]), sum(asked[:2]))
 
-    def _split(self, n_updates: int, n_rows: int, n_points: int) -> None:
+    def _split(self, by_kind: Struct, by_part: Struct, n_updates: int, n_rows: int, n_points: int) -> None:
         """Take the run apart: so many updates, queries of rows and queries of edges."""
-        device, run = self.device, self._run
-        keys, op = device.empty(n_updates, np.uint64), device.empty(n_updates, np.int8)
-        weight = None if run.weight is None else device.empty(n_updates, np.float32)
-        place, before = device.empty(n_updates, np.uint32), device.empty(n_updates, np.uint32)
+        device, run, kernels = self.device, self._run, load(self.device, "structures/mixed.cuh")
+        n, n_weights, word = n_rows + n_points, n_updates if run.weight is not None else 0, np.uint32
+        keys, self._rows, weight, place, before, self._places, self._before, self._slots, op = device.carve(
+            (n_updates, np.uint64), (n_rows, np.uint64), (n_weights, np.float32), (n_updates, word), (n_updates, word),
+            (n, word), (n_points, word), (len(run) if n else 0, word), (n_updates, np.int8),
+        )  # fmt: skip
+        weight = None if run.weight is None else weight
         self.updates = Run(keys, op, weight)
         self._updates = Struct(keys=keys, op=op, weight=weight, place=place, asked=before, n=n_updates)
-        self._rows = device.empty(n_rows, np.uint64)
-        self._places = device.empty(n_rows + n_points, np.uint32)
-        self._before = device.empty(n_points, np.uint32)
-        by_part = _Partition(device, run.op, BY_PART)
-        load(device, "structures/mixed.cuh").SplitRun(
-            by_part.chunks, by=by_part.by, ends=by_part.ends, keys=run.keys, weight=run.weight, place=run.place,
-            updates=self._updates, rows=self._rows, asked=self._places, before=self._before, n_rows=n_rows,
+        chunks = by_part.values["chunks"]
+        kernels.PlaceClasses(chunks if n else 0, by=by_kind, to=self._slots)
+        kernels.SplitRun(
+            chunks, by=by_part, keys=run.keys, weight=run.weight, place=run.place, updates=self._updates,
+            rows=self._rows, asked=self._places, before=self._before, n_rows=n_rows,
         )  # fmt: skip
 
     def answer(self, structure: Structure, outcome: Array) -> Answers:
         """The answers as of before the updates are committed, which `structure` has prepared with this outcome.
 
         O(q log n) for q queries of edges and of degrees. A row takes O((d + u) log u) for d edges and u updates of it
-        in the run. Six read-backs at most.
+        in the run. Five read-backs at most.
 
         Raises
         ------
@@ -167,7 +164,9 @@ class Mixed:
         """
         device, (edges, weights, degrees, neighbors, predecessors) = self.device, self._asked
         n = sum(self._asked)
-        found, words = device.empty(edges, np.uint8), device.empty(n - edges, np.uint32)
+        numbers = -(-edges // 4) * 4  # where they begin, behind what was found: all is fetched at once
+        answers = device.empty(numbers + 4 * (n - edges), np.uint8)
+        found, words = answers[:edges], answers[numbers:].view(np.uint32)
         places = None if self._by_place else device.empty(n, np.uint32)
         rows = Csr(
             np.zeros(1, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32) if structure.weighted else None
@@ -188,17 +187,18 @@ class Mixed:
                 self._degrees(kernels, given, outcome, into)
             if neighbors + predecessors:
                 rows = self._patched(kernels, given, outcome, words[weights + degrees :], structure.weighted)
-        numbers = device.fetch(words[: weights + degrees])
+        host = device.fetch(answers[: numbers + 4 * (weights + degrees)])
+        here = host[numbers:].view(np.uint32)
         return Answers(
-            device.fetch(found).view(bool), numbers[:weights].view(np.float32), numbers[weights:],
+            host[:edges].view(bool), here[:weights].view(np.float32), here[weights:],
             _part(rows, 0, neighbors), _part(rows, neighbors, neighbors + predecessors),
             None if places is None else device.fetch(places),
         )  # fmt: skip
 
     def _held(self, structure: Structure) -> Array:
-        """Whether the structure has the edge of each query of an edge: the structure's own search, uint8[n]."""
+        """Whether the structure has the edge of each query of an edge, uint8[n]; None unless its search is its own."""
         device, n = self.device, self._asked[0]
-        if n == 0:
+        if n == 0 or type(structure)._find is Structure._find:
             return None
         src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
         asked = self._places[len(self._rows) : len(self._rows) + n]
@@ -212,7 +212,7 @@ class Mixed:
         kernels.DegreeChanges(
             len(self.updates), updates=self._updates, outcome=outcome, rows=self._rows, n_rows=n, changes=changes,
         )  # fmt: skip
-        device.cumsum(changes, out=changes)
+        running_sums(device, changes)
         kernels.RowDegrees(n, **given, rows=self._rows, n=n, changes=changes, **into)
 
     def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
@@ -230,31 +230,28 @@ class Mixed:
         return Csr(ends, device.fetch(dst), None if weight is None else device.fetch(weight))
 
 
-class _Partition:
-    """A stable partition of operations by class, as it is dealt to tiles.
+def _counted(device: Device, kinds: tuple[Array, Array]) -> tuple[Struct, Struct, list[int]]:
+    """Operations in stream order and in that of the run as partitions, by `BY_KIND` and by `BY_PART`; and the totals.
 
-    Attributes
-    ----------
-    by : Struct
-        The operations, cut into chunks.
-    ends : int64[classes * chunks]
-        The running sums of how many operations of each class each chunk has.
+    A partition is stable, and dealt to tiles in chunks. The totals are how many operations each kind has; they wait for
+    the device, once.
     """
-
-    def __init__(self, device: Device, kinds: Array, table: int) -> None:
-        n, chunk, self.device = len(kinds), CHUNK[device.kind], device
-        self.chunks = -(-n // chunk)
-        self.by = Struct(kinds=kinds, n=n, table=table, chunk=chunk, chunks=self.chunks)
-        self.ends = device.empty(CLASSES * self.chunks, np.int64)
-        load(device, "structures/mixed.cuh").CountClasses(self.chunks, by=self.by, counts=self.ends)
-        if n:
-            device.cumsum(self.ends, out=self.ends)
-
-    def totals(self) -> list[int]:
-        """How many operations each class has; one read-back."""
-        if not self.chunks:
-            return [0] * CLASSES
-        return np.diff(self.device.to_host(self.ends[self.chunks - 1 :: self.chunks]), prepend=0).tolist()
+    n, chunk = len(kinds[0]), CHUNK[device.kind]
+    chunks = -(-n // chunk)
+    words = device.carve(*[(CLASSES * chunks, np.int64)] * 2, *[(CLASSES, np.int64)] * 2, (1, np.uint64))
+    by_kind, by_part = (
+        Struct(kinds=its, n=n, table=table, chunk=chunk, chunks=chunks, ends=ends, first=first)
+        for its, table, ends, first in zip(kinds, (BY_KIND, BY_PART), words[:2], words[2:4], strict=True)
+    )
+    totals, mailbox = device.mailbox(CLASSES)
+    device.fill(words[4], 0)
+    load(device, "structures/mixed.cuh").CountClasses(
+        chunks, by_kind=by_kind, by_part=by_part, arrived=words[4], totals=mailbox
+    )
+    if not chunks:
+        return by_kind, by_part, [0] * CLASSES
+    device.synchronize()
+    return by_kind, by_part, totals.tolist()
 
 
 def _part(csr: Csr, first: int, end: int) -> Csr:

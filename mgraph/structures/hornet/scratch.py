@@ -11,6 +11,7 @@ from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.hornet.pool import CLASSES, Needs
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
+from mgraph.structures.sums import running_sums
 
 __all__ = ["Look", "Scratch"]
 
@@ -66,7 +67,7 @@ class Scratch:
             n, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices, place=self.place,
             outcome=self.outcome, before=self.before, at=words,
         )  # fmt: skip
-        device.cumsum(self.before[1 : n + 1], out=self.before[1 : n + 1])
+        running_sums(device, self.before[1 : n + 1])
         kernels.Needs(
             n, keys=run.keys, n=n, graph=graph, rows=rows, before=self.before, end=self.end, held=self.held,
             lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity), at=words,

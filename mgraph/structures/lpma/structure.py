@@ -162,9 +162,11 @@ class Lpma(Pma):
             return None
         if leaves >= 1 << 32:
             raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
-        level, directory = self.flat(self.leaves), self.directory(leaves)
+        level, directory = self.flat(self.leaves, blank=False), self.directory(leaves)
+        arrays, bounds = self._arrays([*self.levels, level], directory), self.level_arrays(leaves)
+        self.device.fill(level["slots"], NOBODY)  # after the copies to the device, which would wait for it
         self._kernels["prepare"].Interleave(leaves, leaves=old.leaves, old_heads=self.heads, **directory)
-        return self.frame(self._arrays([*self.levels, level], directory), self.start, self._degrees)
+        return self.frame(arrays, self.start, self._degrees, bounds)
 
     # --- in reading order, on the host ---
 

@@ -23,6 +23,7 @@ from mgraph.structures.pma.build import Build, commit_build, prepare_build
 from mgraph.structures.pma.frame import Frame, Work
 from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
 from mgraph.structures.run import Run
+from mgraph.structures.sums import running_sums
 
 __all__ = ["NOBODY", "Pma"]
 
@@ -185,8 +186,8 @@ class Pma(Structure):
 
     def level_arrays(self, leaves: int) -> tuple[Array, Array]:
         """The bounds of an array of so many leaves, on the device."""
-        least, most = self.bounds(leaves)
-        return self.device.asarray(np.array(least, np.int64)), self.device.asarray(np.array(most, np.int64))
+        both = self.device.asarray(np.array(self.bounds(leaves), np.int64).ravel())
+        return both[: len(both) // 2], both[len(both) // 2 :]
 
     def even_leaves(self, n: int) -> int:
         """How many leaves a resized array of n items has."""
@@ -247,7 +248,7 @@ class Pma(Structure):
         tasks = -(-n_leaves * self.leaf // TASK_SLOTS)  # wide windows count by the sums of their tasks
         before, within = device.carve((tasks + 1, np.int64), (n_leaves, np.uint32))
         kernels.SumTasks(tasks, leaves=leaves, before=before, within=within)
-        device.cumsum(before, out=before)
+        running_sums(device, before)
         work.leaves = Struct(**{**leaves.values, "before": before, "within": within})
         if scratch_leaves:
             work.out = self.flat(scratch_leaves, blank=False)
