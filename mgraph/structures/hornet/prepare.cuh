@@ -45,11 +45,8 @@ struct Locate {  // one lane per key: its place in its row, what becomes of it, 
 #ifndef HUGE_EDGES
 #define HUGE_EDGES 65536
 #endif
-#ifndef FEW_EDGES
-#define FEW_EDGES 64
-#endif
 // Rows of at most so many edges are merged by a tile of 8, by a tile of 32, and by a block; longer ones in pieces.
-constexpr i64 few_edges = FEW_EDGES, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
+constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
