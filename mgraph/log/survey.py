@@ -54,16 +54,17 @@ def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Surv
         if snapshot is not None and term.number < snapshot["term"]:
             continue
         end = min(terms[at + 1 :], key=lambda later: later.epoch, default=None)
-        if end is None or end.epoch >= found.epoch:
-            ends = [one for one in (None if end is None else end.epoch, epoch) if one is not None]
-            if found.epoch < min([term.epoch, *ends]):
-                _lacks(store, term, found, repair)
-                break
-            places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
-            scans = store.scans_of(term, places, repair)
-            whole = _add_term(store, term, scans, end, epoch, found, repair)
-            if not whole and end is not None:
-                break
+        if end is not None and end.epoch < found.epoch:
+            continue
+        bounds = [one for one in (None if end is None else end.epoch, epoch) if one is not None]
+        if found.epoch < min([term.epoch, *bounds]):
+            _note_gap(store, term, found, repair)
+            break
+        places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
+        scans = store.scans_of(term, places, repair)
+        whole = _add_term(store, term, scans, end, min(bounds, default=None), found, repair)
+        if not whole and end is not None:
+            break
     if epoch is not None and found.epoch < epoch:
         raise InvalidOption(f"{store.path} has epochs up to {found.epoch}, and {epoch} was asked for")
     found.offsets = dict((found.snapshot or {}).get("offsets", {}))
@@ -72,28 +73,29 @@ def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Surv
 
 
 def _add_term(
-    store: Store, term: Term, scans: list[Scan], end: Term | None, epoch: int | None, found: Survey, repair: bool
+    store: Store, term: Term, scans: list[Scan], end: Term | None, bound: int | None, found: Survey, repair: bool
 ) -> bool:
-    """Add what a term has after `found.epoch`, up to the term that ends it, and to `epoch`; whether it has that."""
-    last, bounds = end is None, [one for one in (None if end is None else end.epoch, epoch) if one is not None]
-    bound = min(bounds, default=None)
+    """Add what a term has after `found.epoch`, up to the epoch `bound`; whether it has all of that.
+
+    `end` is the term that ends it, or None for the last.
+    """
     has = kept(scans, found.epoch, bound)
-    problem = _problem(store, term, scans, has.epoch, bound, last)
+    problem = _problem(store, term, scans, has.epoch, bound, last=end is None)
     found.add(has.shares, has.epoch)
     if end is not None and found.epoch >= end.epoch and end.n_vertices not in (None, found.left):
-        problem = _less(scans, found.epoch)
+        problem = _missing_removal(scans, found.epoch)
     if problem is not None and not repair:
         raise StoreError(
             f"{problem}; the store is whole up to epoch {has.epoch}; repair=True opens it there and gives up the rest"
         )
     if problem is not None:
         found.notes.append(f"{problem}: epochs after {has.epoch} are given up, {has.given_up} records or more")
-    if last:
+    if end is None:
         found.tails.extend(one.last for one in scans if one.last is not None)
     return bound is None or (has.epoch >= bound and problem is None)
 
 
-def _lacks(store: Store, term: Term, found: Survey, repair: bool) -> None:
+def _note_gap(store: Store, term: Term, found: Survey, repair: bool) -> None:
     """Note that the epochs between what was found and the beginning of a term are nowhere; or raise it."""
     problem = f"{store.path}: a snapshot or a log with the epochs {found.epoch + 1} to {term.epoch} is missing"
     if not repair:
@@ -101,7 +103,7 @@ def _lacks(store: Store, term: Term, found: Survey, repair: bool) -> None:
     found.notes.append(f"{problem}: epochs after {found.epoch} are given up")
 
 
-def _less(scans: list[Scan], epoch: int) -> str:
+def _missing_removal(scans: list[Scan], epoch: int) -> str:
     """That the logs of a term end without a change that belongs to the epoch at which the next term begins."""
     broken = next((one.broken for one in scans if one.broken is not None), None)
     return broken or f"{scans[0].last}: vertices that left in epoch {epoch} are not there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,31 @@ from graphs import random_graph
 from spmd import cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS, WARM
+from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
+from mgraph.batch import EdgeBatch
 from mgraph.structures import names
 
 #: what an algorithm has to be given
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "bfs": {"source": 3, "predecessors": True},
     "distances": {"sources": [0, 3, 5]},
+    "gather": {"values": np.arange(300.0)},
+    "jaccard": {"pairs": np.arange(300).reshape(-1, 2)},
     "k_hop": {"sources": [3, 4], "k": 2},
+    "k_truss": {"k": 4},
     "modularity": {"labels": np.arange(300) % 7},
     "multi_source_bfs": {"sources": [3, 9]},
+    "overlap": {"pairs": np.arange(300).reshape(-1, 2)},
+    "random_walks": {"starts": np.arange(300), "length": 5, "seed": 1},
+    "sample_neighbors": {"seeds": [3, 9, 27], "fanouts": [4, 4], "seed": 1},
     "shortest_path": {"source": 3, "target": 9},
     "sssp": {"source": 3, "predecessors": True},
 }
+
+
+def test_each_algorithm_has_its_arguments() -> None:
+    for name, algorithm in ALGORITHMS.items():
+        inspect.signature(algorithm.check).bind(None, **ARGUMENTS.get(name, {}))
 
 
 @pytest.mark.parametrize("chosen", [WARM, pytest.param(tuple(ALGORITHMS), marks=pytest.mark.slow)], ids=["warm", "all"])
@@ -45,6 +59,10 @@ def _flat(found: Any) -> list[np.ndarray]:
     """The arrays of a result of any kind; those of rows in any order are sorted."""
     if isinstance(found, dict):
         return list(found.values())
+    if isinstance(found, SampledNeighbors):
+        return [np.asarray(column) for column in vars(found).values()]
+    if isinstance(found, EdgeBatch):
+        return [found.src, found.dst]
     if hasattr(found, "offsets"):
         row = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
         return [np.asarray(found.offsets), np.sort(row << 32 | found.dst)]

@@ -61,7 +61,7 @@ def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
 def check(graph: GraphFacts, k: Any) -> dict[str, Any]:
     """The program's arguments from the user's. The graph must be undirected."""
     if graph.directed:
-        raise InvalidOption("k_truss is of an undirected graph; create the graph with directed=False")
+        raise InvalidOption("k_truss is for undirected graphs; create the graph with directed=False")
     return {"k": min(check_whole(k, "k"), sys.maxsize)}
 
 

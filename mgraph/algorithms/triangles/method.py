@@ -69,7 +69,7 @@ def transitivity(self: Runs[Any]) -> float:
 def check(graph: GraphFacts) -> dict[str, Any]:
     """The program's arguments: none. The graph must be undirected."""
     if graph.directed:
-        raise InvalidOption("triangles are those of an undirected graph; create the graph with directed=False")
+        raise InvalidOption("triangles is for undirected graphs; create the graph with directed=False")
     return {}
 
 
