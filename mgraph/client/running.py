@@ -39,9 +39,7 @@ def run_algorithm(
     With `live`, the maintained result that has this id, brought up to date. What the workers hold, if not `shown`.
     """
     arguments = checked(numbering)
-    data = {
-        k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
-    }
+    data = {k: _own_values(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
     key = uuid.uuid4().hex
@@ -104,7 +102,7 @@ def _by_key(values: Any, numbering: Numbering) -> Any:
     return array
 
 
-def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
+def _own_values(name: str, given: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
     """Each rank's share of an argument that has a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
@@ -113,12 +111,12 @@ def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numberin
     Raises
     ------
     InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows of float64, as long
-        as the number of vertices, are what an algorithm's check made of several arrays.
+        The array is not one-dimensional, not numeric, or longer than the number of vertices; unless it has rows, which
+        an algorithm's check made of several arrays.
     GraphClosed
         The result was closed.
     """
-    starts = list(numbering.partition.starts)
+    starts, values = list(numbering.partition.starts), given.values
     if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
         held = values._held
         held.check()
@@ -130,11 +128,11 @@ def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numberin
         array = Device.to_host(as_array(_by_key(values, numbering)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
-    if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:
+    if given.rows:
         inside = np.empty_like(array)
         inside[:, numbering.inside(np.arange(array.shape[1]))] = array
         return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
-    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
             f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"

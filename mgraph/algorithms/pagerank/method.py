@@ -48,10 +48,11 @@ def pagerank(
         multiplies its tol by the number of vertices. With 0, exactly `max_iter` iterations are done.
     max_iter : int
         The largest number of iterations, 0 or more.
-    start : result of an earlier ``pagerank``, or array of at most `num_vertices` numbers, optional
+    start : result of an earlier ``pagerank``, array of at most `num_vertices` numbers, or mapping, optional
         The ranks to begin with, which are scaled to sum to 1. Ranks of an earlier epoch save iterations. A result of
         this graph stays on the workers, unless the graph was reordered since. Such a result, and an array, are sent
-        through this process. Vertices that were added since begin with the mean.
+        through this process. Vertices that were added since begin with the mean; those that a mapping does not name
+        with 0.
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
     personalization : mapping of int to number, array of at most `num_vertices` numbers, or a list of these, optional
@@ -130,6 +131,8 @@ def check(
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most, first = min(check_whole(max_iter, "max_iter"), sys.maxsize), start if nstart is None else nstart
+    if isinstance(first, Mapping):
+        first = _filled(first, graph, "start" if nstart is None else "nstart")
     given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
     given |= _teleport(personalization, graph) | _dangling(dangling, graph)
     given |= {"weight": True} if weight else {}
@@ -155,12 +158,8 @@ def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        if isinstance(row, Mapping):
-            ids, values = _pairs(row, graph, name)
-            whole[i, ids] = values
-        else:
-            whole[i] = _padded(np.asarray(row), n, name)
-    return {"dense": VertexData(whole), "several": len(rows)}
+        whole[i] = _filled(row, graph, name) if isinstance(row, Mapping) else _padded(np.asarray(row), n, name)
+    return {"dense": VertexData(whole, rows=True), "several": len(rows)}
 
 
 def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
@@ -181,6 +180,14 @@ def _pairs(given: Mapping[Any, Any], graph: GraphFacts, name: str) -> tuple[np.n
     """The vertices and the numbers of a mapping."""
     ids = graph.vertices(list(given), name)
     return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
+
+
+def _filled(given: Mapping[Any, Any], graph: GraphFacts, name: str) -> np.ndarray:
+    """A mapping as an array with a number for each vertex: 0 for those that it does not name."""
+    ids, values = _pairs(given, graph, name)
+    array = np.zeros(graph.n_vertices)
+    array[ids] = values
+    return array
 
 
 def _padded(given: Any, n: int, name: str) -> Any:
