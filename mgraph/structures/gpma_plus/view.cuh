@@ -45,6 +45,17 @@ struct PmaView {
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         i64 a = start[v], stretch = unit_of(a) + unit;
         i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
+        if constexpr (Tile<32>::size() == 1) {  // a CPU passes over the rest of a leaf at its first dead slot
+            for (i64 next; first < end; first = next) {
+                next = (leaf_of(first) + 1) * LEAF;
+                for (i64 s = first, last = lesser(next, end); s < last; ++s) {
+                    u32 id = slots[s];
+                    if (id == nobody) break;
+                    if (f(id, s, true)) return;
+                }
+            }
+            return;
+        }
         for (i64 s = first; s < end; s += ahead * tile.size()) {
             u32 ids[ahead];
             for (int j = 0; j < ahead; ++j) {
