@@ -50,6 +50,10 @@ DEVICE i64 compact(Tile tile, const u32* words, i64 from, i64 to, i64 mine, i64*
         for (u32 full = tile.ballot(own != 0); full; full &= full - 1) {
             int lane = lowest_bit(full);
             u32 bits = tile.shfl(own, lane);
+            if constexpr (Tile::size() == 1) {
+                for (; bits; bits &= bits - 1) emit((base + lane) * word_bits + lowest_bit(bits), place++);
+                continue;
+            }
             for (i64 b = tile.rank(); b < word_bits; b += tile.size())
                 if (bits & bit_of(b)) emit((base + lane) * word_bits + b, place + popcount(bits & (bit_of(b) - 1)));
             place += popcount(bits);

@@ -69,6 +69,7 @@ struct SumRows {  // a tile 32 vertices of a level; hubs become tasks
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank();
+            fetch_row(graph, at, n, [&](i64 next) { return listed[next] - counts.first; });
             take(tile, at < n ? listed[at] - counts.first : -1);
         }
     }

@@ -52,6 +52,7 @@ struct Expand {  // top-down: a tile marks the neighbours of 32 vertices of the 
         i64 n = *count;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank();
+            fetch_row(graph, at, n, [&](i64 next) { return (i64)frontier[next]; });
             visit_rows(graph, tile, at < n ? (i64)frontier[at] : -1, tasks, n_tasks,
                        [&](auto group, i64 row, i64 unit) { mark_all(graph, group, row, unit, marks); });
         }
@@ -185,6 +186,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
             if (open == 0) continue;
             for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile has a lane for each bit
                 i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
+                fetch_row(graph, w * word_bits + b, n, EveryRow{});
                 u32 parent = search(tile, row);
                 if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
                 hits |= tile.ballot(parent != no_vertex) << b;

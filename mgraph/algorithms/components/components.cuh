@@ -50,8 +50,10 @@ struct Plant {  // one lane a vertex: an own one gets the smallest of itself and
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
             u32 least = (u32)v;
-            if (v >= first && v < first + rows)
+            if (v >= first && v < first + rows) {
+                fetch_row(graph, v - first, rows, EveryRow{});
                 visit_sample(graph, v - first, [&](u32 id) { least = lesser(least, id); });
+            }
             parent[v] = least;
         }
     }
@@ -67,7 +69,13 @@ struct LinkSample {  // one lane a row: links its vertex with its first neighbou
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(rows)) {
             u32 near = (u32)(first + row);
-            visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
+            fetch_row(graph, row, rows, EveryRow{});
+            if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
+                u32 up[sampled], n = 0;
+                near = glance(parent + near);
+                visit_sample(graph, row, [&](u32 id) { up[n++] = glance(parent + id); });
+                for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
+            } else visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
         }
     }
 };

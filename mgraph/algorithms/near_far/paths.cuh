@@ -117,6 +117,7 @@ struct Follow {  // a tile 32 near vertices
         Tile<lanes> tile;
         i64 edges = 0;
         for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
+            fetch_row(graph, i, count, [&](i64 next) { return (i64)load(search.near(turn) + next); });
             if (i == 0 && tile.rank() == 0 && last) begin_turn(search, turn);
             edges += follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks, last);
         }

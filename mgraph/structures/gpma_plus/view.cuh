@@ -37,6 +37,7 @@ struct PmaView {
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     DEVICE i64 first(i64 v) const { return start[v]; }
+    DEVICE void fetch(i64 v) const { prefetch(degrees + v), prefetch(slots + start[v]); }
     DEVICE const u32* leaf(i64 leaf) const { return slots + leaf * LEAF; }
     DEVICE i64 units(i64 v) const {
         i64 a = start[v], b = start[v + 1];
@@ -45,7 +46,7 @@ struct PmaView {
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         i64 a = start[v], stretch = unit_of(a) + unit;
         i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
-        if constexpr (Tile<32>::size() == 1) {  // a CPU passes over the rest of a leaf at its first dead slot
+        if constexpr (Tile<32>::size() == 1) {  // a CPU leaves a leaf at its first dead slot
             for (i64 next; first < end; first = next) {
                 next = (leaf_of(first) + 1) * LEAF;
                 for (i64 s = first, last = lesser(next, end); s < last; ++s) {
