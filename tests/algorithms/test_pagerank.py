@@ -195,6 +195,12 @@ def test_in_edges_are_not_made_for_a_few_iterations(counted: Counter[str], most:
     assert counted["RowKeys"] == (most > module.FEW)
 
 
+def test_dropped_mass_costs_a_cpu_no_iterations() -> None:
+    graph = random_graph(17, 2000, 40000, directed=False)
+    _, info = run(shards(graph, cut(graph.n, 1)), PAGERANK, dangling="drop", tol=1e-4)
+    assert info["iterations"] <= iterate(graph, tol=1e-4)[1] + 1  # with 16 bits of the first shares, 4 more
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_start_near_the_limit_stays_there(size: int) -> None:
     graph = random_graph(13, 2000, 20000, directed=False)
