@@ -114,14 +114,21 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     u32* support;  // by edge from u to w: what they add to w
     i64* counts;  // of all vertices
     DEVICE void operator()(Grid grid) const {
-        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) { close(group, edge, row, v); });
+        Items share = grid.items(Tile<lanes>{}, edges);
+        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
+            // a CPU spares the atomics of a row whose edges this lane has alone
+            bool whole = part.offsets[row] >= share.first && part.offsets[row + 1] <= share.last;
+            close(group, edge, row, v, Tile<lanes>::size() == 1 && whole);
+        });
     }
-    template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v) const {
+    template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
         each_common(group, part, own, row, v, [&](i64 at_u, i64 at_v) {
             u32 uw = part.arcs(at_u), vw = own.arcs(at_v), all = uv * uw * vw;
-            reduce_add(support + at_u, counting == arcs_opposite ? uv : all);
+            u32 to_w = counting == arcs_opposite ? uv : all;
+            if (whole) support[at_u] += to_w;
+            else reduce_add(support + at_u, to_w);
             to_u += counting == arcs_opposite ? vw : all;
             to_v += counting == arcs_opposite ? uw : all;
         });
