@@ -116,11 +116,11 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     DEVICE void operator()(Grid grid) const {
         Items share = grid.items(Tile<lanes>{}, edges);
         close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
-            // a CPU spares the atomics of a row whose edges this lane has alone
-            bool whole = part.offsets[row] >= share.first && part.offsets[row + 1] <= share.last;
-            close(group, edge, row, v, Tile<lanes>::size() == 1 && whole);
+            i64 from = part.offsets[row], to = part.offsets[row + 1];
+            close(group, edge, row, v, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
         });
     }
+    // whole: a CPU's thread has all edges of the row, so that it needs no atomics
     template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
