@@ -3,7 +3,6 @@
 #include "kernels/search.cuh"
 
 constexpr i64 alone = 8;  // vertices of the shorter row up to which a lane closes an edge by itself
-constexpr bool merges = Tile<32>::size() == 1;  // a CPU reads both rows where one is up to 16 times as long
 
 struct Part {  // rows of one rank's kept edges, from the vertex `first` on
     const i64* offsets;
@@ -34,13 +33,28 @@ DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges,
     }
 }
 
-template <class Hit> DEVICE void merge_rows(const u32* a, i64 n, const u32* b, i64 m, Hit hit) {
-    for (i64 i = 0, j = 0; i < n && j < m;) {
-        u32 x = a[i], y = b[j];
-        if (x == y) hit(i, j);
-        i += x <= y, j += y <= x;
+// The places of the vertices of u's row, hashed by the low bits of their ids. A CPU's thread makes it once for all edges
+// from u; a GPU has no use for it.
+struct Places {
+    static constexpr bool used = Tile<32>::size() == 1;
+    static constexpr i64 size = used ? 8192 : 1, most = size / 4;  // fits into L1; longer rows are left out
+    const u32* ids = nullptr;
+    i64 n = 0;
+    u16 places[size] = {};  // from 1 on
+    DEVICE u16& of(u32 id) {
+        u32 at = id;
+        while (places[at % size] && ids[places[at % size] - 1] != id) ++at;
+        return places[at % size];
     }
-}
+    DEVICE bool take(const u32* row, i64 length) {
+        if (row == ids) return true;
+        if (length > most) return false;
+        for (i64 i = n; i--;) of(ids[i]) = 0;  // the last first, so that no search meets a gap
+        ids = row, n = length;
+        for (i64 i = 0; i < n; ++i) of(ids[i]) = (u16)(i + 1);
+        return true;
+    }
+};
 
 // The group's lanes share the shorter row, and look for what they find there in the longer one.
 template <class Group, class Hit>
@@ -55,12 +69,14 @@ DEVICE void seek_row(Group group, const u32* shorter, i64 n, const u32* longer, 
 
 // hit(edge of part, edge of own) for each vertex that both rows have.
 template <class Group, class Hit>
-DEVICE void each_common(Group group, const Part& part, const Part& own, i64 row, i64 v, Hit hit) {
+DEVICE void each_common(Group group, const Part& part, const Part& own, i64 row, i64 v, Places& places, Hit hit) {
     i64 at_u = part.offsets[row], at_v = own.offsets[v];
     i64 n_u = part.offsets[row + 1] - at_u, n_v = own.offsets[v + 1] - at_v;
     const u32 *ids_u = part.ids + at_u, *ids_v = own.ids + at_v;
     auto both = [&](i64 in_u, i64 in_v) { hit(at_u + in_u, at_v + in_v); };
-    if (merges && greater(n_u, n_v) <= 16 * lesser(n_u, n_v)) merge_rows(ids_u, n_u, ids_v, n_v, both);
-    else if (n_u <= n_v) seek_row(group, ids_u, n_u, ids_v, n_v, both);
+    if (Places::used && n_v <= 16 * n_u && places.take(ids_u, n_u)) {
+        for (i64 in_v = 0; in_v < n_v; ++in_v)
+            if (i64 place = places.of(ids_v[in_v])) both(place - 1, in_v);
+    } else if (n_u <= n_v) seek_row(group, ids_u, n_u, ids_v, n_v, both);
     else seek_row(group, ids_v, n_v, ids_u, n_u, [&](i64 in_v, i64 in_u) { both(in_u, in_v); });
 }

@@ -10,9 +10,10 @@ struct Support {  // a lane brings an edge from u, of any rank, to v: each trian
     u32* theirs;  // of the edges of `part`
     u32* mine;    // of the own edges
     DEVICE void operator()(Grid grid) const {
+        Places places;
         close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
             u32 found = 0;
-            each_common(group, part, own, row, v, [&](i64 at_u, i64 at_v) {
+            each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
                 reduce_add(theirs + at_u, 1u), reduce_add(mine + at_v, 1u);
                 ++found;
             });

@@ -4,6 +4,7 @@
 // vertices from `first` on.
 #pragma once
 #include "algorithms/near_far/lengths.cuh"
+#include "kernels/append.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
@@ -42,17 +43,8 @@ struct Search {
     DEVICE u32* far(i64 turn) const { return lists + (2 + (turn & 1)) * n; }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(n) + 1); }
     DEVICE i64* count(int which, i64 turn) const { return state + which + (turn & 1); }
-    DEVICE void to_near(u32 row, i64 turn) const {
-        if (mark(marked(turn), row)) store(near(turn) + take_place(count(s_near, turn)), row);
-    }
-    // A path to `id`; it is near in turn `turn`.
-    DEVICE void found(u32 id, Word word, i64 turn, i64 far_turn, u64 limit) const {
-        if (!(word < glance(length + id)) || !(word < atomic_min(length + id, word))) return;
-        i64 row = (i64)id - first;
-        if (row < 0 || row >= n) to_owner(id);
-        else if (word < limit) to_near((u32)row, turn);
-        else if (mark(held, id)) store(far(far_turn) + take_place(count(s_far, far_turn)), (u32)row);
-    }
+    DEVICE Appender to_near(i64 turn) const { return {near(turn), count(s_near, turn)}; }
+    DEVICE Appender to_far(i64 turn) const { return {far(turn), count(s_far, turn)}; }
     DEVICE void to_owner(u32 id) const {
         if (!mark(held, id)) return;
         i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
@@ -66,23 +58,42 @@ struct Search {
     }
 };
 
+// What a lane finds in a turn: vertices that are near in the next one, and far ones.
+struct Finds {
+    const Search& s;
+    Appender near, far;
+    u32* marked;
+    DEVICE Finds(const Search& s, i64 turn, i64 far_turn)
+        : s(s), near(s.to_near(turn)), far(s.to_far(far_turn)), marked(s.marked(turn)) {}
+    DEVICE void add_near(u32 row) {
+        if (mark(marked, row)) near.add(row);
+    }
+    // A path to `id`.
+    DEVICE void add(u32 id, Word word, u64 limit) {
+        if (!(word < glance(s.length + id)) || !(word < atomic_min(s.length + id, word))) return;
+        i64 row = (i64)id - s.first;
+        if (row < 0 || row >= s.n) s.to_owner(id);
+        else if (word < limit) add_near((u32)row);
+        else if (mark(s.held, id)) far.add((u32)row);
+    }
+};
+
 template <class View, class Tile>
-DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, i64 turn, i64 far_turn,
-                   u64 limit) {
+DEVICE void follow(const View& graph, const Search& s, Tile tile, i64 row, i64 unit, u64 limit, Finds& finds) {
     Word length = load(s.length + s.first + row);
     graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
-        if (live) s.found(id, longer(length, graph.weight(slot)), turn + 1, far_turn, limit);
+        if (live) finds.add(id, longer(length, graph.weight(slot)), limit);
         return false;
     });
 }
 
 // A tile follows the edges of a near vertex each lane; hubs become tasks. Returns how many edges the lane's vertex has.
 template <class View, class Tile32>
-DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, i64 far_turn,
-                       u64 limit, u64* tasks, bool last = true) {
+DEVICE i64 follow_near(const View& graph, const Search& s, Tile32 tile, i64 base, i64 count, i64 turn, u64 limit,
+                       Finds& finds, u64* tasks, bool last = true) {
     i64 at = base + tile.rank(), row = at < count ? (last ? s.take(at, turn) : (i64)load(s.near(turn) + at)) : -1;
     visit_rows(graph, tile, row, tasks, s.count(s_tasks, turn),
-               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, turn, far_turn, limit); });
+               [&](auto group, i64 its, i64 unit) { follow(graph, s, group, its, unit, limit, finds); });
     return row < 0 ? 0 : (i64)graph.degree(row);
 }
 template <class Tile32> DEVICE void count_edges(const Search& s, Tile32 tile, i64 edges) {
@@ -90,9 +101,9 @@ template <class Tile32> DEVICE void count_edges(const Search& s, Tile32 tile, i6
     if (tile.rank() == 0 && edges) atomic_add(s.state + s_edges, edges);
 }
 template <class View, class Tile32>
-DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, i64 turn, i64 far_turn, u64 limit) {
+DEVICE void follow_task(const View& graph, const Search& s, Tile32 tile, u64 task, u64 limit, Finds& finds) {
     visit_task(graph, task, [&](i64 row, i64 unit) {
-        follow(graph, s, tile, row, unit, turn, far_turn, limit);
+        follow(graph, s, tile, row, unit, limit, finds);
         return false;
     });
 }
@@ -115,11 +126,12 @@ struct Follow {  // a tile 32 near vertices
     u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Finds finds(search, turn + 1, far_turn);
         i64 edges = 0;
         for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
             fetch_row(graph, i, count, [&](i64 next) { return (i64)load(search.near(turn) + next); });
             if (i == 0 && tile.rank() == 0 && last) begin_turn(search, turn);
-            edges += follow_near(graph, search, tile, i * tile.size(), count, turn, far_turn, limit, tasks, last);
+            edges += follow_near(graph, search, tile, i * tile.size(), count, turn, limit, finds, tasks, last);
         }
         count_edges(search, tile, edges);
     }
@@ -136,8 +148,9 @@ struct FollowHubs {  // a tile a task
     const u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Finds finds(search, turn + 1, far_turn);
         i64 n_tasks = load(search.count(s_tasks, turn));
-        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], turn, far_turn, limit);
+        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, tasks[i], limit, finds);
     }
 };
 
@@ -176,16 +189,21 @@ struct Settle {
         Tile<lanes> tile;
         i64 edges = 0, few = rows_at_once(grid, tile, count);
         for ([[maybe_unused]] i64 one : grid.items(1)) begin_turn(search, turn);
-        for (i64 i : grid.items(tile, (count + few - 1) / few)) {
-            i64 end = lesser(count, (i + 1) * few);
-            edges += follow_near(graph, search, tile, i * few, end, turn, far_turn, limit, tasks);
+        {
+            Finds finds(search, turn + 1, far_turn);
+            for (i64 i : grid.items(tile, (count + few - 1) / few)) {
+                i64 end = lesser(count, (i + 1) * few);
+                edges += follow_near(graph, search, tile, i * few, end, turn, limit, finds, tasks);
+            }
         }
         count_edges(search, tile, edges);
         grid.meet(arrived, goal);
         i64 n_tasks = load(search.count(s_tasks, turn));
         if (n_tasks == 0) return;
-        for (i64 i : grid.items(tile, n_tasks))
-            follow_task(graph, search, tile, load(tasks + i), turn, far_turn, limit);
+        {
+            Finds finds(search, turn + 1, far_turn);
+            for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, load(tasks + i), limit, finds);
+        }
         grid.meet(arrived, goal);
     }
     DEVICE void rise(Grid grid, u64& goal, i64 far, i64 turn, i64 far_turn, u64& limit) const {
@@ -194,7 +212,7 @@ struct Settle {
         grid.meet(arrived, goal);
         u64 least = (u64)load(s.state + s_least), next = least == ~(u64)0 ? limit : next_limit((Word)least, delta);
         grid.meet(arrived, goal);  // all have read it
-        for (i64 i : grid.items(far)) divide(s, i, turn, far_turn, limit, next);
+        divide(grid, s, far, turn, far_turn, limit, next);
         for (i64 one : grid.items(1)) {
             store(s.count(s_far, far_turn) + one, (i64)0);
             store(s.state + s_least + one, ~(i64)0);
@@ -210,12 +228,18 @@ struct Settle {
         if (word >= limit && word < (u64)load(s.state + s_least)) atomic_min((u64*)s.state + s_least, word);
     }
     // A far vertex below the old limit was near in the meantime; one below the new limit is near now.
-    DEVICE static void divide(const Search& s, i64 at, i64 turn, i64 far_turn, u64 old, u64 limit) {
-        u32 row = load(s.far(far_turn) + at);
-        u64 word = load(s.length + s.first + row);
-        if (word >= limit) return store(s.far(far_turn + 1) + take_place(s.count(s_far, far_turn + 1)), row);
-        unmark(s.held, s.first + row);
-        if (word >= old) s.to_near(row, turn);
+    DEVICE static void divide(Grid grid, const Search& s, i64 far, i64 turn, i64 far_turn, u64 old, u64 limit) {
+        Finds finds(s, turn, far_turn + 1);
+        for (i64 i : grid.items(far)) {
+            u32 row = load(s.far(far_turn) + i);
+            u64 word = load(s.length + s.first + row);
+            if (word >= limit) {
+                finds.far.add(row);
+                continue;
+            }
+            unmark(s.held, s.first + row);
+            if (word >= old) finds.add_near(row);
+        }
     }
 };
 
@@ -247,7 +271,7 @@ struct Divide {  // one lane a far vertex: which are near from now on
             store(search.count(s_far, far_turn), one);
             Settle<View>::end_rise(search, far_turn + 1, limit);
         }
-        for (i64 i : grid.items(count)) Settle<View>::divide(search, i, turn, far_turn, old, limit);
+        Settle<View>::divide(grid, search, count, turn, far_turn, old, limit);
     }
 };
 
@@ -258,10 +282,11 @@ struct Begin {  // one lane a source: its length, on every rank, and its owner's
     const u64* words;
     i64 n;
     DEVICE void operator()(Grid grid) const {
+        Finds finds(search, 0, 0);
         for (i64 i : grid.items(n)) {
             i64 row = (i64)sources[i] - search.first;
             atomic_min(search.length + sources[i], (Word)words[i]);
-            if (row >= 0 && row < search.n) search.to_near((u32)row, 0);
+            if (row >= 0 && row < search.n) finds.add_near((u32)row);
         }
     }
 };
@@ -291,10 +316,11 @@ struct TakeIn {  // one lane a vertex that another rank has sent
     i64 far_turn;
     u64 limit;
     DEVICE void operator()(Grid grid) const {
+        Finds finds(search, turn, far_turn);
         for (i64 i : grid.items(n)) {
             u64 id = LENGTHS == 32 ? words[i] >> 32 : words[2 * i];
             u64 length = LENGTHS == 32 ? words[i] & 0xffffffffu : words[2 * i + 1];
-            search.found((u32)id, (Word)length, turn, far_turn, limit);
+            finds.add((u32)id, (Word)length, limit);
         }
     }
 };

@@ -115,16 +115,18 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     i64* counts;  // of all vertices
     DEVICE void operator()(Grid grid) const {
         Items share = grid.items(Tile<lanes>{}, edges);
+        Places places;
         close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
             i64 from = part.offsets[row], to = part.offsets[row + 1];
-            close(group, edge, row, v, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
+            close(group, edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
         });
     }
     // whole: a CPU's thread has all edges of the row, so that it needs no atomics
-    template <class Group> DEVICE void close(Group group, i64 edge, i64 row, i64 v, bool whole) const {
+    template <class Group>
+    DEVICE void close(Group group, i64 edge, i64 row, i64 v, Places& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = part.arcs(edge);
-        each_common(group, part, own, row, v, [&](i64 at_u, i64 at_v) {
+        each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
             u32 uw = part.arcs(at_u), vw = own.arcs(at_v), all = uv * uw * vw;
             u32 to_w = counting == arcs_opposite ? uv : all;
             if (whole) support[at_u] += to_w;
