@@ -113,6 +113,18 @@ def test_no_vertices(device: str, size: int) -> None:
     assert len(run(shards(replace(empty, directed=True), cut(0, size), device=device), CLUSTERING)[0]) == 0
 
 
+@pytest.mark.parametrize(("n", "apart"), [(40, 8192), (100, 4096), pytest.param(2100, 1, marks=pytest.mark.slow)])
+def test_all_know_all(n: int, apart: int) -> None:
+    """Ids with the same low bits, and rows that are longer than what a CPU hashes."""
+    first, second = np.triu_indices(n, 1)
+    graph = Graph(n * apart, (first * apart).astype(np.uint32), (second * apart).astype(np.uint32), directed=False)
+    got, info = run(shards(graph, cut(graph.n, 1)), TRIANGLES)
+    want = np.zeros(graph.n, np.int64)
+    want[::apart] = (n - 1) * (n - 2) // 2
+    np.testing.assert_array_equal(got, want)
+    assert info["total"] == n * (n - 1) * (n - 2) // 6
+
+
 def test_directed_graphs_have_none() -> None:
     with pytest.raises(InvalidOption, match="directed=False"):
         run(shards(random_graph(1, 10, 20), cut(10, 1)), TRIANGLES)
