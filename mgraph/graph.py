@@ -66,7 +66,8 @@ class DynamicGraph(Properties):
     combine : "last" | "sum" | "min" | "max"
         What becomes of the weight of an edge that is inserted again, in the same batch or later: the last weight
         counts, or the sum, the least or the greatest of all. A deletion forgets the weights before it. With "sum",
-        edges that are inserted without weights are counted. Sums are float32, in stream order.
+        edges that are inserted without weights are counted. Sums are float32, in stream order; that of inf and -inf is
+        NaN.
     directed : bool
         Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool

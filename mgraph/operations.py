@@ -165,7 +165,7 @@ def check_kinds(
         raise CapacityError(f"{len(operations)} operations; a stream has fewer than {MOST}")
     if operations.weight is not None and not weighted:
         at = operations.first("insert") if counts["insert"] else 0
-        what = f"weight[{at}] is {float(operations.weight[at])}" if len(operations) else "there are weights"
+        what = f"weight[{at}] is {float(operations.weight[at])}" if counts["insert"] else "there are weights"
         raise InvalidBatch(f"{what} and the graph is unweighted; create it with weighted=True")
     if counts["insert"] and times is not None:
         at = operations.first("insert")

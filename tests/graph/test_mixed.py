@@ -81,6 +81,7 @@ BAD = [
     ((["insert", "degree"], [0, N], [1, 0]), {}, UnknownVertex, rf"src\[1\] is {N}"),
     ((["insert", "delete"], [0, 1], [1, N + 3]), {}, UnknownVertex, rf"dst\[1\] is {N + 3}"),
     ((["degree", "insert"], [0, 1], [1, 2], [5, 6]), {}, InvalidBatch, r"weight\[1\] is 6.0 and the graph is unwei"),
+    ((["has_edge"], [0], [1], [5]), {}, InvalidBatch, "there are weights and the graph is unweighted"),
     ((["insert", "weight"], [0, 1], [1, 2]), {}, InvalidBatch, r'kind\[1\] is "weight" and the graph is unweighted'),
     ((["insert", "predecessors"], [0, 1], [1, 2]), {}, InvalidOption, r'kind\[1\] is "predecessors".*reverse=True'),
 ]
