@@ -242,7 +242,7 @@ def test_streams_in_device_memory(tmp_path, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"reverse": True}, {"directed": False}], ids=str)
-@pytest.mark.parametrize("size", [HERE, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 @pytest.mark.parametrize("structure", names())
 def test_millions_of_operations_against_a_replay(client3, structure, size, options):
     rng, n = fresh_rng(), 20_000
