@@ -15,6 +15,7 @@ from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVer
 __all__ = [
     "check_count",
     "check_direction",
+    "check_flag",
     "check_float",
     "check_growth",
     "check_number",
@@ -53,6 +54,13 @@ def check_whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or n < 0:
         raise InvalidOption(f"{name} is {value!r}; it must be a whole number of 0 or more")
     return n
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """`value` as a bool; `InvalidOption` for anything but True, False, 1 and 0."""
+    if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
+        return bool(value)
+    raise InvalidOption(f"{name} is {value!r}; it must be True or False")
 
 
 def check_offset(value: Any) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local, plotting
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_flag
 from mgraph.client import live, mixed, queries, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
@@ -191,8 +191,10 @@ class DynamicGraph(Properties):
         sync: str = "always",
         **logging: Any,
     ) -> None:
-        how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
+        weighted, directed = check_flag(weighted, "weighted"), check_flag(directed, "directed")
+        how = weighted, directed, check_flag(reverse, "reverse"), exchange, device, reserve, patience
         options = Options(
+            structure,
             *how,
             n_vertices is None,
             combine,

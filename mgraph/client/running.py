@@ -17,7 +17,7 @@ from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering
 from mgraph.client.recovery import Recovering
 from mgraph.client.results import VertexIds, VertexRows, VertexValues, column_of
-from mgraph.columns import as_array, as_keys
+from mgraph.columns import as_array, as_keys, shown
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.keys import NONE
@@ -85,19 +85,28 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _by_key(values: Any, numbering: Numbering) -> Any:
-    """Values in the order of the vertices, where they come from a result with other vertices; the mean for new ones."""
-    if numbering.keys is None or isinstance(values, VertexRows):
-        return values
+def _by_vertex(values: Any, numbering: Numbering) -> Any:
+    """Values in the order of the vertices, where they are a Series of pandas, or a result with other vertices.
+
+    Vertices that they do not have get the mean.
+    """
+    keys, n = numbering.keys, numbering.n_vertices
     if hasattr(values, "index") and hasattr(values, "to_numpy"):  # of pandas
-        column = as_keys(values.index, numbering.keys.kind, "the index of the values")
+        if keys is None:
+            ids = numbering.ids(values.index, "its index")
+        else:
+            ids = Device.to_host(keys.find(as_keys(values.index, keys.kind, "its index"), n))
+        if not values.index.is_unique:
+            raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
     else:
         then = values._held.numbering if isinstance(values, VertexValues) else numbering
-        if then.keys is None or then.keys is numbering.keys:
+        if keys is None or then.keys is None or then.keys is keys or isinstance(values, VertexRows):
             return values
-        column = then.keys.names.column(0, then.n_vertices)
-    found, ids = values.to_numpy(), Device.to_host(numbering.keys.find(column, numbering.n_vertices))
-    array = np.full(numbering.n_vertices, found.mean() if len(found) else 1.0)
+        ids = Device.to_host(keys.find(then.keys.names.column(0, then.n_vertices), n))
+    found = values.to_numpy()
+    if found.dtype.kind not in "biuf":
+        raise InvalidBatch(f"it has the dtype {found.dtype}, which is none of numbers")
+    array = np.full(n, found.mean() if len(found) else 1.0)
     array[ids[ids != NONE]] = found[ids != NONE]
     return array
 
@@ -125,7 +134,7 @@ def _own_values(name: str, given: VertexData, coordinator: Caller, numbering: Nu
             there = {"starts": starts, "result": held.key, "column": values._column, "moved": moved}
             return [there] * numbering.partition.size
     try:
-        array = Device.to_host(as_array(_by_key(values, numbering)))
+        array = Device.to_host(as_array(_by_vertex(values, numbering)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
     if given.rows:
