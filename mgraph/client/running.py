@@ -104,8 +104,8 @@ def _by_vertex(values: Any, numbering: Numbering) -> Any:
             return values
         ids = Device.to_host(keys.find(then.keys.names.column(0, then.n_vertices), n))
     found = values.to_numpy()
-    if found.dtype.kind not in "biuf":
-        raise InvalidBatch(f"it has the dtype {found.dtype}, which is none of numbers")
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise InvalidBatch(f"it has shape {found.shape} and dtype {found.dtype}; one column of numbers is needed")
     array = np.full(n, found.mean() if len(found) else 1.0)
     array[ids[ids != NONE]] = found[ids != NONE]
     return array

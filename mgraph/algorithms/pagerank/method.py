@@ -179,7 +179,7 @@ def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
 
 def _is_named(given: Any) -> bool:
     """Whether numbers come with their vertices: in a mapping, or in a Series of pandas."""
-    return isinstance(given, Mapping) or (hasattr(given, "index") and hasattr(given, "to_numpy"))
+    return isinstance(given, Mapping) or (hasattr(given, "index") and getattr(given, "ndim", 0) == 1)
 
 
 def _pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
