@@ -191,10 +191,11 @@ class DynamicGraph(Properties):
         sync: str = "always",
         **logging: Any,
     ) -> None:
-        weighted, directed = check_flag(weighted, "weighted"), check_flag(directed, "directed")
-        how = weighted, directed, check_flag(reverse, "reverse"), exchange, device, reserve, patience
+        how = (
+            structure, check_flag(weighted, "weighted"), check_flag(directed, "directed"),
+            check_flag(reverse, "reverse"), exchange, device, reserve, patience,
+        )  # fmt: skip
         options = Options(
-            structure,
             *how,
             n_vertices is None,
             combine,
