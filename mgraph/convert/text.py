@@ -83,7 +83,8 @@ def columns_in_text(
 ) -> Any:
     """Columns of CSV, the path of a file or its text, as a ``pyarrow.Table``; the first line has names unless `there`.
 
-    With ``keys="string"`` the first two of `wanted` are read as text. `InvalidBatch` if a column is not there, a value
+    With ``keys="string"`` the first two of `wanted` are read as text, an empty cell as the empty string; else it is
+    missing, and ``""`` is the empty string. `InvalidBatch` if a column is not there, a value
     is no UTF-8, or one of the two has text where whole numbers have to be.
     """
     import pyarrow as pa
@@ -102,7 +103,7 @@ def columns_in_text(
     names = choose(there, wanted, "the file")
     types = dict.fromkeys(names[:2], "binary") if keys == "string" else {}  # "string" refuses without value and row
     null = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}  # `""` is a name
-    convert = csv.ConvertOptions(include_columns=names, column_types=types, **null)
+    convert = csv.ConvertOptions(include_columns=names, column_types=types, **({} if types else null))
     table = csv.read_csv(source(), how, parse, convert)
     for at, name in enumerate(names):
         if pa.types.is_binary(table.field(at).type):

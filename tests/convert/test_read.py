@@ -172,6 +172,9 @@ def test_strings_and_parquet(tmp_path):
     for keys in ("auto", "string"):
         with DynamicGraph.read(os.fsencode(tmp_path / "names.csv"), keys=keys) as graph:
             assert graph.vertices().tolist() == ["", "null", "NA"]
+        (tmp_path / "cell.csv").write_text("source,target\n,b\n")
+        with DynamicGraph.read(tmp_path / "cell.csv", keys="string") as graph:
+            assert graph.vertices().tolist() == ["", "b"]
         with pytest.raises(ReadError, match="column 'w', row 1 is 'nope'; weights are numbers"):
             DynamicGraph.read(tmp_path / "names.csv", weight="w", keys=keys)
     path = write(tmp_path / "a.txt", "# people\nada grace\n007 ada\n")
