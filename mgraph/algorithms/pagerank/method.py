@@ -49,11 +49,11 @@ def pagerank(
         multiplies its tol by the number of vertices. With 0, exactly `max_iter` iterations are done.
     max_iter : int
         The largest number of iterations, 0 or more.
-    start : result of an earlier ``pagerank``, array of at most `num_vertices` numbers, mapping or pandas.Series, optional
+    start : result of ``pagerank``, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
         The ranks to begin with, which are scaled to sum to 1. Ranks of an earlier epoch save iterations. A result of
         this graph stays on the workers, unless the graph was reordered since. Such a result, and an array, are sent
-        through this process. Vertices that were added since begin with the mean; those that a mapping or
-        the index of a Series does not name begin with 0.
+        through this process. Vertices that were added since, and those that the index of a Series does not name, begin
+        with the mean; those that a mapping does not name begin with 0.
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
@@ -132,7 +132,7 @@ def check(
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most, first = min(check_whole(max_iter, "max_iter"), sys.maxsize), start if nstart is None else nstart
-    if _is_named(first):
+    if isinstance(first, Mapping):
         first = _filled(first, graph, "start" if nstart is None else "nstart")
     given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
     given |= _teleport(personalization, graph) | _dangling(dangling, graph)
