@@ -106,7 +106,7 @@ def test_samples_pairs_and_trusses_are_of_keys(directed):
             named.random_walks([keys[0], "none"], 3)
         with pytest.raises(InvalidOption, match=rf"seeds\[1\] is '{keys[3]}', which comes before"):
             named.sample_neighbors([keys[3], keys[3]], [1], direction="out")
-        with pytest.raises(UnknownVertex, match=r"pairs\[1\] is 'none'"):
+        with pytest.raises(UnknownVertex, match=r"pairs\[:, 1\]\[0\] is 'none'"):
             named.jaccard([(keys[0], "none")])
 
 
