@@ -29,10 +29,9 @@ from typing import Any
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
-from mgraph.log.records import Entry, checksum, log_id
+from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
-from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.terms import FORMAT, PLAIN, Survey, Term, described
 
 __all__ = ["Store"]
