@@ -219,9 +219,11 @@ class Segments:
         self.put(record, place)
 
     def turn(self) -> None:
-        """Begin a new segment; nothing is being written meanwhile."""
+        """Begin a new segment, unless this one is empty; nothing is being written meanwhile."""
         self._file.sync()
         self.synced = start = self.end
+        if start == self._start:
+            return
         file, allocated = self._file, self._allocated
         self._allocated = 0
         try:
