@@ -67,8 +67,10 @@ def check_offset(value: Any) -> tuple[str, int]:
     """`value` as the name of a source and a place in it, of 0 or more."""
     if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str):
         raise InvalidOption(f"offset is {value!r}; it must be the name of a source and a number, as in ('topic', 42)")
-    if len(value[0].encode()) > 1000:
-        raise InvalidOption(f"offset names a source with {len(value[0].encode())} bytes; 1000 are the limit")
+    if (nbytes := len(value[0].encode(errors="surrogatepass"))) > 1000:
+        raise InvalidOption(f"offset names a source with {nbytes} bytes; 1000 are the limit")
+    if any("\ud800" <= letter <= "\udfff" for letter in value[0]):
+        raise InvalidOption(f"offset names the source {value[0]!r}, which UTF-8 cannot have")
     n = check_whole(value[1], "offset")
     if n >= 2**63:
         raise InvalidOption(f"offset is {n}; it must be less than 2**63")

@@ -73,10 +73,14 @@ class LocalStorage(Storage):
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
         """Make the folder of a new store with this id."""
         self._seen = sees
+        if self.rank == 0:
+            self.store.check_place(kind)
         self.store.make_folder()
         self._lock()
         self.store.check_new()
         self.store.found(kind, store)
+        if self.rank == 0:
+            self.store.mark_archive(self.store.about())
 
     def found(self, epoch: int, repair: bool) -> Survey:
         """What all ranks have found."""

@@ -79,6 +79,7 @@ class Storage:
         """Make the store, if this is rank 0."""
         if self.rank == 0:
             self.store.check_new()
+            self.store.check_place(kind)
             self.store.make_folder()
             self._own()
             self.store.create(kind)

@@ -49,6 +49,7 @@ def claim(rank: Rank, path: str) -> None:
 def _storage(rank: Rank, path: str) -> Storage:
     """The store that this worker sees on a disk that all share; else what it may see of one on local disks."""
     shared = Storage(_here(path), rank.number, rank.host.name)
+    shared.store.check_described()
     return shared if shared.store.exists else LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
 
 
