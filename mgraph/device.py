@@ -408,10 +408,9 @@ class Device:
             weakref.finalize(owner, self._unlock_pages, address).atexit = False
 
     def _unlock_pages(self, address: int) -> None:
-        runtime = self.xp.cuda.runtime
-        with suppress(runtime.CUDARuntimeError):  # the driver has ended before
-            self.use()
-            runtime.hostUnregister(address)
+        cuda = self.xp.cuda  # in any thread, whose own device may be another
+        with suppress(cuda.runtime.CUDARuntimeError), cuda.Device(self.index):  # the driver may have ended before
+            cuda.runtime.hostUnregister(address)
 
     def fetch(self, array: Array) -> np.ndarray:
         """As `to_host`, but takes the host memory from the budget."""

@@ -248,3 +248,4 @@ class Segments:
             self._file.close()
             if self._spool is not None:
                 self._spool.close(keep=bool(self._unwritten))
+                self._spool = None  # and with it its memory: what refers to the log may live on

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -68,8 +69,9 @@ def log(tmp_path):
         patch.setattr(File, "write", slow)
         yield made
         go.set()
+        spool = made._segments._spool
         made.close()
-        made._segments._spool.close()
+        spool.close()
 
 
 def change(log: Log, epoch: int, n: int) -> None:
@@ -156,6 +158,16 @@ def test_a_write_that_fails_ends_the_log_and_another_process_can_still_write(log
     log._segments._spool.close(keep=True)
     assert finish(log.store) == 1
     assert read(log) == [(1, 10)]
+
+
+def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
+    made = Log(Segments(DISK, str(tmp_path / "store" / "term-000001" / "rank-0000"), LOG), "background", 0)
+    made.hold(lambda: (Spool(PAGE, LOG, made._segments.folder), Copies()))
+    made.flush()
+    change(made, 1, 10)
+    memory = weakref.ref(made._segments._spool.memory)
+    made.close()
+    assert memory() is None
 
 
 @pytest.mark.parametrize("own", [False, True])

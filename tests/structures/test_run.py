@@ -74,6 +74,18 @@ def test_few_operations_are_sorted_as_many_are(device, n, columns, all_are):
         np.testing.assert_array_equal(given[name], c)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [1, 7, FEW])
+def test_what_was_sent_may_be_changed_at_once(n):
+    device, source = Device("cuda"), np.arange(1, n + 1, dtype=np.uint64)
+    busy = device.zeros(1 << 26, np.float64)
+    for _ in range(20):  # the copy has to wait for these
+        busy += 1
+    here = device.sent(source)
+    source[:] = 0
+    assert device.to_host(here).tolist() == list(range(1, n + 1))
+
+
 def test_unknown_vertices_are_named(device):
     batch = EdgeBatch([0, 9, 1], [3, 3, 8])
     with pytest.raises(UnknownVertex, match=r"src\[1\] is 9"):
