@@ -84,6 +84,8 @@ def as_ids(values: Any, name: str) -> Any:
         for at, value in enumerate(array if array.dtype.kind == "O" else []):
             if isinstance(value, int) and not 0 <= value < MAX_VERTICES:  # of more bits than an integer dtype has
                 raise InvalidBatch(f"{name}[{at}] is {value}; vertex ids run from 0 to {MAX_VERTICES - 1}")
+            if value is None:
+                raise InvalidBatch(f"{name}[{at}] is None; vertex ids are whole numbers")
         raise InvalidBatch(f"{name} has dtype {array.dtype}; vertex ids are integers up to {MAX_VERTICES - 1}{hint}")
     if array.dtype.kind == "i" or array.dtype.itemsize > 4:
         unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
@@ -107,6 +109,9 @@ def as_weights(values: Any) -> Any:
     """`values` as float32 weights; `InvalidBatch` for what is no number, or too large for float32."""
     array = as_array(values)
     if array.dtype.kind not in "fiu":
+        missing = [at for at, value in enumerate(array) if value is None] if array.dtype.kind == "O" else []
+        if missing and array.ndim == 1:
+            raise InvalidBatch(f"weight[{missing[0]}] is None; weights are numbers, stored as float32")
         raise InvalidBatch(f"weight has dtype {array.dtype}; weights are numbers, stored as float32")
     with np.errstate(over="ignore"):
         kept = array.astype(np.float32, copy=False)

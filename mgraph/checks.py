@@ -15,6 +15,7 @@ from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVer
 __all__ = [
     "check_count",
     "check_direction",
+    "check_flag",
     "check_float",
     "check_growth",
     "check_number",
@@ -55,12 +56,21 @@ def check_whole(value: Any, name: str) -> int:
     return n
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """`value` as a bool; `InvalidOption` for anything but True, False, 1 and 0."""
+    if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
+        return bool(value)
+    raise InvalidOption(f"{name} is {value!r}; it must be True or False")
+
+
 def check_offset(value: Any) -> tuple[str, int]:
     """`value` as the name of a source and a place in it, of 0 or more."""
     if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str):
         raise InvalidOption(f"offset is {value!r}; it must be the name of a source and a number, as in ('topic', 42)")
-    if len(value[0].encode()) > 1000:
-        raise InvalidOption(f"offset names a source with {len(value[0].encode())} bytes; 1000 are the limit")
+    if (nbytes := len(value[0].encode(errors="surrogatepass"))) > 1000:
+        raise InvalidOption(f"offset names a source with {nbytes} bytes; 1000 are the limit")
+    if any("\ud800" <= letter <= "\udfff" for letter in value[0]):
+        raise InvalidOption(f"offset names the source {value[0]!r}, which UTF-8 cannot have")
     n = check_whole(value[1], "offset")
     if n >= 2**63:
         raise InvalidOption(f"offset is {n}; it must be less than 2**63")

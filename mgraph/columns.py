@@ -14,6 +14,7 @@ from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 __all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "as_objects", "check_kind", "chosen_kind", "shown"]
 
 KINDS = ("int64", "string")  #: of keys
+_TEXT = ("string", "large_string", "string_view")  #: types of Arrow
 EXACT = 2**53  #: up to here each whole number is a float64 of its own
 ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
 
@@ -180,6 +181,8 @@ class _Coded:
 def _plain(values: Any, name: str) -> Any:
     """A column without missing values: an array of NumPy, CuPy or Arrow, or a `_Coded`."""
     if hasattr(values, "isna") and hasattr(values, "dtype"):  # pandas
+        if getattr(values, "nlevels", 1) > 1:
+            raise InvalidBatch(f"{name} is a {type(values).__name__} of {values.nlevels} levels; a key is one value")
         _refuse_missing(np.asarray(values.isna(), bool), name)
         inner = getattr(values, "cat", values)
         if hasattr(inner, "categories"):
@@ -201,9 +204,14 @@ def _plain(values: Any, name: str) -> Any:
 
 
 def as_objects(values: Any) -> Any:
-    """`values`; a list with strings as str objects: NumPy's strings lose a NUL at the end, and take numbers."""
-    if isinstance(values, list | tuple) and any(issubclass(kind, str) for kind in set(map(type, values))):
-        return np.fromiter(values, object, len(values))
+    """`values`; as objects a list that NumPy would make something else of.
+
+    Its strings lose a NUL at the end, and take numbers; integers past int64 become floats.
+    """
+    if isinstance(values, list | tuple):
+        kinds = set(map(type, values))
+        if any(issubclass(kind, str) for kind in kinds) or (kinds == {int} and max(values) >= 2**63):
+            return np.fromiter(values, object, len(values))
     return values
 
 
@@ -226,14 +234,14 @@ def _of_arrow(values: Any, name: str) -> Any:
             rows = values.dictionary.is_null().to_numpy(zero_copy_only=False)[values.indices.to_numpy()]
             _refuse_missing(rows, name)
         return _Coded(values.dictionary, values.indices.to_numpy(zero_copy_only=False).astype(np.int64))
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or "string" in str(values.type):
+    if str(values.type) in _TEXT:
         return values
     return values.to_numpy(zero_copy_only=False)
 
 
 def _refuse_missing(missing: np.ndarray, name: str) -> None:
     if missing.any():
-        raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is missing; every edge needs a key at both ends")
+        raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is missing; every vertex needs a key")
 
 
 def _is_text(column: Any) -> bool:
@@ -241,7 +249,7 @@ def _is_text(column: Any) -> bool:
     if isinstance(column, _Coded):
         column = column.values
     if type(column).__module__.startswith("pyarrow"):
-        return "string" in str(column.type)
+        return str(column.type) in _TEXT
     return column.dtype.kind in "UT" or (column.dtype.kind == "O" and len(column) > 0 and isinstance(column[0], str))
 
 
@@ -270,7 +278,7 @@ def _texts(column: Any, name: str) -> Texts:
         for row, value in enumerate(objects):
             if not isinstance(value, str):
                 if value is None or value != value:
-                    raise InvalidBatch(f"{cell(name, row)} is missing; every edge needs a key at both ends") from None
+                    raise InvalidBatch(f"{cell(name, row)} is missing; every vertex needs a key") from None
                 _refuse_kind(value, name, row)
             try:
                 value.encode()
@@ -305,7 +313,7 @@ def _numbers(column: Any, name: str) -> Any:
     """A column as int64[n]."""
     if isinstance(column, _Coded):
         values = column.values
-        if type(values).__module__.startswith("pyarrow") and "string" not in str(values.type):
+        if type(values).__module__.startswith("pyarrow") and not _is_text(values):
             values = values.to_numpy(zero_copy_only=False)
         if _is_text(values) and len(column.codes):
             value = values[int(column.codes[0])]
@@ -351,7 +359,7 @@ def _whole_objects(column: np.ndarray, name: str) -> np.ndarray:
             raise InvalidBatch(f"{cell(name, row)} is {column[row]}; keys run from -2**63 to 2**63 - 1") from None
     for row, value in enumerate(column):
         if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType") or value != value:
-            raise InvalidBatch(f"{cell(name, row)} is missing; every edge needs a key at both ends")
+            raise InvalidBatch(f"{cell(name, row)} is missing; every vertex needs a key")
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise InvalidBatch(f"{cell(name, row)} is {value!r}; the graph's keys are int64")
     raise AssertionError("no value is wrong")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local, plotting
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_flag
 from mgraph.client import live, mixed, queries, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.changes import changes
@@ -66,7 +66,8 @@ class DynamicGraph(Properties):
     combine : "last" | "sum" | "min" | "max"
         What becomes of the weight of an edge that is inserted again, in the same batch or later: the last weight
         counts, or the sum, the least or the greatest of all. A deletion forgets the weights before it. With "sum",
-        edges that are inserted without weights are counted. Sums are float32, in stream order.
+        edges that are inserted without weights are counted. Sums are float32, in stream order; that of inf and -inf is
+        NaN.
     directed : bool
         Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
@@ -190,7 +191,10 @@ class DynamicGraph(Properties):
         sync: str = "always",
         **logging: Any,
     ) -> None:
-        how = structure, bool(weighted), bool(directed), bool(reverse), exchange, device, reserve, patience
+        how = (
+            structure, check_flag(weighted, "weighted"), check_flag(directed, "directed"),
+            check_flag(reverse, "reverse"), exchange, device, reserve, patience,
+        )  # fmt: skip
         options = Options(
             *how,
             n_vertices is None,

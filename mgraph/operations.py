@@ -165,7 +165,7 @@ def check_kinds(
         raise CapacityError(f"{len(operations)} operations; a stream has fewer than {MOST}")
     if operations.weight is not None and not weighted:
         at = operations.first("insert") if counts["insert"] else 0
-        what = f"weight[{at}] is {float(operations.weight[at])}" if len(operations) else "there are weights"
+        what = f"weight[{at}] is {float(operations.weight[at])}" if counts["insert"] else "there are weights"
         raise InvalidBatch(f"{what} and the graph is unweighted; create it with weighted=True")
     if counts["insert"] and times is not None:
         at = operations.first("insert")
@@ -203,10 +203,13 @@ def _as_kinds(values: Any) -> Any:
     if array.dtype.kind in "iu":
         bad = (array < 0) | (array >= len(KINDS))
         codes = array
-    elif array.dtype.kind in "UTO":
+    elif array.dtype.kind in "UT":
         codes = np.full(len(array), -1, np.int8)
         for name, code in KINDS.items():
             codes[array == name] = code
+        bad = codes < 0
+    elif array.dtype.kind == "O":  # one by one, since missing values may not be compared
+        codes = np.array([_code(value) for value in array.tolist()], np.int8)
         bad = codes < 0
     else:
         raise InvalidBatch(f"kind has dtype {array.dtype}; kinds are names or codes of Operations")
@@ -217,6 +220,14 @@ def _as_kinds(values: Any) -> Any:
             f"kind[{at}] is {value!r}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to {len(KINDS) - 1}"
         )
     return codes.astype(np.int8, copy=False)
+
+
+def _code(value: Any) -> int:
+    """The code of a kind by its name or by its code; -1 for anything else."""
+    if isinstance(value, str):
+        return KINDS.get(value, -1)
+    is_code = isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(KINDS)
+    return int(value) if is_code else -1
 
 
 def _alike(column: Any, name: str, kinds: Any) -> Any:

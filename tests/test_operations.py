@@ -15,7 +15,8 @@ def test_names_and_codes_are_the_same():
     assert codes == list(range(7))
     ids, weight = np.arange(7), np.arange(7) / 2
     wanted = Operations(kinds, ids, ids, weight)
-    for given in (codes, np.array(codes, np.uint8), np.array(kinds), np.array(kinds, object), pd.Series(kinds)):
+    mixed = np.array([*kinds[:3], *codes[3:]], object)
+    for given in (codes, np.array(codes, np.uint8), np.array(kinds), np.array(kinds, object), pd.Series(kinds), mixed):
         ops = Operations(given, ids, ids, weight)
         assert [column.dtype for column in (ops.kind, ops.src, ops.dst, ops.weight)] == ["i1", "u4", "u4", "f4"]
         for name in ("kind", "src", "dst", "weight"):
@@ -54,6 +55,10 @@ def test_none():
         (([0, 7], [0, 1], [0, 1]), r"kind\[1\] is 7; .* codes 0 to 6"),
         (([0, 1, -1], [0, 1, 2], [0, 1, 2]), r"kind\[2\] is -1"),
         (([0.5], [0], [1]), "kind has dtype float64"),
+        (([0, 1 << 70], [0, 1], [0, 1]), rf"kind\[1\] is {1 << 70}"),
+        ((pd.Series(["insert", pd.NA], dtype="string"), [0, 1], [0, 1]), r"kind\[1\] is <NA>"),
+        (([4, 0, 0], [0, 1, 2], [0, 1, 2], [None, 1, None]), r"weight\[2\] is None; weights are numbers"),
+        (([4, 0, 0], [0, 1, 2], [None, 1, None]), r"dst\[2\] is None; vertex ids are whole numbers"),
         (([["insert"]], [0], [1]), "2 dimensions"),
         (("insert", [0], [1]), "0 dimensions"),
         (([0, 0], [0], [1, 2]), r"src has shape \(1,\) and kind has shape \(2,\)"),

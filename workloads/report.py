@@ -14,6 +14,7 @@ from typing import Any
 
 from mgraph.errors import InvalidOption
 from workloads.archive import Run, newest, of, parameters, provenance
+from workloads.bench import keys
 from workloads.bench.harness import ARCHIVE, short
 from workloads.gap.command import means
 from workloads.paper.command import measured
@@ -287,6 +288,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),
+    "bench-keys": ("Own ids", _plain("keys", keys.COLUMNS)),
     "bench-store": ("Stores", _store),
     "scaling": ("Scaling", _plain("scaling", SCALING)),
     "longrun": ("Long run", _longrun),

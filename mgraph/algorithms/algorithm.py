@@ -129,12 +129,13 @@ class Vertices:
 class VertexData:
     """An argument that has a number for each vertex: an array by users' ids, or an earlier result.
 
-    An array may have several rows, float64[k, n_vertices].
+    With `rows` it has several rows, float64[k, n_vertices].
 
     The program gets the part of the own vertices, on the shard's device or in host memory.
     """
 
     values: Any
+    rows: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,12 @@ def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
 
 
 def _in_order(value: Any, here: Numbering) -> Any:
-    """An operand in the order of the vertices: in a graph with keys, a Series of pandas is aligned by its index."""
-    if here.keys is None:
-        return value
+    """An operand in the order of the vertices: a Series of pandas is aligned by its index."""
     if isinstance(value, Column):
-        if value._held.numbering.keys is here.keys:
+        if here.keys is None or value._held.numbering.keys is here.keys:
             return value
         raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
-    if not (hasattr(value, "index") and hasattr(value, "to_numpy")):
+    if not (hasattr(value, "index") and hasattr(value, "to_numpy") and value.ndim == 1):
         return value
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):

@@ -94,7 +94,10 @@ def keys_of(keys: Any, n_vertices: Any) -> str | None:
     if n_vertices is None or keys is None:
         return None if keys is None else str(keys)
     if keys != "auto":
-        raise InvalidOption(f"a graph with keys={keys!r} has the vertices that its edges bring; leave out n_vertices")
+        raise InvalidOption(
+            f"a graph with keys={keys!r} has the vertices that its edges bring, and not {n_vertices} by number; leave "
+            "out n_vertices or keys"
+        )
     return None
 
 

@@ -52,17 +52,16 @@ class Posted:
 
     async def _send_while_waiting(self, launch: Launch) -> None:
         """Send all in groups: what comes while two are in flight waits, and shares the next message."""
-        while self._waiting:
-            async with self._turn:
-                await self._send_group(launch)
-            while len(self._flying) > 1 and len(self._waiting) < MOST:
-                await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
-            if not self._waiting:
-                self._sending = False
-                if not self._waiting:  # a batch that was added before the line above has begun no other task
-                    return
-                self._sending = True
-        self._sending = False
+        while True:
+            while self._waiting:
+                async with self._turn:
+                    await self._send_group(launch)
+                while len(self._flying) > 1 and len(self._waiting) < MOST:
+                    await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+            self._sending = False
+            if not self._waiting:  # a batch that was added before the line above has begun no other task
+                return
+            self._sending = True
 
     async def send_in_turn(self, launch: Launch) -> None:
         """Take the turn, and send all."""

@@ -29,7 +29,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
     Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and stay on
     the workers, one call each; so do `where`, and `sum`, `norm`, `min` and `max`, which return a number. The other
-    operand is a number, a result, or an array with a number for each vertex. Results that lie in different ranges, as
+    operand is a number, a result, an array with a number for each vertex, or a Series of pandas, which is aligned by
+    its index. Results that lie in different ranges, as
     after a rebalance, and those of vertex ids are sent through this process.
 
     Attributes
@@ -81,7 +82,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         In a graph with keys, a column of vertices has keys, and null for none. Raises the same as `to_numpy`.
         """
         values, there = self._named(self.to_numpy())
-        return arrow().array(values, mask=None if there is None else ~there)
+        kind = arrow().string() if values.dtype == object else None  # also where there is none, or no vertex
+        return arrow().array(values, kind, mask=None if there is None else ~there)
 
     def _index(self) -> Any:
         """The vertices as an index of pandas."""
@@ -144,6 +146,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return capsules
 
     # ---- arithmetic on the workers -----------------------------------------------------------------------------------
+
+    __pandas_priority__ = 3500  # above that of a Series, which would take the values by their places
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
         """A universal function of NumPy, on the workers; ``x += y`` makes a new result."""

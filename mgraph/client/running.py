@@ -17,7 +17,7 @@ from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering
 from mgraph.client.recovery import Recovering
 from mgraph.client.results import VertexIds, VertexRows, VertexValues, column_of
-from mgraph.columns import as_array, as_keys
+from mgraph.columns import as_array, as_keys, shown
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.keys import NONE
@@ -39,9 +39,7 @@ def run_algorithm(
     With `live`, the maintained result that has this id, brought up to date. What the workers hold, if not `shown`.
     """
     arguments = checked(numbering)
-    data = {
-        k: _own_values(k, v.values, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)
-    }
+    data = {k: _own_values(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
     key = uuid.uuid4().hex
@@ -87,24 +85,33 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _by_key(values: Any, numbering: Numbering) -> Any:
-    """Values in the order of the vertices, where they come from a result with other vertices; the mean for new ones."""
-    if numbering.keys is None or isinstance(values, VertexRows):
-        return values
+def _by_vertex(values: Any, numbering: Numbering) -> Any:
+    """Values in the order of the vertices, where they are a Series of pandas, or a result with other vertices.
+
+    Vertices that they do not have get the mean.
+    """
+    keys, n = numbering.keys, numbering.n_vertices
     if hasattr(values, "index") and hasattr(values, "to_numpy"):  # of pandas
-        column = as_keys(values.index, numbering.keys.kind, "the index of the values")
+        if keys is None:
+            ids = numbering.ids(values.index, "its index")
+        else:
+            ids = Device.to_host(keys.find(as_keys(values.index, keys.kind, "its index"), n))
+        if not values.index.is_unique:
+            raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
     else:
         then = values._held.numbering if isinstance(values, VertexValues) else numbering
-        if then.keys is None or then.keys is numbering.keys:
+        if keys is None or then.keys is None or then.keys is keys or isinstance(values, VertexRows):
             return values
-        column = then.keys.names.column(0, then.n_vertices)
-    found, ids = values.to_numpy(), Device.to_host(numbering.keys.find(column, numbering.n_vertices))
-    array = np.full(numbering.n_vertices, found.mean() if len(found) else 1.0)
+        ids = Device.to_host(keys.find(then.keys.names.column(0, then.n_vertices), n))
+    found = values.to_numpy()
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise InvalidBatch(f"it has shape {found.shape} and dtype {found.dtype}; one column of numbers is needed")
+    array = np.full(n, found.mean() if len(found) else 1.0)
     array[ids[ids != NONE]] = found[ids != NONE]
     return array
 
 
-def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
+def _own_values(name: str, given: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
     """Each rank's share of an argument that has a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
@@ -113,12 +120,12 @@ def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numberin
     Raises
     ------
     InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows of float64, as long
-        as the number of vertices, are what an algorithm's check made of several arrays.
+        The array is not one-dimensional, not numeric, or longer than the number of vertices; unless it has rows, which
+        an algorithm's check made of several arrays.
     GraphClosed
         The result was closed.
     """
-    starts = list(numbering.partition.starts)
+    starts, values = list(numbering.partition.starts), given.values
     if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
         held = values._held
         held.check()
@@ -127,14 +134,14 @@ def _own_values(name: str, values: Any, coordinator: Caller, numbering: Numberin
             there = {"starts": starts, "result": held.key, "column": values._column, "moved": moved}
             return [there] * numbering.partition.size
     try:
-        array = Device.to_host(as_array(_by_key(values, numbering)))
+        array = Device.to_host(as_array(_by_vertex(values, numbering)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
-    if array.ndim == 2 and array.shape[1] == numbering.n_vertices and array.dtype == np.float64:
+    if given.rows:
         inside = np.empty_like(array)
         inside[:, numbering.inside(np.arange(array.shape[1]))] = array
         return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
-    if array.ndim != 1 or array.dtype.kind not in "iuf" or len(array) > numbering.n_vertices:
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
             f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"

@@ -110,6 +110,8 @@ def attach(cls: Any, client: Any, name: str) -> Any:
 
     Raises
     ------
+    TypeError
+        `client` is not a `distributed.Client`.
     InvalidOption
         There is no such graph; the message lists those that there are.
     GraphLost
@@ -117,6 +119,8 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     WorkerLost
         A worker cannot be reached.
     """
+    if client is None:
+        raise TypeError("attach takes a dask.distributed.Client, got None: only graphs on a cluster are published")
     place = cls._placed(client, {})
     card = card_of(place.published(), name)
     options, storing = card["options"], card["storing"]

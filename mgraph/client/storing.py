@@ -137,8 +137,10 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
 
 def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
     """What a store holds, for a graph that is to be made from it, and is to write it if `own`."""
-    coordinator.call("finish", {"path": path})  # on all hosts, before any rank reads
-    answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair, "own": own})
+    if own:  # first: a graph that is about to end may have records that are not in its files yet
+        coordinator.call("claim", {"path": path})
+    coordinator.call("finish", {"path": path, "own": own})  # on all hosts, before any rank reads
+    answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair})
     if "about" in answers[0]:
         return answers[0]
     if there := [at for at, answer in zip(coordinator.addresses, answers, strict=True) if "sees" not in answer]:

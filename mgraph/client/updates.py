@@ -367,6 +367,8 @@ class Updates:
         return gone
 
     def _add_keys(self, keys: Any) -> range:
+        if isinstance(keys, int | str | np.number):
+            raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
         batch = batch_of(self._directory.keys, keys, keys)
         if not self._has_keys(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")

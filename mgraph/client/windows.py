@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.checks import check_whole
+from mgraph.checks import check_flag, check_whole
 from mgraph.client.directory import Directory
 from mgraph.client.numbering import Numbering
 from mgraph.client.report import UpdateReport
@@ -40,7 +40,12 @@ def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) ->
         if times is not None and kind is None:
             raise InvalidOption(f"window_edges is {window_edges!r} and times is {times!r}; a window is one of times")
         kind, window_edges = kind or check_times(True), int(window_edges)
-    return {"times": kind, "window": span, "window_edges": window_edges, "drop_isolated": bool(drop_isolated)}
+    return {
+        "times": kind,
+        "window": span,
+        "window_edges": window_edges,
+        "drop_isolated": check_flag(drop_isolated, "drop_isolated"),
+    }
 
 
 def expire(self: Any, before: Any) -> UpdateReport:

@@ -64,7 +64,7 @@ class Edges:
         (source, src), (target, dst), *rest = columns
         stage(f"checking {len(src):,} edges")
         names = f"column {source!r}", f"column {target!r}"
-        kind = chosen_kind(src, dst, names) if keys == "auto" else keys
+        kind = keys if keys != "auto" else chosen_kind(src, dst, names) if len(src) else None
         if kind is None:
             return cls.of(*(column(*each) for each in columns))
         ends = as_keys(src, kind, names[0]), as_keys(dst, kind, names[1])
@@ -137,7 +137,7 @@ def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int)
         if largest >= check_count(n_vertices, "n_vertices"):
             raise UnknownVertex(f"{what} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
     elif largest < 0:
-        raise InvalidBatch("there are 0 edges, so the number of vertices is not known; give n_vertices")
+        raise InvalidBatch("there are 0 edges, so the number of vertices is not known; give n_vertices or keys")
     else:
         check_growth(largest, what, 0, n_edges)
 

@@ -107,6 +107,7 @@ def insert(
     if dst is None:
         batch = _batch_in(self, src, source, target, weight, time=time)
     else:
+        _check_unnamed(source, target)
         batch = batch_of(self._directory.keys, src, dst, weight, time=time)
     done: UpdateReport = self._updates.apply(batch)
     return done
@@ -117,9 +118,16 @@ def delete(self: Any, src: Any, dst: Any = None, *, source: str = "source", targ
     if dst is None:
         batch = _batch_in(self, src, source, target, all_are=-1)
     else:
+        _check_unnamed(source, target)
         batch = batch_of(self._directory.keys, src, dst, op=-1)
     done: UpdateReport = self._updates.apply(batch)
     return done
+
+
+def _check_unnamed(source: str, target: str) -> None:
+    """Raise `InvalidOption` where columns are named and arrays are given."""
+    if source != "source" or target != "target":
+        raise InvalidOption(f"columns {source!r} and {target!r} are named, and src and dst are arrays, not a table")
 
 
 def _batch_in(

@@ -143,6 +143,8 @@ def weights(column: Column) -> np.ndarray:
     if values.dtype == object:
         kinds = (int | float | np.number, bool | np.complexfloating)
         numbers = np.fromiter((isinstance(v, kinds[0]) and not isinstance(v, kinds[1]) for v in values), bool)
+        text = np.fromiter((isinstance(v, str) and not _is_float(v) for v in values), bool, len(values))
+        column.refuse(text, "weights are numbers")  # of a column that was read as text, the row that is why
         column.refuse(~numbers, "weights are numbers")
         column.refuse(np.fromiter((isinstance(v, int) and abs(v) > int(most) for v in values), bool), limit)
         values = values.astype(np.float64)
@@ -153,6 +155,14 @@ def weights(column: Column) -> np.ndarray:
         kept = values.astype(np.float32)
     column.refuse(np.isinf(kept) & ~np.isinf(values), limit)
     return kept
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def operations(column: Column) -> np.ndarray:

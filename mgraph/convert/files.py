@@ -106,7 +106,7 @@ def from_csv(
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[str]:
     """The path as text; errors of reading and of values as `ReadError`, which names the file."""
-    file = os.fspath(path)
+    file = os.fsdecode(path)
     stage(f"reading {os.path.basename(file)}")
     try:
         yield file

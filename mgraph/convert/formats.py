@@ -96,7 +96,7 @@ def metis(cls: Any, path: str, weight: None, client: Any, n_vertices: Any, optio
     if n_vertices is not None and n_vertices < n:
         raise UnknownVertex(f"the file has {n} vertices, and n_vertices is {n_vertices}")
     source, target, values = _metis_rows(body, n, before, weighted)
-    _check_metis(body, n, m, source, target)
+    _check_metis(body, n, m, source, target, values)
     options = {"directed": False, "weighted": weighted, **options}
     if not options["directed"]:
         once = source <= target
@@ -157,8 +157,10 @@ def _is_number(word: str) -> bool:
     return "_" not in word  # which Python takes, and the parser does not
 
 
-def _check_metis(lines: list[tuple[int, str]], n: int, m: int, source: np.ndarray, target: np.ndarray) -> None:
-    """Raise `ReadError` unless each arc has its reverse, and there are `m` edges."""
+def _check_metis(
+    lines: list[tuple[int, str]], n: int, m: int, source: np.ndarray, target: np.ndarray, values: np.ndarray
+) -> None:
+    """Raise `ReadError` unless each arc has its reverse, of the same weight, and there are `m` edges."""
     there, back = source * n + target, target * n + source
     lower, upper = _distinct(there[source <= target]), _distinct(back[source >= target])
     if not np.array_equal(lower, upper):
@@ -167,6 +169,11 @@ def _check_metis(lines: list[tuple[int, str]], n: int, m: int, source: np.ndarra
         raise ReadError(f"line {lines[u - 1][0]} names neighbour {v}, and the line of {v} does not name {u}")
     if len(lower) != m:
         raise ReadError(f"the first line announces {m} edges, and there are {len(lower)}")
+    first, last = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
+    if (differ := values[first] != values[last]).any():
+        at = int(first[differ.argmax()])
+        u, v = source[at] + 1, target[at] + 1
+        raise ReadError(f"line {lines[u - 1][0]} gives neighbour {v} another weight than the line of {v} gives {u}")
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:

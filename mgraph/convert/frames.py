@@ -360,7 +360,8 @@ def to_arrow(
     """The edges as a ``pyarrow.Table``, with the columns of `to_pandas`. O(n + m)."""
     import pyarrow as pa
 
-    return pa.table(columns_of(graph, source, target, weight, time))
+    columns = columns_of(graph, source, target, weight, time)
+    return pa.table({name: pa.array(c, pa.string()) if c.dtype == object else c for name, c in columns.items()})
 
 
 def to_polars(
@@ -369,4 +370,5 @@ def to_polars(
     """The edges as a ``polars.DataFrame``, with the columns of `to_pandas`; needs Polars. O(n + m)."""
     import polars as pl
 
-    return pl.DataFrame(columns_of(graph, source, target, weight, time))
+    columns = columns_of(graph, source, target, weight, time)
+    return pl.DataFrame(columns, schema_overrides={name: pl.String for name, c in columns.items() if c.dtype == object})

@@ -72,7 +72,11 @@ def from_networkx(
     both = bool(directed) and not graph.is_directed()
     options["directed"] = graph.is_directed() if directed is None else directed
     keys, found = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
-    keys = chosen_kind(found, found, ("column 'nodes'",) * 2) if keys == "auto" else keys
+    if keys == "auto":
+        try:
+            keys = chosen_kind(found, found, ("column 'nodes'",) * 2)
+        except InvalidBatch as error:
+            raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
     if keys is not None:
         names = as_keys(found, keys, "column 'nodes'")
         return build(cls, _edges(graph, weight, time, both, keys), client, None, options, names)

@@ -224,6 +224,8 @@ def _ends(part: Any, i: int, names: Sequence[str]) -> np.ndarray | None:
     """The distinct ends of partition `i`: int64[k], or None for strings."""
     try:
         (_, src), (_, dst) = columns_in(part, names)[0]
+        if not len(src):  # whose dtype says nothing
+            return np.empty(0, np.int64)
         called = f"column {names[0]!r}", f"column {names[1]!r}"
         if chosen_kind(src, dst, called) == "string":
             return None

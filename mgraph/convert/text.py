@@ -83,7 +83,8 @@ def columns_in_text(
 ) -> Any:
     """Columns of CSV, the path of a file or its text, as a ``pyarrow.Table``; the first line has names unless `there`.
 
-    With ``keys="string"`` the first two of `wanted` are read as text. `InvalidBatch` if a column is not there, a value
+    With ``keys="string"`` the first two of `wanted` are read as text, an empty cell as the empty string; else it is
+    missing, and ``""`` is the empty string. `InvalidBatch` if a column is not there, a value
     is no UTF-8, or one of the two has text where whole numbers have to be.
     """
     import pyarrow as pa
@@ -101,7 +102,8 @@ def columns_in_text(
                 raise InvalidBatch(f"the line of names is no UTF-8: {error}") from None
     names = choose(there, wanted, "the file")
     types = dict.fromkeys(names[:2], "binary") if keys == "string" else {}  # "string" refuses without value and row
-    convert = csv.ConvertOptions(include_columns=names, column_types=types)
+    null = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}  # `""` is a name
+    convert = csv.ConvertOptions(include_columns=names, column_types=types, **({} if types else null))
     table = csv.read_csv(source(), how, parse, convert)
     for at, name in enumerate(names):
         if pa.types.is_binary(table.field(at).type):
@@ -144,7 +146,7 @@ def _decoded(name: str, column: Any) -> Any:
     except pa.ArrowInvalid:
         for row, value in enumerate(column.to_pylist()):
             try:
-                value.decode()
+                (value or b"").decode()
             except UnicodeDecodeError:
                 raise InvalidBatch(f"column {name!r}, row {row} is {value!r}, which is no UTF-8") from None
         raise

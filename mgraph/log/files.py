@@ -15,7 +15,7 @@ import numpy as np
 
 from mgraph.errors import StoreError
 
-__all__ = ["DISK", "PIECE", "Contents", "File", "Files", "pieces"]
+__all__ = ["DISK", "PIECE", "Contents", "File", "Files", "failed", "locked", "pieces"]
 
 VECTORS = 512  #: buffers for one call of readv or writev; the system takes 1024
 PIECE = 4 << 20  #: bytes that are read at a time where less memory is used than the file has
@@ -189,21 +189,28 @@ class Files:
 
     def lock(self, path: str) -> Any:
         """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
-        file = open(path, "a+b", buffering=0)  # noqa: SIM115  # closed by the holder
-        _LOCKS.add(file)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException as error:
-            file.close()
-            if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):
-                raise BlockingIOError(*error.args) from None
-            raise
-        return file
+        return locked(open(path, "a+b", buffering=0))
 
 
 DISK = Files()
 
 _LOCKS: WeakSet[Any] = WeakSet()
+
+
+def locked(file: Any) -> Any:
+    """An open file, locked until it is closed, or this process ends; `BlockingIOError`, and closed, if another has it.
+
+    A child process that is forked has no part in it.
+    """
+    _LOCKS.add(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        file.close()
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):
+            raise BlockingIOError(*error.args) from None
+        raise
+    return file
 
 
 def _close_locks() -> None:

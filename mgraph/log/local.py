@@ -32,9 +32,8 @@ import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, pieces
-from mgraph.log.records import Entry
+from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan
-from mgraph.log.segments import segment_start
 from mgraph.log.store import Store
 from mgraph.log.terms import Survey, Term, chosen, described
 

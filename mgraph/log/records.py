@@ -58,6 +58,8 @@ __all__ = [
     "log_id",
     "offset_of",
     "resealed",
+    "segment_name",
+    "segment_start",
     "stand_ins",
 ]
 
@@ -227,6 +229,20 @@ def resealed(entry: Entry, parts: Sequence[Any], log: int) -> bytes:
     """The header of a record of this log, with the hash of its columns, which the one before did not have."""
     what = entry.kind, entry.mask, entry.epoch, entry.attempt, entry.n, entry.vertices
     return Draft(*what, parts, entry.nbytes, entry.extra).packed(entry.synced, entry.place, log)
+
+
+def segment_name(place: int) -> str:
+    """The name of the segment that begins at a place."""
+    return f"{place:016x}.log"
+
+
+def segment_start(name: str) -> int | None:
+    """The place at which a segment begins, by its name; None for another file."""
+    stem, _, kind = name.partition(".")
+    try:
+        return int(stem, 16) if kind == "log" and len(stem) == 16 else None
+    except ValueError:
+        return None
 
 
 def foreign(head: bytes, log: int) -> bool:

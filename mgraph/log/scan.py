@@ -14,8 +14,7 @@ import numpy as np
 
 from mgraph.log.bodies import Bodies
 from mgraph.log.files import Contents, Files, pieces
-from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of
-from mgraph.log.segments import segment_start
+from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of, segment_start
 
 __all__ = ["Scan", "scan"]
 
@@ -68,6 +67,8 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
         return found
     for number, start in enumerate(starts):
         synced = max(synced, start)
+        if start < place:  # there was no room for it, and the segment before it went on
+            continue
         if place != start:
             break
         path = f"{folder}/{start:016x}.log"

@@ -18,29 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from mgraph.log.files import File, Files, failed
-from mgraph.log.records import HEADER, Draft, draft
+from mgraph.log.records import HEADER, Draft, draft, segment_name
 from mgraph.log.spool import Spool, laid
 
-__all__ = ["SEGMENT", "Segments", "segment_name", "segment_start"]
+__all__ = ["SEGMENT", "Segments"]
 
 SEGMENT = 256 << 20  #: bytes after which a new segment is begun
 PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
 CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
 RESERVE = 4096  #: bytes kept for a refusal and for marks
-
-
-def segment_name(place: int) -> str:
-    """The name of the segment that begins at a place."""
-    return f"{place:016x}.log"
-
-
-def segment_start(name: str) -> int | None:
-    """The place at which a segment begins, by its name; None for another file."""
-    stem, _, kind = name.partition(".")
-    try:
-        return int(stem, 16) if kind == "log" and len(stem) == 16 else None
-    except ValueError:
-        return None
 
 
 class Segments:
@@ -81,13 +67,16 @@ class Segments:
             raise failed(error, folder, "a log cannot be made in") from error
 
     def _made(self, start: int) -> File:
-        file = self._files.open(f"{self.folder}/{segment_name(start)}")
+        path = f"{self.folder}/{segment_name(start)}"
+        file = self._files.open(path)
         try:
             self._allocate(file, RESERVE + (0 if self._spool is None else self._spool.capacity))
             file.sync()
             self._files.sync_folder(self.folder)
         except BaseException:
             file.close()
+            with suppress(OSError):
+                self._files.remove(path)
             raise
         return file
 
@@ -230,9 +219,11 @@ class Segments:
         self.put(record, place)
 
     def turn(self) -> None:
-        """Begin a new segment; nothing is being written meanwhile."""
+        """Begin a new segment, unless this one is empty; nothing is being written meanwhile."""
         self._file.sync()
         self.synced = start = self.end
+        if start == self._start:
+            return
         file, allocated = self._file, self._allocated
         self._allocated = 0
         try:

@@ -8,6 +8,7 @@ name                                what
 ``term-000001/rank-0000/*.log``     the segments of one rank's log
 ``snapshot-000000000042.json``      epoch, the places of the logs, the files with their checksums
 ``snapshot-000000000042/*.arrow``   the edges of one rank
+``owner.json``                      the store's id, where the snapshots are elsewhere
 ``lock``, ``rank-0000.lock``        locked by rank 0, and by each rank that has a log open; who has it is inside
 ==================================  ====================================================================================
 
@@ -29,14 +30,14 @@ from typing import Any
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
-from mgraph.log.records import Entry, checksum, log_id
+from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
-from mgraph.log.segments import segment_name, segment_start
 from mgraph.log.terms import FORMAT, PLAIN, Survey, Term, described
 
 __all__ = ["Store"]
 
+OWNER = "owner.json"  #: whose snapshots are there, where they are not with the log
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
 
 
@@ -89,12 +90,39 @@ class Store:
         self.check_new()
         about = described(kind, uuid.uuid4().hex)
         self.describe("store.json", about)
+        self.mark_archive(about)
         return about
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if there is a store."""
         if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):  # or a part of one
             raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
+
+    def check_place(self, kind: Mapping[str, Any]) -> None:
+        """Raise `InvalidOption` if the place where a new graph's snapshots are to be has those of another one."""
+        if (elsewhere := kind.get("snapshots")) is not None:
+            archive = Store(elsewhere)
+            if any(
+                name == OWNER or name.startswith(("store.", "snapshot-")) for name in archive.files.names(archive.path)
+            ):
+                raise InvalidOption(f"{archive.path} has snapshots of another graph: choose another place")
+
+    def mark_archive(self, about: Mapping[str, Any]) -> None:
+        """Say where the snapshots are that they are of this store, if they are elsewhere."""
+        if (elsewhere := about.get("snapshots")) is not None:
+            archive = Store(elsewhere)
+            archive.make_folder()
+            archive.describe(OWNER, {"id": about["id"]})
+
+    def check_archive(self) -> None:
+        """Raise `StoreError` if another store has the place of the snapshots. An earlier version did not mark it."""
+        archive = self.archive
+        marked = archive is not self and archive.files.exists(archive.at(OWNER))
+        if marked and archive.read(OWNER)["id"] != self.about()["id"]:
+            raise StoreError(
+                f"{archive.at(OWNER)} says that the snapshots there are of another store than {self.path}; restore its "
+                "own from a backup"
+            )
 
     def make_folder(self) -> None:
         """Make the folder; `StoreError` if that is not possible."""
@@ -145,6 +173,11 @@ class Store:
         about = self.read("store.json")
         self.check_format(about, "store.json")
         return about
+
+    def check_described(self) -> None:
+        """Raise `StoreError` if there are terms of a graph, and not its description."""
+        if not self.exists and (terms := self._descriptions("term-")):
+            raise StoreError(f"{self.at('store.json')} is missing, and {terms[0]} is there: restore it from a backup")
 
     def check_format(self, about: Mapping[str, Any], name: str) -> None:
         """Raise `StoreError` if a description is of a version to come."""

@@ -39,6 +39,7 @@ def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Surv
         It has no such epoch.
     """
     about, terms = store.about(), store.terms()
+    store.check_archive()
     damaged: list[str] = []
     snapshots = store.archive.snapshots(damaged if repair else None)
     snapshot = chosen(snapshots, epoch)

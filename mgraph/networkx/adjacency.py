@@ -34,16 +34,24 @@ class EdgeData(dict):
         for name, value in dict(*others, **values).items():
             self[name] = value
 
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]  # of a dict it returns a dict
+        self.update(other)
+        return self
+
     def setdefault(self, name: Hashable, default: Any = None) -> Any:
         """The value of an attribute, which is set if the edge has none."""
         if name not in self:
             self[name] = default
         return self[name]
 
+    def pop(self, name: Hashable, *default: Any) -> Any:
+        """The default, for an attribute that the edge does not have; another cannot be removed."""
+        return self._refuse() if name in self else dict[Any, Any]().pop(name, *default)
+
     def _refuse(self, *args: Any) -> Any:
         raise Refused("an edge's attribute cannot be removed: in a graph of the mgraph backend every edge has it")
 
-    __delitem__ = pop = popitem = clear = _refuse
+    __delitem__ = popitem = clear = _refuse
 
     def copy(self) -> dict:
         """The attributes as a plain dict."""
@@ -70,6 +78,9 @@ class Adjacency(Mapping):
         self._store, self._direction = store, direction
         self._version = self._first = self._end = -1
         self._rows: Csr | None = None
+
+    def __reduce__(self) -> Any:
+        return Adjacency, (self._store, self._direction)
 
     def __getitem__(self, node: Any) -> dict[Any, Any]:
         store = self._store

@@ -41,12 +41,12 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
     """Whether edges have the attribute `weight`; without it, each counts 1.
 
-    `Refused` if they have it and float32 changed a value that is needed `exactly`, or if parallel edges were `merged`
-    in another way.
+    `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
+    another way, for another function, the graph's store is replaced: take its `DynamicGraph` after this call.
     """
+    if weight is not None and graph._store.merged not in (None, merged):
+        graph._merge(merged)
     store = graph._store
-    if weight is not None and store.merged not in (None, merged):
-        raise Refused(f"parallel edges were made one by another function's rule; {merged!r} is needed here")
     if weight is None or store.attribute != weight:
         return False
     if exactly and not store.exact and not nx.config.backends.mgraph.round_weights:

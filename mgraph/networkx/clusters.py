@@ -93,7 +93,7 @@ def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = 
     with refusing(G) as graph:
         if core_number is not None:
             least = max(core_number.values()) if k is None else k
-            inside = np.array([core_number[node] >= least for node in G], bool)
+            inside = np.array([node in core_number and core_number[node] >= least for node in G], bool)
         else:
             _check_no_loops(graph)
             if len(G) == 0 and k is None:

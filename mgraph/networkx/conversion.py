@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -51,6 +52,8 @@ def convert_from_nx(
     wanted = dict.fromkeys(attribute_names(graph), NO_DEFAULT) if preserve_edge_attrs else edge_attrs or {}
     store = filled_store(graph, wanted, "sum" if name in SUMMED else "least")
     made: Graph = (DiGraph if store.directed else Graph)._of(store, _node_data(graph, node_attrs, preserve_node_attrs))
+    if store.merged is not None:
+        made._source = weakref.ref(graph), wanted
     if preserve_graph_attrs:
         made.graph.update(graph.graph)
     return made
@@ -74,7 +77,9 @@ def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
         return result
     store = result._store
     src, dst, values = edges_of(store.graph())
-    made = nx.DiGraph() if store.directed else nx.Graph()
+    plain = nx.DiGraph if store.directed else nx.Graph
+    made = object.__new__(plain)  # `plain()` is a graph of the backend where `backend_priority.classes` says so
+    made.__init__()
     made.graph.update(result.graph)
     made.add_nodes_from((node, dict(data)) for node, data in result._node.items())
     ends = (map(store.nodes.__getitem__, side.tolist()) for side in (src, dst))

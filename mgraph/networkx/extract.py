@@ -43,9 +43,10 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
         raise Refused(f"the mgraph backend keeps one attribute of edges, and not {', '.join(map(repr, wanted))}")
     nodes = list(graph)
     store = Store(graph.is_directed(), nodes)
-    store.merged = merged if graph.is_multigraph() else None
     own = type(graph).__getitem__ is not nx.Graph.__getitem__  # as of a subclass whose edges are not those of `_adj`
     rows = [graph[node] if own else graph._adj[node] for node in nodes]
+    if graph.is_multigraph() and any(len(parallel) > 1 for row in rows for parallel in row.values()):
+        store.merged = merged
     lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
     dst = np.fromiter(map(store.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))

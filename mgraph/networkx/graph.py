@@ -10,7 +10,7 @@ from networkx import convert
 
 from mgraph.networkx.adjacency import Adjacency
 from mgraph.networkx.extract import attribute_names, filled_store
-from mgraph.networkx.store import KEEP, Store
+from mgraph.networkx.store import KEEP, Refused, Store
 
 __all__ = ["DiGraph", "Graph"]
 
@@ -51,6 +51,7 @@ class Graph(nx.Graph):
 
     __networkx_backend__ = "mgraph"
     _directed = False
+    _source: Any = None  #: the multigraph that was converted, as a weak reference, and the attribute that was wanted
 
     def __new__(cls, *args: Any, **attr: Any) -> Any:
         """An object of this class: NetworkX's own `__new__` asks the backends."""
@@ -71,6 +72,16 @@ class Graph(nx.Graph):
         """Have the edges of a store."""
         self._store, self._rows = store, Adjacency(store)
         self._cache: tuple[int, dict[str, Any]] = (store.edits, {})
+
+    def _merge(self, merged: str) -> None:
+        """Take the edges of the multigraph that was converted again, where parallel ones become one by another rule.
+
+        `Refused` if that is gone, or this graph was changed since.
+        """
+        source = None if self._source is None or self._store.edits else self._source[0]()
+        if source is None:
+            raise Refused(f"parallel edges were made one by another function's rule; {merged!r} is needed here")
+        self._adopt(filled_store(source, self._source[1], merged))
 
     @classmethod
     def _of(cls, store: Store, node: dict[Any, dict]) -> Any:
@@ -93,6 +104,9 @@ class Graph(nx.Graph):
                 self.add_edges_from((v, u, data) for u, v, data in graph.edges(data=True))
         self._node.update((node, dict(data)) for node, data in graph.nodes(data=True))
         self.graph.update(graph.graph)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": (-1, {}), "_source": None}  # what NetworkX converted is not copied
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 

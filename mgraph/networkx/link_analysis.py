@@ -42,14 +42,13 @@ def pagerank(
     """As `networkx.pagerank`, in float64."""
     if len(G) == 0:
         return {}
+    by_weight = weighted(G, weight, merged="sum")
     with refusing(G) as graph:
         given = {"personalization": personalization, "start": nstart, "dangling": dangling}
         arrays = {name: _array(G, values) for name, values in given.items() if values is not None}
         if personalization is not None and arrays["personalization"].sum() == 0:
             raise ZeroDivisionError
-        found = graph.pagerank(
-            alpha, len(G) * tol, max_iter, dtype="float64", weight=weighted(G, weight, merged="sum"), **arrays
-        )
+        found = graph.pagerank(alpha, len(G) * tol, max_iter, dtype="float64", weight=by_weight, **arrays)
         if not found.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
         return by_node(G, found.to_numpy())
@@ -66,12 +65,11 @@ def hits(
     """As `networkx.hits`, in float64, with the same rule for `tol`; one iteration is up to 20 products, as in SciPy."""
     if len(G) == 0:
         return {}, {}
-    start = None if nstart is None else _array(G, nstart)
+    start, by_weight = None if nstart is None else _array(G, nstart), weighted(G, "weight", merged="sum")
     with refusing(G) as graph:
         if graph.num_edges == 0:
             raise Refused("the graph has no edges, and so no hubs")
-        weight = weighted(G, "weight", merged="sum")
-        found = graph.hits(tol, max(max_iter, 0), start, weight=weight, normalized=normalized)
+        found = graph.hits(tol, max(max_iter, 0), start, weight=by_weight, normalized=normalized)
         if not found.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
         return by_node(G, found.to_numpy()), by_node(G, found.authorities.to_numpy())

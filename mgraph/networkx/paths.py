@@ -115,15 +115,16 @@ def _search(
     direction: str = "out",
 ) -> _Found:
     """Search from the ids `sources`, with `trees` for paths; nodes further than `cutoff` do not count as reached."""
-    by_weight = weighted(G, weight, exactly=True)
+    by_weight, ids = weighted(G, weight, exactly=True), list(sources)
     with refusing(G) as graph:
-        rows = [_one(graph, source, by_weight, trees, direction) for source in sources]
+        rows = [_one(graph, source, by_weight, trees, direction) for source in ids]
         lengths = np.stack([row[0] for row in rows])
         before = np.stack([row[1] for row in rows]) if trees else None
     nearest = lengths.argmin(axis=0)
     least = lengths.min(axis=0)
     if cutoff is not None:
         least[least > cutoff] = np.inf
+    nearest[ids], least[ids] = np.arange(len(ids)), 0  # also where the cutoff is negative, or another is 0 away
     whole = not by_weight or G._store.whole
     if whole and (least[np.isfinite(least)] > EXACT).any():
         raise Refused(f"a path is longer than {EXACT}, up to which float64 has every whole number")
@@ -316,6 +317,9 @@ def shortest_path_length(
     """As `networkx.shortest_path_length`; both methods find the same lengths, as no weight is negative."""
     if source is None or target is None:
         return _from_or_to(G, source, target, weight, method, _Found.distances)
+    if weight is not None:
+        _check_method(method)
+        return dijkstra_path_length(G, source, target, weight)
     found, last = _between(G, source, target, weight, method, trees=False)
     return found.length(last)
 

@@ -208,6 +208,12 @@ class Store:
         made.fill(places[src[kept]], places[dst[kept]], None if values is None else values[kept])
         return made
 
+    def __reduce__(self) -> Any:
+        """A copy, as of `pickle` or `copy.deepcopy`, has the same nodes and edges in a `DynamicGraph` of its own."""
+        edges = edges_of(self.graph())  # which closes the holes among the nodes
+        names = ("attribute", "merged", "whole", "exact")
+        return _restored, (self.directed, self.nodes, {name: getattr(self, name) for name in names}, edges)
+
     def graph(self) -> DynamicGraph:
         """The `DynamicGraph` with all changes made and without holes. O(n + m) if nodes were removed before."""
         graph = self.flushed()
@@ -253,6 +259,14 @@ class Store:
         self._close = weakref.finalize(self, _nothing if graph is None else graph.close)
         self._close.atexit = False
         self.version += 1
+
+
+def _restored(directed: bool, nodes: list[Any], attributes: dict[str, Any], edges: tuple[Any, ...]) -> Store:
+    """The store that `Store.__reduce__` has taken apart."""
+    store = Store(directed, nodes)
+    vars(store).update(attributes)
+    store.fill(*edges)
+    return store
 
 
 def _nothing() -> None:

@@ -54,11 +54,18 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]
         if option not in known:
             raise InvalidOption(f"{name} has no option {option!r}, but {', '.join(map(repr, known)) or 'none'}")
         try:
-            options[option] = value if known[option] == "str" else float(value) if "." in value else int(value)
+            options[option] = value if known[option] == "str" else _number(value)
         except ValueError:
             raise InvalidOption(f"option {text!r} of {name}: {value!r} is no number") from None
     _check_whole(name, options)
     return _STRUCTURES[name], options
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _options(name: str) -> dict[str, str]:

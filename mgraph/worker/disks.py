@@ -46,12 +46,15 @@ class LocalStorage(Storage):
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
 
-    def sees(self, new: bool, own: bool) -> Value:
+    def claim(self) -> None:
+        """Make this graph the only one that writes what this worker sees of the store."""
+        if self.store.files.exists(self.store.path):
+            self._lock()
+
+    def sees(self, new: bool = False) -> Value:
         """What this worker sees of the store; nothing may be there if it is to be `new`."""
         if new:
             self.store.check_new()
-        elif own and self.store.files.exists(self.store.path):
-            self._lock()
         return self.store.sees()
 
     def scan(self, sees: Sequence[Value], epoch: int | None, repair: bool) -> bytes:
@@ -70,10 +73,14 @@ class LocalStorage(Storage):
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
         """Make the folder of a new store with this id."""
         self._seen = sees
+        if self.rank == 0:
+            self.store.check_place(kind)
         self.store.make_folder()
         self._lock()
         self.store.check_new()
         self.store.found(kind, store)
+        if self.rank == 0:
+            self.store.mark_archive(self.store.about())
 
     def found(self, epoch: int, repair: bool) -> Survey:
         """What all ranks have found."""

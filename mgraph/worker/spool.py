@@ -23,12 +23,12 @@ SPOOLED = {"cuda"}
 MOST = 1 << 30  #: bytes of a spool
 
 
-def spool_of(device: Device, nbytes: int, log: int, store: str) -> tuple[Spool, Copy] | None:
-    """A spool for a log that may be `nbytes` behind; None, and a line that says why, without room for one."""
+def spool_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[Spool, Copy] | None:
+    """A spool for a log in a folder, `nbytes` behind at most; None, and a line that says why, without room for one."""
     try:
-        spool = Spool(min(nbytes + nbytes // 4, MOST), log, store)
+        spool = Spool(min(nbytes + nbytes // 4, MOST), log, folder)
     except DeviceError as error:
-        logger.info("%s: records are written to the log before they are acknowledged: %s", store, error)
+        logger.info("%s: records are written to the log before they are acknowledged: %s", folder, error)
         return None
     device.use()
     device.page_lock(spool.memory.data, spool.memory)

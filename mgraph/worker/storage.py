@@ -79,6 +79,7 @@ class Storage:
         """Make the store, if this is rank 0."""
         if self.rank == 0:
             self.store.check_new()
+            self.store.check_place(kind)
             self.store.make_folder()
             self._own()
             self.store.create(kind)
@@ -88,13 +89,16 @@ class Storage:
         self._locks.append(self.store.lock(who=self._who))
         self.store.check_ranks(self._who)
 
-    def survey(self, epoch: int | None, repair: bool, own: bool) -> Value:
+    def claim(self) -> None:
+        """Make this graph the only one that writes the store, if this is rank 0."""
+        if self.rank == 0:
+            self.store.about()  # names what is wrong before a lock is made in a folder that is no store
+            self._own()
+
+    def survey(self, epoch: int | None, repair: bool) -> Value:
         """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
         if self.rank != 0:
             return {}
-        self.store.about()  # names what is wrong before a lock is made in a folder that is no store
-        if own:
-            self._own()
         self._survey = found = survey(self.store, epoch, repair)
         return found.told
 
@@ -133,7 +137,8 @@ class Storage:
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
             self._lock()
             number = log_id(about["id"], term.number, self.rank)
-            segments = Segments(self.store.files, self.store.log_folder(term.number, self.rank), number)
+            folder = self.store.log_folder(term.number, self.rank)
+            segments = Segments(self.store.files, folder, number)
             log = self.log = Log(
                 segments, how.sync, shard.epoch, name=name, aborted=aborted, lag=Lag(how.lag_bytes, how.lag_seconds),
                 snapshot_bytes=-(-how.snapshot_bytes // shard.size),
@@ -143,7 +148,7 @@ class Storage:
                 log.offsets, log.last = dict(self._survey.offsets), self._survey.last
             log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
             if how.sync == "background" and shard.device.kind in SPOOLED:
-                log.hold(partial(spool_of, shard.device, how.lag_bytes, number, self.store.path))
+                log.hold(partial(spool_of, shard.device, how.lag_bytes, number, folder))
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._survey = None
         return log

@@ -115,8 +115,9 @@ def test_bad_arguments() -> None:
         run(made, BETWEENNESS, [1, 2, 1])
     with pytest.raises(UnknownVertex, match="20"):
         run(made, BETWEENNESS, [20])
-    with pytest.raises(InvalidOption, match="seed"):
-        run(made, BETWEENNESS, 3, seed=-1)
+    for k in (None, 3, [1]):
+        with pytest.raises(InvalidOption, match="seed"):
+            run(made, BETWEENNESS, k, seed=-1)
 
 
 def test_no_memory_for_in_edges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,18 @@ def dropped(graph: Graph, alpha: float = 0.85, p: np.ndarray | None = None) -> n
     return np.linalg.solve(np.eye(graph.n) - alpha * step, (1 - alpha) * p)
 
 
+def test_a_start_by_vertex() -> None:
+    graph = random_graph(4, 60, 200)
+    made = shards(graph, cut(graph.n, 2))
+    dense = np.zeros(graph.n)
+    dense[[3, 9]] = 1.0, 2.0
+    for name in ("start", "nstart"):
+        found, want = (run(made, PAGERANK, tol=0, max_iter=2, **{name: one})[0] for one in ({3: 1, 9: 2}, dense))
+        np.testing.assert_array_equal(found, want)
+        with pytest.raises(UnknownVertex, match=rf"^{name}\[1\] is 60"):
+            run(made, PAGERANK, **{name: {3: 1, 60: 1}})
+
+
 KINDS = [(False, False), (True, False), (False, True), (True, True)]  # whether in-edges are kept; weights
 
 

@@ -79,7 +79,7 @@ def test_orders_and_batches(device: str) -> None:
     [
         ([1, 2], InvalidOption, r"shape \(2,\); it must be \(k, 2\)"),
         ([[1, 2, 3]], InvalidOption, r"shape \(1, 3\)"),
-        ([[1, 10]], UnknownVertex, r"pairs\[1\] is 10; the graph has 10 vertices"),
+        ([[1, 2], [3, 10]], UnknownVertex, r"pairs\[:, 1\]\[1\] is 10; the graph has 10 vertices"),
         ([[1, -1]], InvalidOption, "is -1"),
         ([[0.5, 1]], InvalidOption, "whole numbers"),
         ([[1], [2, 3]], InvalidOption, "cannot be made an array"),

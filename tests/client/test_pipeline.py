@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ from fakes import FakeWorker, fake_cluster, sending
 from interrupts import after, ctrl_c
 
 from mgraph.batch import COLUMNS
-from mgraph.client.group import MOST
+from mgraph.client.group import MOST, Small
 from mgraph.client.pipeline import Pipeline
+from mgraph.client.posting import Posted
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)
@@ -274,3 +279,44 @@ def test_a_closed_graph_ends_small_batches_that_wait():
         pending = [pipe.update(small(fails=9)) for _ in range(10)]  # all wait for a rank that there is not
         coordinator.close()
         assert all(isinstance(p.exception(5), MgraphError) for p in pending)
+
+
+class Watched(deque):
+    """A queue that calls `then`, once, when somebody has seen that it is empty."""
+
+    then: Callable[[], object] | None = None
+
+    def __bool__(self) -> bool:
+        then = None if len(self) else self.then
+        if then is not None:
+            self.then = None
+            then()
+            return False
+        return len(self) > 0
+
+
+def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
+    sent: list[int] = []
+    none = np.empty(0, np.uint32)
+    sender = SimpleNamespace(room=lambda n: None, group_sent=lambda *sent: None)
+    share = {**dict.fromkeys(COLUMNS), "src": none, "dst": none}
+
+    async def launch(method, shares, room, told, group):
+        sent.extend(item.nbytes for item in group.items)
+
+    async def run():
+        posted = Posted(asyncio.Lock(), set())
+        posted._waiting = waiting = Watched()
+
+        def post(n):
+            if posted.add(Small(sender, [share], n, None, None)):
+                posted.begin(launch)
+
+        post(1)
+        await posted.send(launch)  # a call sends it before the task has begun
+        waiting.then = lambda: post(2)  # from the user's thread, when the task has seen that nothing waits
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert sent == [1, 2]

@@ -114,4 +114,9 @@ def test_what_does_not_fit_together():
             graph.insert(pd.DataFrame({"source": [0], "target": [1]}))
         with pytest.raises(InvalidOption, match="weight is a list; of a table it is the name of a column"):
             graph.insert(pd.DataFrame({"source": ["a"], "target": ["b"]}), weight=[1.0])
+        for change in (graph.insert, graph.delete):
+            with pytest.raises(
+                InvalidOption, match="columns 'from' and 'target' are named, and src and dst are arrays"
+            ):
+                change(["a"], ["b"], source="from")
         assert graph.insert(pd.DataFrame({"source": ["a"], "target": ["b"]}).iloc[:0]).inserted == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from unittest.mock import patch
 
@@ -167,6 +168,15 @@ def test_evlp(tmp_path, edges, compressed, directed, weighted):
 
 
 def test_strings_and_parquet(tmp_path):
+    (tmp_path / "names.csv").write_text('source,target,w\n"",NA,1\nnull,"NA",nope\n')
+    for keys in ("auto", "string"):
+        with DynamicGraph.read(os.fsencode(tmp_path / "names.csv"), keys=keys) as graph:
+            assert graph.vertices().tolist() == ["", "null", "NA"]
+        (tmp_path / "cell.csv").write_text("source,target\n,b\n")
+        with DynamicGraph.read(tmp_path / "cell.csv", keys="string") as graph:
+            assert graph.vertices().tolist() == ["", "b"]
+        with pytest.raises(ReadError, match="column 'w', row 1 is 'nope'; weights are numbers"):
+            DynamicGraph.read(tmp_path / "names.csv", weight="w", keys=keys)
     path = write(tmp_path / "a.txt", "# people\nada grace\n007 ada\n")
     assert found(DynamicGraph.read(path)) == {("ada", "grace"): 1.0, ("007", "ada"): 1.0}
     numbers = write(tmp_path / "b.txt", "007 8\n")
@@ -200,6 +210,8 @@ BAD = [
     ("oneway.graph", "2 1\n2\n\n", "line 2 names neighbour 2, and the line of 2 does not name 1"),
     ("count.graph", "2 2\n2\n1\n", "announces 2 edges, and there are 1"),
     ("odd.graph", "2 1 1\n2\n1 5\n", "line 2 has a neighbour without a weight"),
+    ("weight.graph", "2 1 1\n2 5\n1 6\n", "line 2 gives neighbour 2 another weight than the line of 2 gives 1"),
+    ("names.csv", 'source,target\n"",b\na,\n', "column 'target', row 1 is missing"),
     ("a.graphml", "<graphml><graph", "unclosed token"),
     ("b.graphml", "<?xml version='1.0'?><html></html>", "file not successfully read as graphml"),
     ("a.properties", "graph.a.directed = true\n", "there is no file of edges beside it"),

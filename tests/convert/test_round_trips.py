@@ -164,6 +164,10 @@ def test_entries_at_the_same_place_are_added_up_and_the_matrix_is_left_alone():
 
 
 def test_graphs_without_edges():
+    empty = pd.DataFrame({"source": [], "target": []})
+    with DynamicGraph.from_pandas(empty, keys="string") as graph:
+        assert graph.to_arrow().schema.types == [pa.string()] * 2
+        assert graph.to_polars().dtypes == [pl.String] * 2
     with DynamicGraph.from_pandas(pd.DataFrame({"source": [], "target": []}), n_vertices=3) as graph:
         assert (graph.num_vertices, graph.num_edges, len(graph.to_pandas())) == (3, 0, 0)
         assert graph.to_networkx().number_of_nodes() == 3

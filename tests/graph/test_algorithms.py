@@ -119,6 +119,7 @@ def test_pagerank_in_float64_and_by_iterations(client3):
     ("start", "message"),
     [
         (np.ones((2, 2)), "has shape .2, 2."),
+        (np.ones((2, N)), "has shape .2, 300."),
         (np.ones(N + 1), "301"),
         (["a"], "dtype"),
         (np.zeros(N), "sums to 0"),

@@ -106,7 +106,7 @@ def test_samples_pairs_and_trusses_are_of_keys(directed):
             named.random_walks([keys[0], "none"], 3)
         with pytest.raises(InvalidOption, match=rf"seeds\[1\] is '{keys[3]}', which comes before"):
             named.sample_neighbors([keys[3], keys[3]], [1], direction="out")
-        with pytest.raises(UnknownVertex, match=r"pairs\[1\] is 'none'"):
+        with pytest.raises(UnknownVertex, match=r"pairs\[:, 1\]\[0\] is 'none'"):
             named.jaccard([(keys[0], "none")])
 
 
@@ -124,6 +124,30 @@ def test_a_maintained_result_follows_keys(place, eager):
             for change in changes:
                 change()
                 assert live.result().to_series().to_dict() == graph.bfs(-5).to_series().to_dict()
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], ["a", "b", "c", "d"]])
+def test_a_series_is_aligned_by_its_index(names):
+    with DynamicGraph() as graph:
+        graph.insert(names[:3], names[1:])
+        rank = graph.pagerank(dtype="float64")
+        series, twice = rank.to_series()[::-1], 2 * rank.to_numpy()
+        np.testing.assert_allclose((rank + series).to_numpy(), twice)
+        np.testing.assert_allclose((series + rank).to_numpy(), twice)
+        np.testing.assert_allclose(graph.pagerank(start=series, max_iter=0).to_numpy(), twice / 2, rtol=1e-6)
+        one, other = pd.Series({names[2]: 2}), {names[0]: 1.0, names[3]: 3.0}
+        for argument in ("personalization", "dangling"):
+            want = graph.pagerank(**{argument: one.to_dict()}).to_numpy()
+            assert graph.pagerank(**{argument: one}).to_numpy().tolist() == want.tolist()
+        both = graph.pagerank(personalization=[one, pd.Series(other)])
+        assert both.to_numpy().tolist() == graph.pagerank(personalization=[one.to_dict(), other]).to_numpy().tolist()
+        for call in (lambda s: graph.pagerank(start=s), lambda s: graph.pagerank(personalization=s)):
+            with pytest.raises(InvalidOption, match=f"index.* {names[1]!r} more than once"):
+                call(pd.Series([1.0, 2.0], [names[1]] * 2))
+            with pytest.raises(InvalidOption, match="numbers"):
+                call(pd.Series(["x"], names[:1]))
+        with pytest.raises(UnknownVertex, match="index"):
+            graph.pagerank(personalization=pd.Series([1.0], [99 if names[0] == 0 else "z"]))
 
 
 def test_arithmetic_aligns_by_key(place):

@@ -217,6 +217,8 @@ def test_pipelines_and_added_vertices(place):
         assert graph.add_vertices(["5", "x", "x", "y"]) == range(6, 8)
         assert graph.vertices().tolist()[6:] == ["x", "y"]
         assert graph.degrees(["x"]).tolist() == [0]
+        with pytest.raises(InvalidOption, match="n is 3; to a graph with keys an array of keys is added"):
+            graph.add_vertices(3)
 
 
 @pytest.mark.parametrize("kind", ["string", pytest.param("int64", marks=pytest.mark.slow)])

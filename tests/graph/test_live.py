@@ -36,6 +36,7 @@ def assert_same(live: Any, graph: DynamicGraph, arguments: dict[str, Any]) -> No
     if live.name == "pagerank":
         alpha, tol = arguments.get("alpha", 0.85), arguments.get("tol", 1e-6)
         assert np.abs(a.to_numpy(float) - b.to_numpy(float)).sum(axis=0).max() <= 2 * alpha / (1 - alpha) * tol + 4e-7
+        assert got.converged == (got.error < tol)
         return
     for column in b.columns:
         np.testing.assert_array_equal(a[column], b[column], err_msg=f"{live.name} {arguments} {column}: {live.report}")
@@ -222,6 +223,17 @@ def test_long_ways_with_ties(device, monkeypatch):
             for live in lives:
                 assert_same(live, graph, given[live.name])
                 assert live.report.how != "again"
+
+
+def test_the_error_of_ranks_is_that_of_the_way_they_were_found():
+    with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
+        graph.insert(*line(60))
+        live = graph.maintain("pagerank")
+        assert live.result().error == graph.pagerank().error
+        graph.insert([3], [4])
+        assert live.result().error == graph.pagerank().error and live.report.how == "unchanged"
+        graph.insert([7], [9])
+        assert_same(live, graph, {})
 
 
 def test_what_the_ring_has_lost_is_computed_again(monkeypatch):

@@ -81,6 +81,7 @@ BAD = [
     ((["insert", "degree"], [0, N], [1, 0]), {}, UnknownVertex, rf"src\[1\] is {N}"),
     ((["insert", "delete"], [0, 1], [1, N + 3]), {}, UnknownVertex, rf"dst\[1\] is {N + 3}"),
     ((["degree", "insert"], [0, 1], [1, 2], [5, 6]), {}, InvalidBatch, r"weight\[1\] is 6.0 and the graph is unwei"),
+    ((["has_edge"], [0], [1], [5]), {}, InvalidBatch, "there are weights and the graph is unweighted"),
     ((["insert", "weight"], [0, 1], [1, 2]), {}, InvalidBatch, r'kind\[1\] is "weight" and the graph is unweighted'),
     ((["insert", "predecessors"], [0, 1], [1, 2]), {}, InvalidOption, r'kind\[1\] is "predecessors".*reverse=True'),
 ]
@@ -241,7 +242,7 @@ def test_streams_in_device_memory(tmp_path, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"reverse": True}, {"directed": False}], ids=str)
-@pytest.mark.parametrize("size", [HERE, 2, 3])
+@pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 @pytest.mark.parametrize("structure", names())
 def test_millions_of_operations_against_a_replay(client3, structure, size, options):
     rng, n = fresh_rng(), 20_000

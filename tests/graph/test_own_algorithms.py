@@ -60,6 +60,29 @@ def test_graphs_without_edges_or_vertices():
         assert len(graph.eigenvector_centrality()) == len(graph.katz_centrality()) == 0
         with pytest.raises(InvalidOption, match="no vertices"):
             graph.gather(1).max()
+        assert len(graph.eigenvector_centrality(nstart=[])) == 0
+
+
+def test_a_start_that_leads_to_nothing_is_refused():
+    with DynamicGraph(n_vertices=2, directed=False) as graph:
+        graph.insert([0], [1])
+        for start in ([0, 0], [1, -1]):
+            with pytest.raises(InvalidOption, match="nstart"):
+                graph.eigenvector_centrality(nstart=start)
+
+
+def test_growth_without_limit_is_told_and_warns_of_nothing():
+    with DynamicGraph(n_vertices=2, directed=False) as graph:
+        graph.insert([0], [1])
+        with pytest.raises(InvalidOption, match="alpha is too large"):
+            graph.katz_centrality(1e3, max_iter=200)
+
+
+def test_a_mask_is_numbers():
+    with DynamicGraph(n_vertices=3, directed=False) as graph:
+        graph.insert([0, 1], [1, 2])
+        mask = np.array([True, False, True])
+        assert graph.gather(mask).to_numpy().tolist() == [0, 2, 0]
 
 
 def test_bad_arguments():

@@ -172,6 +172,8 @@ def test_what_cannot_be_published(client, other, tmp_path):
         assert g.insert([0], [2]).inserted == 1
         with pytest.raises(InvalidOption, match="there are: none"):
             DynamicGraph.attach(other, "roads")
+        with pytest.raises(TypeError, match="got None"):
+            DynamicGraph.attach(None, "roads")
 
 
 def test_a_pipeline_that_was_there_before(client, other):

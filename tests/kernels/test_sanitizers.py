@@ -15,13 +15,22 @@ SCRIPT = Path(__file__).parents[1] / "sanitize_gpu.sh"
 PLANTED = """
 struct Planted {
     static constexpr int lanes = 1;
+    static constexpr int stays = STAYS;
     i64 n;
     i64* out;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) BUG;
+        BODY;
     }
 };
 """
+EACH = "for (i64 i : grid.items(n)) BUG"
+STAYING = """u64 goal = 0;
+        for (i64 i : grid.items(n)) out[i] = i;
+        BUG;
+        i64 sum = 0;
+        for (i64 i = 0; i < n; ++i) sum += out[i];
+        grid.meet(nullptr, goal);
+        for (i64 i : grid.items(1)) out[i] = sum"""
 RUN = """
 import sys
 import numpy as np
@@ -39,6 +48,8 @@ BUGS = {  # by the build that finds them, and what it says; nothing where there 
     "race, thread": ("out[0] += i", "data race"),
     "relaxed, thread": ("atomic_add(out, i)", ""),
     "read beside a write, thread": ("out[i] = i ? out[i - 1] : 0", "data race"),
+    "blocks that meet, thread": ("grid.meet(nullptr, goal)", ""),
+    "blocks that do not meet, thread": ("", "data race"),
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 
@@ -57,7 +68,9 @@ def test_finds(write, bug):
         "TSAN_OPTIONS": "halt_on_error=1:exitcode=66",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-c", RUN, write(PLANTED.replace("BUG", statement))]
+    stays = bug.startswith("blocks")
+    body = (STAYING if stays else EACH).replace("BUG", statement)
+    command = [sys.executable, "-c", RUN, write(PLANTED.replace("STAYS", str(int(stays))).replace("BODY", body))]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     if says:
         assert done.returncode != 0

@@ -90,6 +90,8 @@ def test_bad_sources_are_refused_before_anything_changed(tmp_path):
         ({"structure": "tree"}, InvalidOption, "tree"),
         ({"device": "tpu"}, InvalidOption, "device 'tpu' is none of"),
         ({"order": "hubs"}, InvalidOption, "order 'hubs' is neither"),
+        ({"directed": "no"}, InvalidOption, "directed is 'no'; it must be True or False"),
+        ({"weighted": None}, InvalidOption, "weighted is None; it must be True or False"),
         ({"client": 5}, TypeError, r"takes a dask\.distributed\.Client, got int"),
     ],
 )

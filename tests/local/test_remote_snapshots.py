@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from pathlib import Path
 
@@ -75,8 +76,23 @@ def test_a_log_cannot_be_there_and_a_wrong_protocol_is_named(tmp_path, url):
     for made in (lambda: DynamicGraph(store=url), lambda: DynamicGraph.open(None, url)):
         with pytest.raises(InvalidOption, match="a log needs a file system with fsync and locks"):
             made()
-    with DynamicGraph(n_vertices=N, store=tmp_path / "s", snapshots="nonsense://x") as graph:
+    with pytest.raises(StoreError, match="nonsense"):
+        DynamicGraph(n_vertices=N, store=tmp_path / "s", snapshots="nonsense://x")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("disks", ["shared", "local"])
+def test_a_place_has_the_snapshots_of_one_graph(tmp_path, disks):
+    stores, place = [tmp_path / name for name in "abc"], tmp_path / "place"
+    how = {"n_vertices": N, "disks": disks}
+    with DynamicGraph(store=stores[0], snapshots=place, **how) as graph:
         graph.insert([1], [2])
-        with pytest.raises(StoreError, match="nonsense"):
-            graph.snapshot()
-        assert graph.insert([1], [3]).epoch == 2
+        with pytest.raises(InvalidOption, match=f"{place} has snapshots of another graph: choose another place"):
+            DynamicGraph(store=stores[1], snapshots=place, **how)
+        graph.snapshot()
+    assert not stores[1].exists()
+    shutil.rmtree(place)
+    with DynamicGraph(store=stores[2], snapshots=place, **how) as graph:
+        graph.snapshot()
+    with pytest.raises(StoreError, match=f"{place}/owner.json says that the snapshots there are of another store"):
+        DynamicGraph.open(None, stores[0])

@@ -132,3 +132,14 @@ def test_a_snapshot_and_a_copy_wait_for_the_snapshot_that_the_graph_takes_by_its
         assert graph.snapshot() == 2
     with DynamicGraph.load(None, tmp_path / "saved") as graph:
         assert (graph.epoch, graph.num_edges) == (1, 1)
+
+
+def test_what_a_store_cannot_take_and_what_is_missing_is_named(tmp_path):
+    with DynamicGraph(n_vertices=9, store=tmp_path / "store", device="cpu") as graph:
+        for name, what in (("a\ud800", "which UTF-8 cannot have"), (501 * "ä", "1002 bytes; 1000 are the limit")):
+            with pytest.raises(InvalidOption, match=what):
+                graph.update(EdgeBatch([1], [2]), offset=(name, 1))
+        assert graph.epoch == 0
+    (tmp_path / "store" / "store.json").unlink()
+    with pytest.raises(StoreError, match=r"store/store\.json is missing, and term-000001\.json is there"):
+        DynamicGraph.open(None, tmp_path / "store")

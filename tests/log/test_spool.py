@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from mgraph import DynamicGraph
 from mgraph.device import Device
 from mgraph.errors import DeviceError, StoreError
 from mgraph.exchange.segment import FOLDER
+from mgraph.log import spool
 from mgraph.log.files import DISK, File
 from mgraph.log.log import Lag, Log
 from mgraph.log.scan import scan
@@ -36,14 +39,16 @@ class Copies:
 
 
 def names() -> list[str]:
-    return sorted(path.name for path in Path(FOLDER).glob(f"{NAME}*"))
+    """What is there of the tests' logs, and of no other process."""
+    return sorted(path.name for path in Path(FOLDER).glob(f"{NAME}{LOG:016x}*"))
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays():
-    before = names()
+def nothing_stays(tmp_path):
     yield
-    assert names() == before
+    spools = [spool._seen(str(path)) for path in Path(FOLDER).glob(f"{NAME}*")]
+    assert not [one for one in spools if one is not None and one.store.startswith(str(tmp_path))]
+    assert not names()
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def log(tmp_path):
 
     folder = tmp_path / "store" / "term-000001" / "rank-0000"
     made = Log(Segments(DISK, str(folder), LOG, 3 * PAGE), "background", 0, lag=Lag(1 << 20, 60.0))
-    made.hold(lambda: (Spool(2 * PAGE, LOG, str(tmp_path / "store")), Copies()))
+    made.hold(lambda: (Spool(2 * PAGE, LOG, str(folder)), Copies()))
     made.flush()
     made.go, made.folder, made.store = go, str(folder), str(tmp_path / "store")
     with pytest.MonkeyPatch.context() as patch:
@@ -82,10 +87,25 @@ def read(log: Log) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.n) for entry in found.entries if entry.kind == "batch"]
 
 
+def finished(log: Log, own: bool = False, store: Path | None = None) -> int:
+    """What `finish` writes, while the log's own thread does not get on."""
+    slow, mine = File.write, threading.current_thread()
+
+    def write(file, at, parts):
+        if threading.current_thread() is mine:
+            os.pwritev(file._fd, list(parts), at)
+        else:
+            slow(file, at, parts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(File, "write", write)
+        return finish(str(store or log.store), own)
+
+
 def killed(log: Log) -> int:
     """What `finish` finds if the process ends now: its lock is the kernel's."""
     log._segments._spool._lock.close()
-    return finish(log.store)
+    return finished(log)
 
 
 def test_a_record_is_ready_before_it_is_written_and_is_found_after_a_kill(log):
@@ -95,11 +115,9 @@ def test_a_record_is_ready_before_it_is_written_and_is_found_after_a_kill(log):
     assert read(log) == []
     assert finish(log.store) == 0, "while its process lives"
     assert read(log) == []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(File, "write", lambda file, at, parts: os.pwritev(file._fd, list(parts), at))
-        assert killed(log) == 4
+    assert killed(log) == 4
     assert read(log) == list(enumerate(sizes, 1))
-    assert not [name for name in names() if name.endswith(f"{LOG:016x}")]
+    assert not names()
 
 
 def test_bytes_come_round_and_a_record_without_room_is_written_at_once(log):
@@ -144,7 +162,7 @@ def test_a_write_that_fails_ends_the_log_and_another_process_can_still_write(log
 
 def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
     made = Log(Segments(DISK, str(tmp_path / "store" / "term-000001" / "rank-0000"), LOG), "background", 0)
-    made.hold(lambda: (Spool(PAGE, LOG, str(tmp_path / "store")), Copies()))
+    made.hold(lambda: (Spool(PAGE, LOG, made._segments.folder), Copies()))
     made.flush()
     change(made, 1, 10)
     memory = weakref.ref(made._segments._spool.memory)
@@ -152,33 +170,88 @@ def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
     assert memory() is None
 
 
-@pytest.mark.parametrize("what", ["copy", "term", "gone"])
-def test_a_spool_is_for_the_file_that_its_process_wrote(log, tmp_path, what):
+@pytest.mark.parametrize("own", [False, True])
+def test_a_process_that_is_about_to_end_is_waited_for_by_who_has_the_store(log, own):
+    change(log, 1, 10)
+    ends = threading.Timer(0.3, log._segments._spool._lock.close)
+    ends.start()
+    assert finished(log, own) == own
+    assert read(log) == [(1, 10)] * own
+    ends.join()
+
+
+def test_who_reads_waits_for_another_process_that_writes_what_was_left(log, monkeypatch):
     change(log, 1, 10)
     log._segments._spool._lock.close()
-    segment = Path(log.folder) / f"{0:016x}.log"
+    other = spool._locked(log._segments._spool.path)
+    spool._Spooled(log._segments._spool.path).leave()
+    monkeypatch.setattr(spool, "WAIT_SECONDS", 0.1)
+    with pytest.raises(StoreError, match=rf"{log.store} is in use by a process of this host, which has {FOLDER}"):
+        finish(log.store)
+    threading.Timer(0.3, other.close).start()
+    monkeypatch.setattr(spool, "WAIT_SECONDS", 5.0)
+    assert finished(log) == 1
+
+
+@pytest.mark.parametrize("what", ["copy", "term", "dropped", "moved", "gone", "unseen"])
+def test_a_spool_is_for_the_file_that_its_process_wrote(log, tmp_path, monkeypatch, what):
+    change(log, 1, 10)
+    log._segments._spool._lock.close()
+    store, segment, moved = Path(log.store), Path(log.folder) / f"{0:016x}.log", tmp_path / "moved"
+    later = store / "term-000002.json"
     if what == "copy":
-        segment.with_suffix(".copy").write_bytes(segment.read_bytes())
-        segment.with_suffix(".copy").replace(segment)
-        assert finish(log.store) == 0
-        assert read(log) == []
-        assert names()  # its own file may come back
+        shutil.copytree(store, moved)
+        assert finish(str(moved)) == 0
+        Spool(PAGE, LOG, f"{moved}/term-000001/rank-0000").close()  # of the same log, in another folder
+        assert finished(log) == 1
+        assert read(log) == [(1, 10)]
     elif what == "term":
-        (tmp_path / "store" / "term-000002.json").touch()
+        later.touch()
         assert finish(log.store) == 0
         assert read(log) == []
-        assert not names()
+    elif what == "dropped":
+        segment.unlink()
+        assert finish(log.store) == 0
+        assert names(), "the file may come back"
+        later.touch()
+        assert finish(log.store) == 0
+    elif what == "moved":
+        store.rename(moved)
+        shutil.copytree(moved, store)
+        assert finish(log.store) == 0
+        assert finished(log, store=moved) == 1
     else:
-        Path(log.store).rename(tmp_path / "moved")
-        Spool(PAGE, 1, log.store).close()
-        assert not names()
-        (tmp_path / "moved").rename(log.store)
+        store.rename(moved)
+        with monkeypatch.context() as patch:
+            if what == "unseen":  # by another container
+                patch.setattr(spool, "_sees", lambda: "another")
+            Spool(PAGE, 1, log.folder).close()
+        assert bool(names()) == (what == "unseen")
+        assert finished(log, store=moved) == (what == "unseen")
+        moved.rename(store)
+    assert not names()
+
+
+def test_what_a_process_left_half_made_or_written_is_removed_and_that_of_another_version_is_not(log, tmp_path):
+    log.go.set()
+    change(log, 1, 10)
+    log.flush()
+    log._segments._spool._lock.close()
+    half, other = (Path(FOLDER) / f"{NAME}{LOG:016x}-{what}" for what in ("half", "other"))
+    half.write_bytes(bytes(3 * PAGE))
+    other.write_bytes(b"MGSPOOL9" + bytes(3 * PAGE))
+    Spool(PAGE, 1, log.folder).close()
+    assert names() == [other.name]
+    assert finish(log.store) == 0
+    other.unlink()
 
 
 def test_without_room_in_shared_memory(tmp_path, caplog, monkeypatch):
     def full(descriptor: int, at: int, nbytes: int) -> None:
         raise OSError(28, "No space left on device")
 
+    with pytest.raises(DeviceError, match="a path of [0-9]+ bytes; shared memory has room for 3968"):
+        Spool(PAGE, 1, "/" + 700 * "ä" + "/term-000001/rank-0000")
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(DeviceError, match="12345 bytes of shared memory cannot be had in /dev/shm: No space"):
         Spool(12345, 1, str(tmp_path))
@@ -191,8 +264,7 @@ def test_a_file_of_another_user_is_left_alone(tmp_path, monkeypatch):
     path = Path(FOLDER) / f"{NAME}{1:016x}"
     path.write_bytes(b"theirs")
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
-    with pytest.raises(DeviceError, match="another user's"):
-        Spool(PAGE, 1, str(tmp_path))
+    spool._remove_leftovers()
     assert finish(str(tmp_path)) == 0
     assert path.read_bytes() == b"theirs"
     path.unlink()
@@ -227,7 +299,7 @@ def test_a_graph_that_is_killed_has_all_that_it_acknowledged(tmp_path, seed):
         said = [child.stdout.readline()]
         threading.Timer(wait, child.kill).start()
         said += child.stdout
-    epoch, edges = max(tuple(map(int, line.split())) for line in said if line.endswith("\n"))
+    epoch, edges = last(said)
     with DynamicGraph.open(None, path, device="cpu") as graph:
         print(seed, epoch, graph.epoch)
         assert epoch <= graph.epoch <= epoch + 1
@@ -235,3 +307,19 @@ def test_a_graph_that_is_killed_has_all_that_it_acknowledged(tmp_path, seed):
             assert graph.num_edges == edges
     with DynamicGraph.open(None, path, device="cpu") as graph:
         assert graph.epoch >= epoch
+
+
+def last(said: list[str]) -> tuple[int, int]:
+    return max(tuple(map(int, line.split())) for line in said if line.endswith("\n"))
+
+
+def test_a_store_is_opened_while_its_process_is_about_to_end(tmp_path):
+    path = str(tmp_path / "store")
+    with subprocess.Popen([sys.executable, "-c", CHILD, path, "7"], stdout=subprocess.PIPE, text=True) as child:
+        said = [child.stdout.readline() for _ in range(20)]
+        child.send_signal(signal.SIGSTOP)
+        threading.Timer(1.0, child.kill).start()
+        with DynamicGraph.open(None, path, device="cpu") as graph:
+            opened = graph.epoch
+        said += child.stdout
+    assert last(said)[0] <= opened <= last(said)[0] + 1

@@ -7,6 +7,8 @@ import networkx as nx
 import pytest
 
 from mgraph.networkx import backend, info
+from mgraph.networkx.conversion import convert_from_nx
+from mgraph.networkx.store import Refused
 
 pytestmark = [
     pytest.mark.usefixtures("device"),
@@ -111,7 +113,14 @@ def test_cores(seed, directed):
     for _, _, data in graph.edges(data=True):
         del data["weight"]
     assert call("core_number", graph)[0] == call("core_number", graph)[1]
-    for how in ({}, {"k": 2}, {"k": 0}, {"k": 99}, {"k": 2, "core_number": nx.core_number(graph)}):
+    for how in (
+        {},
+        {"k": 2},
+        {"k": 0},
+        {"k": 99},
+        {"k": 2, "core_number": nx.core_number(graph)},
+        {"core_number": {0: 1}},
+    ):
         expected, found = call("k_core", graph, **how)
         back = backend.convert_to_nx(found)
         assert nx.utils.graphs_equal(back, expected)
@@ -198,9 +207,15 @@ def test_multigraphs_merge_as_the_function_means():
     graph = nx.MultiGraph([(0, 1, {"weight": 3}), (0, 1, {"weight": 5}), (1, 2, {}), (0, 2, {"weight": 9})])
     expected, found = call("pagerank", graph)
     assert found == pytest.approx(expected)
-    with pytest.raises(NotImplementedError):
-        nx.dijkstra_path_length(graph, 0, 2, backend="mgraph")  # the converted graph in the cache has sums
-    assert nx.dijkstra_path_length(nx.MultiGraph(graph), 0, 2, backend="mgraph") == 4
+    for _ in range(2):  # in turn, on the converted graph that NetworkX keeps
+        assert nx.dijkstra_path_length(graph, 0, 2, backend="mgraph") == 4
+        assert call("pagerank", graph)[1] == pytest.approx(expected)
+        assert call("hits", graph)[1] == call("hits", nx.MultiGraph(graph))[1]
+    changed = nx.MultiGraph(graph).copy()
+    live = convert_from_nx(changed, edge_attrs={"weight": 1}, name="pagerank")
+    live.add_edge(2, 3)
+    with pytest.raises(Refused, match="another function's rule; 'least' is needed here"):
+        backend.dijkstra_path_length(live, 0, 2)
 
 
 def test_every_function_is_offered_and_described():
@@ -308,6 +323,18 @@ def test_searches_that_are_cut_off(cutoff):
     assert found == expected
     expected, found = call("single_source_shortest_path", graph, 0, cutoff=cutoff)
     assert found == expected
+    graph.add_edge(0, 4, weight=0)
+    for name in ("single_source_dijkstra", "multi_source_dijkstra"):
+        expected, found = call(name, graph, 0 if name[0] == "s" else [0, 4], cutoff=cutoff)
+        assert found == expected
+
+
+def test_a_target_that_is_no_node():
+    graph = nx.path_graph(3)
+    for error, how in ((nx.NodeNotFound, {}), (nx.NetworkXNoPath, {"weight": "weight"})):
+        for which in ("networkx", "mgraph"):
+            with pytest.raises(error):
+                nx.shortest_path_length(graph, 0, "nowhere", backend=which, **how)
 
 
 def test_empty_graphs_raise_what_networkx_raises():

@@ -1,5 +1,7 @@
 """Live graphs of the backend do what NetworkX's own graphs do, and buffer their changes."""
 
+import copy
+import pickle
 import random
 
 import networkx as nx
@@ -8,6 +10,7 @@ import pytest
 
 from mgraph.errors import GraphClosed
 from mgraph.networkx import store as stores
+from mgraph.networkx.conversion import convert_to_nx
 from mgraph.networkx.graph import DiGraph, Graph
 from mgraph.networkx.store import Refused
 
@@ -65,6 +68,24 @@ def test_random_changes_do_what_networkx_does(own, plain, seed):
         assert nx.pagerank(live, weight="cost", backend="mgraph") == pytest.approx(nx.pagerank(model, weight="cost"))
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+@pytest.mark.parametrize("own", [Graph, DiGraph])
+def test_copies_by_python(own, copied):
+    live = own(day="today")
+    live.add_edges_from([("ada", "grace"), ("grace", "edsger")])
+    live.add_node("tony", tags=["c"])
+    live.add_edge("tony", "ada", hours=3)
+    for node in ("grace", "edsger"):  # with changes that are pending; and with a hole
+        other = copied(live)
+        same(other, live)
+        assert other.graph == live.graph
+        other.add_edge("ada", "new")
+        other.nodes["tony"]["tags"].append("hoare")
+        assert "new" not in live
+        assert live.nodes["tony"]["tags"] == ["c"]
+        live.remove_node(node)
+
+
 def test_a_loop_of_add_edge_is_one_batch_and_has_edge_sends_none(monkeypatch):
     live = Graph()
     for i in range(500):
@@ -85,6 +106,9 @@ def test_an_edge_without_a_value_has_1_and_keeps_what_it_had():
     assert live["a"]["b"] == {"length": 1}
     live.add_edge("c", "b")
     assert live.edges["b", "c"] == {"length": 2.5}
+    data = live["b"]["c"]
+    data |= {"length": 7}
+    assert (live.edges["b", "c"]["length"], live["b"]["c"].pop("colour", "none")) == (7, "none")
     live.remove_edge("b", "c")
     live.add_edge("b", "c")
     assert live.get_edge_data("c", "b") == {"length": 1.0}
@@ -102,7 +126,7 @@ def test_an_edge_without_a_value_has_1_and_keeps_what_it_had():
         (lambda g: g.add_edge(7, 8, weight=float("nan")), "is nan"),
         (lambda g: g.add_edge(7, 8, weight=None), "is None"),
         (lambda g: g.add_edge(7, 8, weight=1e39), r"1e\+39; .* up to 3.4"),
-        (lambda g: g[0][1].pop("weight"), "cannot be removed"),
+        (lambda g: g[0][1].pop("weight", 3), "cannot be removed"),
         (lambda g: g.add_edges_from([(7, 8, 9, 10)]), "must be a 2-tuple or 3-tuple"),
         (lambda g: g.remove_edge(0, 7), "edge 0-7 is not in the graph"),
         (lambda g: g.remove_node(7), "node 7 is not in the graph"),
@@ -149,6 +173,7 @@ def test_networkx_makes_live_graphs_when_it_is_asked_to():
     assert type(nx.DiGraph(made, backend="mgraph")) is DiGraph
     with nx.config.backend_priority(classes=["mgraph"]):
         assert type(nx.Graph()) is Graph
+        assert type(convert_to_nx(made)) is nx.Graph
     assert type(nx.Graph()) is nx.Graph
     assert nx.shortest_path(made, 1, 3) == [1, 2, 3]
     with pytest.raises(NotImplementedError):

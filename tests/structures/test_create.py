@@ -35,6 +35,7 @@ def test_options_in_a_name():
     s = create("slabgraph:slab=32:limit=1.5", 10, load_factor=0.8)
     assert (s.words, s.limit, s.load_factor) == (8, 150, 80)
     assert not create("graphvine:compact=0", 10).compact
+    assert create("hornet:spare=5e-1", 10).spare == 0.5
     for name, message in {
         "slabgraph:slabs=32": r"no option 'slabs', but 'slab', 'load_factor', 'limit'",
         "csr:n_rows=3": "csr has no option 'n_rows', but none",
@@ -43,6 +44,8 @@ def test_options_in_a_name():
         "slabgraph:slab=48": "48 bytes",
         "slabgraph:slab=64.0": r"slab of slabgraph is 64\.0; a whole number",
         "graphvine:block=16.5": "a whole number",
+        "graphvine:block=1e1": r"10\.0; a whole number",
+        "hornet:spare=nan": "spare of nan",
         "gpma+:leaf_density=0.5": "gpma\\+ has no option 'leaf_density', but 'leaf', 'fill'",
         ":slab=32": "structure '' is none of",
     }.items():

@@ -167,6 +167,7 @@ def test_leaves_with_many_rows_or_keys_equal_the_model(device, seed):
         {"leaf": 256},
         {"fill": 0.9},
         {"fill": 0.2},
+        {"fill": 0.06, "leaf": 16, "leaf_density": (0.01, 0.9), "root_density": (0.05, 0.5)},
         {"leaf_density": (0.4, 0.9)},
         {"leaf_density": (0.1, 1.1)},
     ],

@@ -42,7 +42,9 @@ def opened(
     ranks = Ranks(starts, **{**kind, **spec})
     own = logged and epoch is None
     try:
-        raised(ranks.call("survey", path=str(path), epoch=epoch, repair=repair, own=own))
+        if own:
+            raised(ranks.call("claim", path=str(path)))
+        raised(ranks.call("survey", path=str(path), epoch=epoch, repair=repair))
         how = {"sync": sync, "retain": retain, **HOW} if own else None
         raised(ranks.call("restore", epoch=found.epoch, repair=repair, how=how, read_only=epoch is not None))
     except BaseException:

@@ -193,7 +193,7 @@ def test_one_graph_at_a_time(tmp_path):
     for servant in other.servants:
         servant.graph = "h"
     with pytest.raises(StoreError, match=f"{tmp_path}/[ab] is in use by process"):
-        raised(other.call("survey", [{"path": str(disk)} for disk in disks[::-1]], epoch=None, repair=False, own=True))
+        raised(other.call("claim", [{"path": str(disk)} for disk in disks[::-1]]))
     end(other)
     raised(graph.change("batch"))
     then = reopened(disks, epoch=1, n=N)  # reads beside it

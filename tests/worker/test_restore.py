@@ -183,7 +183,7 @@ def test_a_store_that_is_there_or_in_use_or_missing(tmp_path, monkeypatch):
     ranks, second = opened(tmp_path / "a", 2), Ranks((0, 10))
     monkeypatch.setattr(Store.lock, "__defaults__", ("lock", "", 0.2))
     with pytest.raises(StoreError, match=r"is in use by process \d+ on .*: close that graph first"):
-        raised(second.call("survey", path=str(tmp_path / "a"), epoch=None, repair=False, own=True))
+        raised(second.call("claim", path=str(tmp_path / "a")))
     end(second)
     end(ranks)
     with pytest.raises(StoreError, match="holds no store that this worker can see"):

@@ -161,6 +161,18 @@ def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
     assert "single queries answer otherwise" in capsys.readouterr().err
 
 
+def test_keys(tmp_path, capsys):
+    options = ["--device", "cpu", "--keys", "300", "--batch", "900", "--batches", "2"]
+    assert main(["bench", "keys", *options, "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    lines = of([json.loads(line) for line in written.read_text().splitlines()], "keys")
+    assert [(line["ids"], line["batch"], line["edges"]) for line in lines] == [
+        (ids, *batch) for ids in ("numbers", "int64", "string") for batch in (("new", 300), ("known", 900))
+    ]
+    assert all((line["bytes_a_key"] > 8) == (line["ids"] != "numbers") for line in lines)
+    assert "300 vertices" in capsys.readouterr().out
+
+
 def test_handover(tmp_path, capsys):
     options = ["--device", "cpu", "--workers", "1", "--vertices", "20000", "--batch", "30000", "--batches", "2"]
     assert main(["bench", "handover", *options, "--repeats", "1", "--out", str(tmp_path)]) == 0

@@ -25,6 +25,7 @@ BENCHMARKS = (
     "live",
     "memory",
     "calls",
+    "keys",
     "store",
     "handover",
     "exchange",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.log.segments import segment_start
+from mgraph.log.records import segment_start
 from mgraph.structures import create
 from workloads.bench.disk import drop_cached, files_in, read_seconds, size_of
 from workloads.bench.stored import Kept, Stored, wait_until

@@ -28,7 +28,8 @@ def degree_centrality(self: Runs[T]) -> T:
 
     Notes
     -----
-    O(n + m). In a directed graph the workers add up in-degrees, and 8 bytes travel for each vertex.
+    O(n + m). In a directed graph the workers add up in-degrees in one superstep, in which 8 bytes travel for each
+    vertex. After L. C. Freeman, "Centrality in social networks: conceptual clarification", Social Networks 1, 1979.
 
     Examples
     --------

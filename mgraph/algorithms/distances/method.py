@@ -39,8 +39,9 @@ def distances(self: Runs[T], sources: Any) -> T:
 
     Notes
     -----
-    64 searches go at a time, and an edge is read once for all of them that are at the same place: M. Then et al., "The
-    more the merrier: efficient multi-source graph traversal", PVLDB 8(4), 2014.
+    64 searches go at a time, and an edge is read once for all of them that are at the same place. Each level is a
+    superstep, in which 16 bytes travel for each vertex that is found in another worker's range. After M. Then et al.,
+    "The more the merrier: efficient multi-source graph traversal", PVLDB 8(4), 2014.
 
     Examples
     --------

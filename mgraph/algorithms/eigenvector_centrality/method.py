@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mgraph.algorithms.gather.iteration import Gathers, edge_of, iterate, unit
+from mgraph.errors import InvalidOption
 
 __all__ = ["eigenvector_centrality"]
 
@@ -34,8 +35,8 @@ def eigenvector_centrality(
     Raises
     ------
     InvalidOption
-        An argument is out of its range, the graph is directed and has no in-edges, or has no weights and needs them; or
-        values become NaN, by infinite weights or past the range of float64.
+        An argument is out of its range, the graph is directed and has no in-edges, or has no weights and needs them;
+        values become NaN, by infinite weights or past the range of float64; or all become 0, as from an `nstart` of 0.
     CapacityError
         A worker has too little memory: 48 bytes for each of its vertices, and what `gather` takes.
     WorkerLost, GraphLost, GraphClosed
@@ -59,4 +60,6 @@ def eigenvector_centrality(
     n, edge = max(self.num_vertices, 1), edge_of(weight)
     start = 1 / n if nstart is None else nstart
     x, info = iterate(lambda x: unit(x + self.gather(x, edge=edge)), start, max_iter, tol, n)
+    if nstart is not None and self.num_vertices and x.norm() == 0:
+        raise InvalidOption("with this nstart all values become 0; give another one, such as positive values")
     return x.named("eigenvector_centrality", **info)

@@ -36,7 +36,7 @@ def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, n: in
     """``x = step(x)`` until it changes by less than ``n * tol`` in the L1 norm, at most `max_iter` times.
 
     Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` if `max_iter`
-    is less than 1, or `tol` is negative or not finite, or where a value is NaN, as infinite weights make it.
+    is less than 1, or `tol` is negative or not finite, or where a value is NaN, as infinite weights and growth make it.
     """
     if check_whole(max_iter, "max_iter") == 0:
         raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
@@ -47,5 +47,8 @@ def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, n: in
         last, x = x, step(x)
         error, steps = (x - last).norm(1), steps + 1
         if math.isnan(error):
-            raise InvalidOption(f"iteration {steps} gave a value that is no number; the weights must be finite")
+            raise InvalidOption(
+                f"iteration {steps} gave a value that is no number: weights must be finite, and so must values that "
+                "it begins with; or it grows without limit, as where alpha is too large"
+            )
     return x, {"iterations": steps, "error": error, "converged": error < bound}

@@ -51,10 +51,11 @@ def gather(self: Runs[T], values: Any, reduce: str = "sum", edge: str = "value",
     Notes
     -----
     O(n + m) in one superstep, in which each worker receives the values of all vertices. It is computed in float64, with
-    inf and NaN as NumPy has them: truths are 1 and 0, a division by 0 gives inf or NaN, and NaN is ignored by "min" and
-    "max". A float32 result is rounded once. Sums do not depend on timing; their last digits depend on the structure and
-    on the order of the vertices. The kernels for an expression are compiled at its first use on each machine, which
-    takes about a second.
+    inf and NaN as NumPy has them: truths are 1 and 0, and a division by 0 gives inf or NaN. The reductions "min" and
+    "max" ignore NaN; the functions in an expression are Python's, and ``min(a, b)`` is `a` unless `b` is less. A
+    float32 result is rounded once. Sums do not depend on timing; their last digits depend on the structure and on the
+    order of the vertices. The kernels for an expression are compiled at its first use on each machine, which takes
+    about a second.
 
     Examples
     --------

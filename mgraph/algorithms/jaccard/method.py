@@ -67,10 +67,11 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
         array = array.reshape(0, 2) if array.shape == (0,) else array
         if array.ndim != 2 or array.shape[1] != 2:
             raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices a pair")
-        ids = graph.vertices(array.reshape(-1), "pairs") if len(array) else np.empty(0, np.uint32)
     except InvalidBatch as error:
         raise InvalidOption(str(error)) from None
-    return {"pairs": Vertices(np.ascontiguousarray(Device.to_host(ids).reshape(-1, 2).T).reshape(-1))}
+    none = np.empty(0, np.uint32)
+    ends = [graph.vertices(array[:, end], f"pairs[:, {end}]") if len(array) else none for end in (0, 1)]
+    return {"pairs": Vertices(np.concatenate([Device.to_host(end) for end in ends]))}
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> np.ndarray:

@@ -44,7 +44,9 @@ def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
 
     Notes
     -----
-    64 searches go at a time, as in `distances`. Only what is found travels to this process, where it is sorted.
+    64 searches go at a time, as in `distances`, in `k` supersteps at most. Only what is found travels to this process,
+    where it is sorted. After M. Then et al., "The more the merrier: efficient multi-source graph traversal", PVLDB
+    8(4), 2014.
 
     Examples
     --------

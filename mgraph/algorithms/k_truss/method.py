@@ -43,9 +43,9 @@ def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
     -----
     O(m sqrt(m)) work at most in each round, which counts the triangles of all edges that are left and removes those
     with too few. There are at most two rounds for k = 3; for others usually a few, and in the worst case one for each
-    edge. In a round each worker receives all edges that are left once, 4 bytes an edge and 8 a vertex, and sends back 4
-    bytes for each. The result is exact. After J. Cohen, "Trusses: cohesive subgraphs for social network analysis",
-    2008.
+    edge. A round is a superstep for each 16 MiB of a worker's edges, in which each worker receives all edges that are
+    left once, 4 bytes an edge and 8 a vertex, and sends back 4 bytes for each. The result is exact. After J. Cohen,
+    "Trusses: cohesive subgraphs for social network analysis", 2008.
 
     Examples
     --------

@@ -73,7 +73,7 @@ class Ranks:
             settled = self.outwards.follow(changes, most)
             visited = int(self._sum(self.outwards.edges))
             if settled and self.outwards.error < self.arguments["tol"]:
-                self.futile = 0
+                self.futile, self.info = 0, {**self.info, "error": self.outwards.error}
                 return Followed(visited, True)
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
@@ -95,4 +95,4 @@ class Ranks:
             return {name: column.copy() for name, column in self.found.items()}, self.info
         x = self.outwards.positive()
         rank = self.shard.device.astype(x / self._sum(float(x.sum())), self.arguments["dtype"])
-        return {"rank": rank}, {**self.info, "error": self.outwards.error}
+        return {"rank": rank}, self.info

@@ -13,6 +13,7 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData,
 from mgraph.algorithms.pagerank.maintain import Ranks
 from mgraph.algorithms.pagerank.program import run, warm
 from mgraph.checks import check_float, check_number, check_whole
+from mgraph.columns import shown
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "pagerank"]
@@ -48,19 +49,20 @@ def pagerank(
         multiplies its tol by the number of vertices. With 0, exactly `max_iter` iterations are done.
     max_iter : int
         The largest number of iterations, 0 or more.
-    start : result of an earlier ``pagerank``, or array of at most `num_vertices` numbers, optional
+    start : result of ``pagerank``, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
         The ranks to begin with, which are scaled to sum to 1. Ranks of an earlier epoch save iterations. A result of
         this graph stays on the workers, unless the graph was reordered since. Such a result, and an array, are sent
-        through this process. Vertices that were added since begin with the mean.
+        through this process. Vertices that were added since, and those that the index of a Series does not name, begin
+        with the mean; those that a mapping does not name begin with 0.
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
-    personalization : mapping of int to number, array of at most `num_vertices` numbers, or a list of these, optional
-        How often a walk that follows no edge goes to each vertex, scaled to sum to 1; 0 for vertices that are not
-        named, and for those past an array's end. All vertices alike by default. A list of k of them, or an array of
-        shape (k, n), gives k rows of ranks.
+    personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
+        How often a walk that follows no edge goes to each vertex, scaled to sum to 1; 0 for vertices that a mapping or
+        the index of a Series does not name, and for those past an array's end. All vertices alike by default. A list of
+        k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
-    dangling : "uniform" | "personalization" | "drop", mapping or array, optional
+    dangling : "uniform" | "personalization" | "drop", mapping, pandas.Series or array, optional
         Where a walk goes from a vertex without out-edges: to all vertices alike; as `personalization` says; nowhere, so
         that ranks sum to less than 1, as the GAP benchmark has it; or by these numbers, scaled to sum to 1. The
         default is "personalization", as in NetworkX.
@@ -130,6 +132,8 @@ def check(
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most, first = min(check_whole(max_iter, "max_iter"), sys.maxsize), start if nstart is None else nstart
+    if isinstance(first, Mapping):
+        first = _filled(first, graph, "start" if nstart is None else "nstart")
     given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
     given |= _teleport(personalization, graph) | _dangling(dangling, graph)
     given |= {"weight": True} if weight else {}
@@ -141,26 +145,22 @@ def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:
     n = graph.n_vertices
     if given is None:
         return {}
-    if isinstance(given, Mapping):
+    if _is_named(given):
         ids, values = _pairs(given, graph, "personalization")
         return {"chosen": Vertices(ids), "chosen_rows": np.zeros(len(ids), np.int64), "chosen_values": values}
     rows = list(given) if isinstance(given, list | tuple) or getattr(given, "ndim", 1) == 2 else []
-    if not any(isinstance(row, Mapping) or hasattr(row, "__len__") for row in rows):
+    if not any(hasattr(row, "__len__") for row in rows):
         return {"dense": VertexData(_padded(given, n, "personalization"))}
     names = [f"personalization[{i}]" for i in range(len(rows))]
-    if all(isinstance(row, Mapping) for row in rows):
+    if all(map(_is_named, rows)):
         pairs = [_pairs(row, graph, name) for row, name in zip(rows, names, strict=True)]
         ids, values = (np.concatenate(part) for part in zip(*pairs, strict=True))
         owners = np.repeat(np.arange(len(pairs)), [len(part) for part, _ in pairs])
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        if isinstance(row, Mapping):
-            ids, values = _pairs(row, graph, name)
-            whole[i, ids] = values
-        else:
-            whole[i] = _padded(np.asarray(row), n, name)
-    return {"dense": VertexData(whole), "several": len(rows)}
+        whole[i] = _filled(row, graph, name) if _is_named(row) else _padded(np.asarray(row), n, name)
+    return {"dense": VertexData(whole, rows=True), "several": len(rows)}
 
 
 def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
@@ -171,16 +171,40 @@ def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
         if given not in DANGLING:
             raise InvalidOption(f"dangling {given!r} is none of {', '.join(map(repr, DANGLING))}")
         return {"dangling": given}
-    if isinstance(given, Mapping):
+    if _is_named(given):
         ids, values = _pairs(given, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
     return {"loose_dense": VertexData(_padded(given, graph.n_vertices, "dangling"))}
 
 
-def _pairs(given: Mapping[Any, Any], graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The vertices and the numbers of a mapping."""
-    ids = graph.vertices(list(given), name)
-    return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
+def _is_named(given: Any) -> bool:
+    """Whether numbers come with their vertices: in a mapping, or in a Series of pandas."""
+    return isinstance(given, Mapping) or (hasattr(given, "index") and getattr(given, "ndim", 0) == 1)
+
+
+def _pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The vertices and the numbers of what `_is_named`."""
+    if isinstance(given, Mapping):
+        ids = graph.vertices(list(given), name)
+        return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
+    if not given.index.is_unique:
+        raise InvalidOption(f"the index of {name} has {shown(given.index[given.index.duplicated()][0])} more than once")
+    return graph.vertices(given.index, f"the index of {name}"), _numbers(given, name)
+
+
+def _numbers(given: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidOption(f"{name} is not an array of numbers") from None
+
+
+def _filled(given: Any, graph: GraphFacts, name: str) -> np.ndarray:
+    """What `_is_named` as an array with a number for each vertex: 0 for those that it does not name."""
+    ids, values = _pairs(given, graph, name)
+    array = np.zeros(graph.n_vertices)
+    array[ids] = values
+    return array
 
 
 def _padded(given: Any, n: int, name: str) -> Any:
@@ -189,10 +213,7 @@ def _padded(given: Any, n: int, name: str) -> Any:
         if not hasattr(given, "__len__") or isinstance(given, str | bytes):
             raise InvalidOption(f"{name} is {given!r}; it must be a mapping, or an array of numbers")
         return given
-    try:
-        array = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidOption(f"{name} is not an array of numbers") from None
+    array = _numbers(given, name)
     if array.ndim != 1 or len(array) > n:
         raise InvalidOption(f"{name} has shape {array.shape}; it must be one-dimensional, of at most {n} numbers")
     return np.concatenate([array, np.zeros(n - len(array))])

@@ -51,7 +51,7 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
     -----
     `length` supersteps, in each of which 8 bytes a walk travel. A step reads the whole row of the walk's vertex, O(d):
     each neighbour gets a hash of seed, walk, step and its id, and the least one is taken. That is what makes walks
-    independent of where and how rows are stored.
+    independent of where and how rows are stored. L. Lovász, "Random walks on graphs: a survey", 1993, has the theory.
 
     Examples
     --------

@@ -38,14 +38,15 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
     InvalidOption
         `weight` is asked for in an unweighted graph, or an edge has a negative weight: the message names it.
     CapacityError
-        A worker has too little memory for the search with predecessors.
+        A worker has too little memory for the search with predecessors, and 4 bytes for each of its own vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
     One whole search from `source`, as by `bfs` or `sssp` with predecessors: for many targets of one source, take their
-    ``.predecessors``. Then a walk back from `target`, of which only the path's vertices come to this process.
+    ``.predecessors``. Then a walk back from `target`, a superstep for each time that the path goes from one worker's
+    range to another's. Only the path's vertices come to this process.
 
     Examples
     --------

@@ -54,7 +54,9 @@ def triangles(self: Runs[T]) -> T:
 def transitivity(self: Runs[Any]) -> float:
     """The share of pairs of neighbours that are neighbours themselves: 3 triangles / pairs, 0.0 if there are no pairs.
 
-    The graph must be undirected; self-loops are ignored. `triangles` says what it costs and what it raises.
+    The graph must be undirected; self-loops are ignored. `triangles` says what it costs and what it raises. After M. E.
+    J. Newman, S. H. Strogatz, D. J. Watts, "Random graphs with arbitrary degree distributions and their applications",
+    Phys. Rev. E 64, 2001.
 
     Examples
     --------

@@ -40,32 +40,54 @@ struct Grid {
     Items items(i64 n) const { return {(i64)((__int128)n * rank / ranks), (i64)((__int128)n * (rank + 1) / ranks), 1}; }
     template <int W> Items items(Tile<W>, i64 n) const { return items(n); }
     Items items(Block, i64 n) const { return items(n); }
+#ifdef MGRAPH_OWN_THREADS
+    pthread_barrier_t* door = nullptr;
+    void meet(u64*, u64&) const { pthread_barrier_wait(door); }
+#else
     void meet(u64*, u64&) const {}  // alone
+#endif
 };
 
-template <class Kernel> void stay(const Kernel& kernel) { kernel(Grid{0, 1}); }
-
-template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
-// for ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race
 #ifdef MGRAPH_OWN_THREADS
-    struct Member {
-        pthread_t id;
-        const Kernel* kernel;
-        i64 first, step, ranks;
-        static void* start(void* member) {
-            const Member& own = *(const Member*)member;
-            for (i64 r = own.first; r < own.ranks; r += own.step) (*own.kernel)(Grid{r, own.ranks});
-            return nullptr;
-        }
-    };
-    i64 ranks = lesser(items, (i64)threads * 8), size = lesser(ranks, (i64)threads);
-    Member* team = new Member[size];
+// For ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race; and a
+// kernel whose blocks meet has several.
+template <class Kernel> struct Member {
+    const Kernel* kernel;
+    i64 first, step, ranks;
+    pthread_barrier_t* door;
+    pthread_t id;
+    static void* start(void* member) {
+        const Member& own = *(const Member*)member;
+        for (i64 r = own.first; r < own.ranks; r += own.step) (*own.kernel)(Grid{r, own.ranks, own.door});
+        return nullptr;
+    }
+};
+
+template <class Kernel> void run_team(const Kernel& kernel, i64 ranks, i64 size, pthread_barrier_t* door) {
+    Member<Kernel>* team = new Member<Kernel>[size];
     for (i64 t = 0; t < size; ++t) {
-        team[t] = {{}, &kernel, t, threads, ranks};
-        if (pthread_create(&team[t].id, nullptr, Member::start, &team[t])) __builtin_abort();
+        team[t] = {&kernel, t, size, ranks, door, {}};
+        if (pthread_create(&team[t].id, nullptr, Member<Kernel>::start, &team[t])) __builtin_abort();
     }
     for (i64 t = 0; t < size; ++t) pthread_join(team[t].id, nullptr);
     delete[] team;
+}
+
+template <class Kernel> void stay(const Kernel& kernel) {
+    constexpr i64 blocks = 3;
+    pthread_barrier_t door;
+    pthread_barrier_init(&door, nullptr, blocks);
+    run_team(kernel, blocks, blocks, &door);
+    pthread_barrier_destroy(&door);
+}
+#else
+template <class Kernel> void stay(const Kernel& kernel) { kernel(Grid{0, 1}); }
+#endif
+
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
+#ifdef MGRAPH_OWN_THREADS
+    i64 ranks = lesser(items, (i64)threads * 8);
+    run_team(kernel, ranks, lesser(ranks, (i64)threads), nullptr);
 #else
     i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);

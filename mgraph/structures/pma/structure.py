@@ -75,6 +75,10 @@ class Pma(Structure):
                 f"densities must rise from leaf {leaf_density[0]} to root {root_density[0]}, fill {fill}, "
                 f"root {root_density[1]}, leaf {leaf_density[1]}, within 0 and 1"
             )
+        if fill * leaf < 1:
+            raise InvalidOption(
+                f"fill {fill} with leaves of {leaf} slots leaves some empty; at least {1 / leaf} is needed"
+            )
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
         self._lanes = max(self._tile, leaf // 8)
         self._defines = (("LEAF", leaf), ("TILE", self._lanes), ("WEIGHTED", int(weighted)))

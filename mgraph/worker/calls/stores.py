@@ -21,6 +21,7 @@ from mgraph.worker.together import together
 
 __all__ = [
     "begin_at",
+    "claim",
     "create_parts",
     "create_store",
     "finish",
@@ -39,23 +40,32 @@ __all__ = [
 ]
 
 
-def finish(rank: Rank, path: str) -> None:
+def claim(rank: Rank, path: str) -> None:
+    """Make this graph the only one that writes a store, before anybody finds out what that holds."""
+    rank.storage = _storage(rank, path)
+    rank.storage.claim()
+
+
+def _storage(rank: Rank, path: str) -> Storage:
+    """The store that this worker sees on a disk that all share; else what it may see of one on local disks."""
+    shared = Storage(_here(path), rank.number, rank.host.name)
+    shared.store.check_described()
+    return shared if shared.store.exists else LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
+
+
+def finish(rank: Rank, path: str, own: bool) -> None:
     """Write to the store's logs what processes of this host that were killed had yet to write."""
     if not is_remote(path):
-        finish_logs(Storage(_here(path), rank.number).store.path)
+        finish_logs(Storage(_here(path), rank.number).store.path, own)
 
 
-def survey(rank: Rank, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
-    """What a store holds, for a graph that is to be made from it, and is to write it if `own`; from rank 0.
+def survey(rank: Rank, path: str, epoch: int | None, repair: bool) -> Value:
+    """What a store holds, for a graph that is to be made from it; from rank 0.
 
     If this worker sees no store on a disk that all share, the answer has `sees`: what it sees of one on local disks.
     """
-    storage = Storage(_here(path), rank.number, rank.host.name)
-    if storage.store.exists:
-        rank.storage = storage
-        return storage.survey(epoch, repair, own)
-    rank.storage = local = LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
-    return {"sees": local.sees(new=False, own=own)}
+    storage = rank.storage = rank.storage or _storage(rank, path)
+    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.survey(epoch, repair)
 
 
 def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -> Value:
@@ -71,7 +81,7 @@ def survey_parts(rank: Rank, scans: list[bytes], epoch: int | None, repair: bool
 def new_parts(rank: Rank, path: str) -> Value:
     """Where this rank's part of a new store on local disks will be: `sees`."""
     rank.storage = local = LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
-    return {"sees": local.sees(new=True, own=True)}
+    return {"sees": local.sees(new=True)}
 
 
 def create_parts(rank: Rank, kind: Value, store: str, sees: list[Value], **how: Any) -> None:

@@ -1,0 +1,58 @@
+"""Segments of a log where a disk is full as one begins."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mgraph.log.files import DISK, File
+from mgraph.log.records import draft
+from mgraph.log.scan import scan
+from mgraph.log.segments import Segments
+
+LOG = 77
+
+
+def put(segments: Segments, epoch: int) -> None:
+    ids = np.arange(5, dtype=np.uint32)
+    record = draft("batch", {"src": ids, "dst": ids}, epoch, 0)
+    segments.put(record, segments.claim(record.size))
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_what_follows_a_segment_that_could_not_be_begun_is_read(tmp_path, monkeypatch, removed):
+    segments = Segments(DISK, str(tmp_path), LOG)
+    put(segments, 1)
+
+    def full(file: File, end: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "allocate", full)
+        if not removed:  # by a process that is killed before
+            patch.setattr(type(DISK), "remove", lambda files, path: None)
+        with pytest.raises(OSError, match="No space left"):
+            segments.turn()
+    assert len(list(tmp_path.iterdir())) == 2 - removed
+    put(segments, 2)
+    segments.turn()
+    put(segments, 3)
+    segments.close()
+    found = scan(DISK, str(tmp_path), LOG, verify=True)
+    assert found.broken is None
+    assert [entry.epoch for entry in found.entries] == [1, 2, 3]
+
+
+def test_an_empty_segment_keeps_its_room(tmp_path):
+    segments = Segments(DISK, str(tmp_path), LOG)
+    (path,) = Path(tmp_path).iterdir()
+    room = os.stat(path).st_size
+    segments.turn()
+    assert os.stat(path).st_size == room > 0
+    put(segments, 1)
+    segments.close()
+    assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1]
