@@ -125,9 +125,10 @@ DEVICE i64 run_ahead(const View& graph, const Search& s, Tile32 tile, i64 row, u
         for (int g = tile.rank() / narrow; g; --g) mine &= mine - 1;
         i64 next = tile.shfl(row, mine ? lowest_bit(mine) : 0);
         if (popcount(waiting & ((1u << tile.rank()) - 1)) < tile.size() / narrow) row = -1;  // a group takes it
-        i64 degree = mine ? (i64)graph.degree(next) : 0, units = degree <= short_degree ? (i64)graph.units(next) : 0;
+        i64 degree = mine ? (i64)graph.degree(next) : 0;
+        i64 units = mine && degree <= short_degree ? (i64)graph.units(next) : 0;
         if (degree > short_degree && group.rank() == 0) finds.add_near((u32)next);
-        for (i64 unit = 0; mine && unit < units; ++unit)
+        for (i64 unit = 0; unit < units; ++unit)
             follow_found(graph, s, group, next, unit, limit, finds, [&](u32 found) {
                 if (row < 0) row = found;
                 else finds.add_near(found);
