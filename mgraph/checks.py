@@ -122,7 +122,7 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
     if value is None or isinstance(vertex, bool):
         raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number")
     if not 0 <= value < n_vertices:
-        raise UnknownVertex(f"{name} is {value}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+        raise UnknownVertex.past(name, value, n_vertices)
     return value
 
 

@@ -92,7 +92,8 @@ def test_vertices(value):
     [
         (10, 10, UnknownVertex, "source is 10; the graph has 10 vertices, 0 to 9"),
         (-1, 10, UnknownVertex, "source is -1"),
-        (0, 0, UnknownVertex, "the graph has 0 vertices"),
+        (0, 0, UnknownVertex, "the graph has 0 vertices$"),
+        (1, 1, UnknownVertex, "the graph has 1 vertex, 0$"),
         (MAX_VERTICES, MAX_VERTICES, UnknownVertex, f"source is {MAX_VERTICES}"),
         (0.5, 10, InvalidOption, "source is 0.5; a vertex id is a whole number"),
         ("1", 10, InvalidOption, "source is '1'"),
