@@ -100,9 +100,7 @@ def check_ids(ids: Any, n_vertices: int, name: str) -> None:
     """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
     if ids.size and (ids.item() if ids.size == 1 else int(ids.max())) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
-        raise UnknownVertex(
-            f"{name}[{at}] is {int(ids[at])}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}"
-        )
+        raise UnknownVertex.past(f"{name}[{at}]", int(ids[at]), n_vertices)
 
 
 def as_weights(values: Any) -> Any:

@@ -25,7 +25,7 @@ __all__ = [
     "check_whole",
 ]
 
-#: a graph that grows takes ids up to so many times its vertices and the ends of the batch's edges, and `FREE_IDS` more
+#: a graph that grows takes ids up to so many times its vertices and `FREE_IDS` more, or so many times a batch's ends
 SPARSE_IDS, FREE_IDS = 16, 1 << 20
 
 
@@ -37,7 +37,7 @@ def check_growth(largest: int, what: str, n_vertices: int, n_edges: int) -> int:
     InvalidBatch
         The id is so large that it is taken for a mistake: the ids in between would be vertices too. `what` names it.
     """
-    if largest >= SPARSE_IDS * (n_vertices + 2 * n_edges) + FREE_IDS:
+    if largest > max(SPARSE_IDS * n_vertices + FREE_IDS, SPARSE_IDS * 2 * n_edges):
         raise InvalidBatch(
             f"{what} is {largest}, the graph has {n_vertices} vertices and the batch {n_edges} edges; vertices are "
             'numbered 0, 1 and so on: give sparse ids a graph with keys="int64", or give the graph n_vertices'
@@ -122,7 +122,7 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
     if value is None or isinstance(vertex, bool):
         raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number")
     if not 0 <= value < n_vertices:
-        raise UnknownVertex(f"{name} is {value}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+        raise UnknownVertex.past(name, value, n_vertices)
     return value
 
 

@@ -60,6 +60,13 @@ class InvalidBatch(MgraphError, ValueError):
 class UnknownVertex(MgraphError, LookupError):
     """A vertex id is outside ``0 .. num_vertices - 1``, or a key is none of the graph's."""
 
+    @classmethod
+    def past(cls, what: str, vertex: int, n_vertices: int) -> Self:
+        """The error for an id, which `what` names, outside of a graph's."""
+        if n_vertices < 2:
+            return cls(f"{what} is {vertex}; the graph has {'1 vertex, 0' if n_vertices else '0 vertices'}")
+        return cls(f"{what} is {vertex}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+
 
 class InvalidOption(MgraphError, ValueError):
     """An argument is not one of its allowed names, or is outside its range."""

@@ -49,9 +49,8 @@ class DynamicGraph(Properties):
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
         have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
-        with the batch, or, if that is refused, not at all. An id past
-        ``16 * (vertices + ends of the batch's edges) + 2**20`` is refused. `ingest` and `pipeline` take only ids that
-        there are.
+        with the batch, or, if that is refused, not at all. An id past ``16 * vertices + 2**20`` is refused, unless the
+        batch is so large that it is not past 32 times its edges. `ingest` and `pipeline` take only ids that there are.
     keys : "int64" | "string" | None | "auto"
         What the user calls vertices: integers of 64 bits or strings, of which each new one is a new vertex; or, for
         None, 0, 1 and so on. By default ("auto") a graph with `n_vertices` has no keys, and else the first edges

@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from mgraph.batch import MAX_VERTICES
-from mgraph.checks import check_count, check_direction, check_float, check_number, check_vertex, check_whole
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.checks import (
+    check_count,
+    check_direction,
+    check_float,
+    check_growth,
+    check_number,
+    check_vertex,
+    check_whole,
+)
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 
 
 @pytest.mark.parametrize("value", [0, 7, 10**30, np.uint8(3), np.int64(0), np.array(5)], ids=repr)
@@ -92,7 +100,8 @@ def test_vertices(value):
     [
         (10, 10, UnknownVertex, "source is 10; the graph has 10 vertices, 0 to 9"),
         (-1, 10, UnknownVertex, "source is -1"),
-        (0, 0, UnknownVertex, "the graph has 0 vertices"),
+        (0, 0, UnknownVertex, "the graph has 0 vertices$"),
+        (1, 1, UnknownVertex, "the graph has 1 vertex, 0$"),
         (MAX_VERTICES, MAX_VERTICES, UnknownVertex, f"source is {MAX_VERTICES}"),
         (0.5, 10, InvalidOption, "source is 0.5; a vertex id is a whole number"),
         ("1", 10, InvalidOption, "source is '1'"),
@@ -103,6 +112,13 @@ def test_vertices(value):
 def test_no_vertices(value, n, error, message):
     with pytest.raises(error, match=message):
         check_vertex(value, n, "source")
+
+
+@pytest.mark.parametrize(("n", "edges", "last"), [(10, 1, 160 + 2**20), (0, 5, 2**20), (10, 10**6, 32 * 10**6)])
+def test_a_graph_grows_to_ids_that_may_be_meant(n, edges, last):
+    assert check_growth(last, "src[0]", n, edges) == last + 1
+    with pytest.raises(InvalidBatch, match=rf'src\[0\] is {last + 1}, the graph has {n} vertices .*keys="int64"'):
+        check_growth(last + 1, "src[0]", n, edges)
 
 
 def test_directions():

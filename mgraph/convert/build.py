@@ -135,7 +135,7 @@ def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int)
     """
     if n_vertices is not None:
         if largest >= check_count(n_vertices, "n_vertices"):
-            raise UnknownVertex(f"{what} is {largest}; the graph has {n_vertices} vertices, 0 to {n_vertices - 1}")
+            raise UnknownVertex.past(what, largest, n_vertices)
     elif largest < 0:
         raise InvalidBatch("there are 0 edges, so the number of vertices is not known; give n_vertices or keys")
     else:

@@ -53,6 +53,8 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]
         option, _, value = text.partition("=")
         if option not in known:
             raise InvalidOption(f"{name} has no option {option!r}, but {', '.join(map(repr, known)) or 'none'}")
+        if option in options:
+            raise InvalidOption(f"structure {structure!r} has the option {option!r} twice")
         try:
             options[option] = value if known[option] == "str" else _number(value)
         except ValueError:

@@ -40,6 +40,7 @@ def test_options_in_a_name():
         "slabgraph:slabs=32": r"no option 'slabs', but 'slab', 'load_factor', 'limit'",
         "csr:n_rows=3": "csr has no option 'n_rows', but none",
         "slabgraph:slab": "'' is no number",
+        "slabgraph:slab=32:slab=64": "has the option 'slab' twice",
         "slabgraph:slab=x": "'x' is no number",
         "slabgraph:slab=48": "48 bytes",
         "slabgraph:slab=64.0": r"slab of slabgraph is 64\.0; a whole number",
