@@ -273,8 +273,7 @@ struct Refill {  // a tile an own vertex that was cut: the least length that an 
         for (i64 i : grid.items(tile, count)) {
             u64 least = known.none;
             visit_edges(graph, known, tile, known.gone[i], edges, [&](u32 u, i64 slot, bool live) {
-                if (live && known.reached(u))
-                    least = lesser(least, (u64)longer(known.length[u], graph.weight(slot)));
+                if (live && known.reached(u)) least = lesser(least, (u64)longer(known.length[u], graph.weight(slot)));
                 return false;
             });
             least = ~tile.most(~least);

@@ -68,8 +68,8 @@ struct LowerEnds {  // one lane a changed arc: if it stands for its edge, its en
     u32* lower;
     u32* upper;
     i64* lengths;  // out: of the rows of own lower ends; else 0
-    i64* units;    // out: of these rows
-    i64* dead;     // out: 1 for a deleted arc; may be null
+    i64* units;  // out: of these rows
+    i64* dead;  // out: 1 for a deleted arc; may be null
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
         i64 searches = 0, counted = 0, ids = 0, parts = 0;
@@ -97,9 +97,9 @@ struct RowIds {  // a tile a unit of a row: its neighbours, in no order
     View graph;
     i64 lo;
     const u32* lower;
-    const u32* list;     // edges
+    const u32* list;  // edges
     const i64* offsets;  // of their lower ends' rows in `ids`
-    const i64* units;    // how many units begin before each
+    const i64* units;  // how many units begin before each
     i64 listed;
     i64 n;
     i64* used;  // zeros: how many ids each edge has
@@ -128,7 +128,7 @@ struct CloseEdges {
     Counts own;
     const u32* lower;
     const u32* upper;  // of those in `list`, owned by this rank
-    const u32* list;   // edges
+    const u32* list;  // edges
     const i64* offsets;
     i64 listed;
     const u32* ids;
