@@ -108,11 +108,15 @@ def add_vertices(client: Client, structure: str, n: int) -> bool:
                     call()
             check_edges(graph, src, dst, weight)
         last = graph.num_vertices - 1
-        graph.insert([last, 0], [0, last], [2, 3])
-        assert graph.delete([last], [0]).deleted == 1
-        assert 3 in graph.neighbors([last], "in").weight
-        assert graph.has_edges([last, 0], [0, last]).tolist() == [False, True]
-        assert graph.epoch == 3 + added
+        changed = 0
+        with suppress(CapacityError):  # where the vertices took nearly all memory, a batch may be refused
+            graph.insert([last, 0], [0, last], [2, 3])
+            changed = 1
+            assert graph.delete([last], [0]).deleted == 1
+            changed = 2
+            assert 3 in graph.neighbors([last], "in").weight
+            assert graph.has_edges([last, 0], [0, last]).tolist() == [False, True]
+        assert graph.epoch == 1 + added + changed
     return added
 
 
