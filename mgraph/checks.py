@@ -23,6 +23,7 @@ __all__ = [
     "check_vertex",
     "check_vertices",
     "check_whole",
+    "is_series",
 ]
 
 #: a graph that grows takes ids up to so many times its vertices and `FREE_IDS` more, or so many times a batch's ends
@@ -54,6 +55,11 @@ def check_whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or n < 0:
         raise InvalidOption(f"{name} is {value!r}; it must be a whole number of 0 or more")
     return n
+
+
+def is_series(values: Any) -> bool:
+    """Whether values come with an index that names what they belong to, as a Series of pandas does."""
+    return hasattr(values, "index") and hasattr(values, "to_numpy") and values.ndim == 1
 
 
 def check_flag(value: Any, name: str) -> bool:

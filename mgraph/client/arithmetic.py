@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.checks import is_series
 from mgraph.client.column import Column
 from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering
@@ -80,7 +81,7 @@ def _in_order(value: Any, here: Numbering) -> Any:
         if here.keys is None or value._held.numbering.keys is here.keys:
             return value
         raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
-    if not (hasattr(value, "index") and hasattr(value, "to_numpy") and value.ndim == 1):
+    if not is_series(value):
         return value
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):

@@ -12,6 +12,7 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
+from mgraph.checks import is_series
 from mgraph.client.caller import Caller
 from mgraph.client.held import Held
 from mgraph.client.numbering import Numbering
@@ -91,7 +92,7 @@ def _by_vertex(values: Any, numbering: Numbering) -> Any:
     Vertices that they do not have get the mean.
     """
     keys, n = numbering.keys, numbering.n_vertices
-    if hasattr(values, "index") and hasattr(values, "to_numpy"):  # of pandas
+    if is_series(values):
         if keys is None:
             ids = numbering.ids(values.index, "its index")
         else:

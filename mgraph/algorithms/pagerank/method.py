@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData, Vertices
 from mgraph.algorithms.pagerank.maintain import Ranks
 from mgraph.algorithms.pagerank.program import run, warm
-from mgraph.checks import check_float, check_number, check_whole
+from mgraph.checks import check_float, check_number, check_whole, is_series
 from mgraph.columns import shown
 from mgraph.errors import InvalidOption
 
@@ -179,7 +179,7 @@ def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
 
 def _is_named(given: Any) -> bool:
     """Whether numbers come with their vertices: in a mapping, or in a Series of pandas."""
-    return isinstance(given, Mapping) or (hasattr(given, "index") and getattr(given, "ndim", 0) == 1)
+    return isinstance(given, Mapping) or is_series(given)
 
 
 def _pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
