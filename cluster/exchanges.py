@@ -18,9 +18,9 @@ from distributed import Client
 
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.client import placement
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.creation import placement
 from mgraph.client.options import choose_device
 from mgraph.errors import MgraphError
 from mgraph.exchange.choice import IN_CLEAR, best_exchange, encrypted, why_unusable

@@ -23,9 +23,9 @@ from mgraph.errors import (
 
 if TYPE_CHECKING:
     from mgraph.client.asynchronous import AsyncDynamicGraph
-    from mgraph.client.listing import PublishedGraph, list_graphs, unpublish
-    from mgraph.client.mixed import Answers
-    from mgraph.client.results import VertexValues
+    from mgraph.client.batches.mixed import Answers
+    from mgraph.client.published.listing import PublishedGraph, list_graphs, unpublish
+    from mgraph.client.results.handles import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
     from mgraph.operations import Operations
 
@@ -59,15 +59,15 @@ __all__ = [
 
 # These load the structures and algorithms, and are imported at their first use.
 _LATE = {
-    "Answers": "mgraph.client.mixed",
+    "Answers": "mgraph.client.batches.mixed",
     "AsyncDynamicGraph": "mgraph.client.asynchronous",
     "DynamicGraph": "mgraph.graph",
     "Operations": "mgraph.operations",
-    "PublishedGraph": "mgraph.client.listing",
+    "PublishedGraph": "mgraph.client.published.listing",
     "UpdateReport": "mgraph.graph",
-    "VertexValues": "mgraph.client.results",
-    "list_graphs": "mgraph.client.listing",
-    "unpublish": "mgraph.client.listing",
+    "VertexValues": "mgraph.client.results.handles",
+    "list_graphs": "mgraph.client.published.listing",
+    "unpublish": "mgraph.client.published.listing",
 }
 
 

@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count, check_flag
-from mgraph.client import live, mixed, queries, sharing, stored, windows
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
-from mgraph.client.changes import changes
-from mgraph.client.following import follow
-from mgraph.client.history import history
-from mgraph.client.moving import move_to
-from mgraph.client.numbering import Numbering
+from mgraph.client.batches import mixed, windows
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.batches.updates import Updates
+from mgraph.client.batches.windows import window_of
+from mgraph.client.creation.moving import move_to
+from mgraph.client.creation.place import Place
+from mgraph.client.creation.restoring import make_graph, open_stored
+from mgraph.client.inputs.following import follow
+from mgraph.client.inputs.streaming import stream
 from mgraph.client.options import Options, fixed_order, keys_of
-from mgraph.client.pipeline import Pipeline
-from mgraph.client.place import Place
-from mgraph.client.properties import Properties
-from mgraph.client.report import Balance, UpdateReport
-from mgraph.client.restoring import make_graph, open_stored
-from mgraph.client.storing import Storing, asked
-from mgraph.client.streaming import stream
-from mgraph.client.updates import Updates
-from mgraph.client.windows import window_of
+from mgraph.client.published import sharing
+from mgraph.client.reads import queries
+from mgraph.client.reads.changes import changes
+from mgraph.client.reads.properties import Properties
+from mgraph.client.reports.history import history
+from mgraph.client.reports.report import Balance, UpdateReport
+from mgraph.client.results import live
+from mgraph.client.stores import stored
+from mgraph.client.stores.storing import Storing, asked
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS
 
@@ -240,7 +244,7 @@ class DynamicGraph(Properties):
 
         Batches are committed in the order of the calls. Other calls of the graph wait until the batches in flight are
         committed. With ``order="degree"``, a first batch sent through a pipeline is not followed by the `reorder`; call
-        `reorder` afterwards. See `mgraph.client.pipeline.Pipeline` for reports and errors.
+        `reorder` afterwards. See `mgraph.client.batches.pipeline.Pipeline` for reports and errors.
 
         Parameters
         ----------
@@ -276,7 +280,7 @@ class DynamicGraph(Properties):
         """
         return self._updates.delete_vertices(ids)
 
-    # ---- reads: defined in mgraph/client/queries.py, bound here ------------------------------------------------------
+    # ---- reads: defined in mgraph/client/reads/queries.py, bound here ------------------------------------------------
 
     has_edges = queries.has_edges
     degrees = queries.degrees
@@ -402,12 +406,12 @@ class DynamicGraph(Properties):
         """
         return self._updates.reorder()
 
-    # ---- mixed streams: defined in mgraph/client/mixed.py, bound here ----------------------------------------------
+    # ---- mixed streams: defined in mgraph/client/batches/mixed.py, bound here ----------------------------------------
 
     execute = mixed.execute
     weights = mixed.weights
 
-    # ---- the store: defined in mgraph/client/stored.py, bound here ---------------------------------------------------
+    # ---- the store: defined in mgraph/client/stores/stored.py, bound here --------------------------------------------
 
     open = classmethod(either(stored.open_graph))
     load = classmethod(either(stored.load))
@@ -419,7 +423,7 @@ class DynamicGraph(Properties):
     save = stored.save
     snapshot = stored.snapshot
 
-    # ---- several clients: defined in mgraph/client/sharing.py, bound here --------------------------------------------
+    # ---- several clients: defined in mgraph/client/published/sharing.py, bound here ----------------------------------
 
     attach = classmethod(either(sharing.attach))
     publish = sharing.publish
@@ -463,7 +467,7 @@ def _place(client: Any, workers: Sequence[str] | None, exchange: str) -> Place:
     if client is None:
         return local.Here(workers, exchange)
     try:
-        from mgraph.client.placement import OnCluster  # these two import Dask
+        from mgraph.client.creation.placement import OnCluster  # these two import Dask
         from mgraph.worker import plugin
     except ImportError as error:
         raise MgraphError(f'a graph with a client needs Dask (pip install "dask-mgraph[cluster]"): {error}') from error

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from cluster import start
 from mgraph import DynamicGraph, UpdateReport
-from mgraph.client.placement import choose_workers
+from mgraph.client.creation.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.growing import mapped_bytes
 from mgraph.partition import degree_order

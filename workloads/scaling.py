@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from cluster import start
-from mgraph.client.placement import choose_workers
+from mgraph.client.creation.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from workloads.arguments import add_born_graph, add_record, check_least

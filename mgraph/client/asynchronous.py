@@ -15,11 +15,11 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from mgraph.client.bridge import STOPPED
-from mgraph.client.live import Live
-from mgraph.client.pending import PendingAnswers, PendingReport
-from mgraph.client.pipeline import Pipeline
-from mgraph.client.results import VertexValues
+from mgraph.client.batches.pending import PendingAnswers, PendingReport
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.bridge import STOPPED
+from mgraph.client.results.handles import VertexValues
+from mgraph.client.results.live import Live
 from mgraph.errors import GraphClosed
 
 __all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop", "run_in_thread"]

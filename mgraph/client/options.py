@@ -9,7 +9,7 @@ from typing import Any
 
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole
-from mgraph.client.numbering import Numbering
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.columns import check_kind
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.structures import parse

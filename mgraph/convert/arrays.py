@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building
+from mgraph.client.reports.progress import building
 from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column, check_alike

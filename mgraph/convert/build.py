@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.checks import check_count, check_growth
-from mgraph.client.keyed import batch_of
-from mgraph.client.progress import stage
+from mgraph.client.reports.progress import stage
+from mgraph.client.vertices.keyed import batch_of
 from mgraph.columns import KINDS, as_keys, chosen_kind
 from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex

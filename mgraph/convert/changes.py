@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.batch import EdgeBatch
-from mgraph.client.keyed import batch_of
-from mgraph.client.report import UpdateReport
+from mgraph.client.reports.report import UpdateReport
+from mgraph.client.vertices.keyed import batch_of
 from mgraph.convert.build import Edges
 from mgraph.convert.columns import operations
 from mgraph.convert.frames import columns_in

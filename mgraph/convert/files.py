@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building, stage
+from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import arrow_edges

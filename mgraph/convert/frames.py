@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building
+from mgraph.client.reports.progress import building
 from mgraph.columns import as_array, as_objects
 from mgraph.convert.build import Edges, build, columns_of
 from mgraph.convert.columns import Column, check_alike, choose

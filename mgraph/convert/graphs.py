@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.checks import check_count, check_growth
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building, stage
+from mgraph.client.reports.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, edges_of
 from mgraph.convert.columns import Column, vertex_ids

@@ -9,7 +9,7 @@ import numpy as np
 from mgraph.budget import Budget
 from mgraph.checks import check_count
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building, stage
+from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import Edges, build
 from mgraph.convert.columns import Column
 from mgraph.errors import InvalidBatch, InvalidOption

@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building, stage
+from mgraph.client.reports.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, check_largest, check_weighted
 from mgraph.convert.columns import choose

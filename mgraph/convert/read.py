@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from mgraph.client.options import keys_of
-from mgraph.client.progress import building
+from mgraph.client.reports.progress import building
 from mgraph.convert import formats
 from mgraph.convert.build import build
 from mgraph.convert.files import from_csv, from_parquet, reading

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.client import owners
+from mgraph.client.reads import owners
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from mgraph.client.caller import Flight, Value
+from mgraph.client.calls.caller import Flight, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
 from mgraph.local.session import READS, Session
@@ -30,7 +30,7 @@ class _Here:
 
 
 class Coordinator:
-    """Makes the calls of one graph on its shard. See `mgraph.client.coordinator.Coordinator` for the same on a cluster.
+    """Makes the calls of one graph on its shard. On a cluster `mgraph.client.calls.coordinator.Coordinator` makes them.
 
     Calls of several threads run one after another. Ctrl-C stops a call between two supersteps, or before it votes on a
     change; afterwards the graph is as it was after the last whole epoch. A process that forks hands its child a copy of

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from mgraph.client.caller import Caller
-from mgraph.client.parts import AsParts
+from mgraph.client.calls.caller import Caller
+from mgraph.client.inputs.parts import AsParts
 from mgraph.errors import InvalidOption
 from mgraph.local.coordinator import Coordinator
 from mgraph.local.parts import as_parts
@@ -16,7 +16,7 @@ __all__ = ["Here"]
 
 
 class Here:
-    """The GPU or the CPU of this process; see `mgraph.client.place.Place`.
+    """The GPU or the CPU of this process; see `mgraph.client.creation.place.Place`.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgraph.batch import EdgeBatch, check_columns
-from mgraph.client.parts import Parts, dealt, function_or_files, is_dasks
+from mgraph.client.inputs.parts import Parts, dealt, function_or_files, is_dasks
 from mgraph.errors import InvalidOption
 from mgraph.operations import Operations, as_part
 

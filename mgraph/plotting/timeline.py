@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.checks import check_number
-from mgraph.client.history import Event
+from mgraph.client.reports.history import Event
 from mgraph.errors import InvalidOption
 from mgraph.plotting.canvas import needed, shown_once
 

@@ -27,7 +27,7 @@ class KeyLog:
     names : Names, optional
         The key of each vertex; None as long as there was none.
     generation : int
-        That of the numbering; see `mgraph.client.numbering.Numbering`.
+        That of the numbering; see `mgraph.client.vertices.numbering.Numbering`.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ import dask
 import pytest
 from dask.distributed import Client, LocalCluster
 
-from mgraph.client.placement import choose_workers
+from mgraph.client.creation.placement import choose_workers
 
 
 @pytest.fixture

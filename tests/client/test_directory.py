@@ -7,8 +7,8 @@ import pytest
 from graph_model import GraphModel
 from plain_graph import PlainGraph, fresh_rng
 
-from mgraph.client.directory import Directory
-from mgraph.client.numbering import Numbering
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, GraphClosed, InvalidBatch, UnknownVertex
 from mgraph.partition import Partition

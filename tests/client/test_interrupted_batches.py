@@ -14,8 +14,8 @@ from fakes import FakeServant, fake_cluster, sending
 from interrupts import ctrl_c, when
 
 from mgraph.batch import COLUMNS
-from mgraph.client import attempt as attempts
-from mgraph.client.pipeline import Pipeline, Shares
+from mgraph.client.batches.pipeline import Pipeline, Shares
+from mgraph.client.calls import attempt as attempts
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.worker.thread import ShardThread
 

@@ -14,9 +14,9 @@ import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, wait_for
 
 from mgraph import protocol
-from mgraph.client import opening, session
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.connections import opening, session
 from mgraph.errors import GraphLost, WorkerLost
 from mgraph.worker import session as worker_session
 

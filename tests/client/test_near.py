@@ -13,9 +13,9 @@ from fakes import fake_cluster, sending, wait_for
 from interrupts import after, ctrl_c
 from plain_graph import fresh_rng
 
-from mgraph.client import near
-from mgraph.client.coordinator import Coordinator
-from mgraph.client.pipeline import Pipeline
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.connections import near
 from mgraph.errors import CapacityError, DeviceError, MgraphError, WorkerLost
 from mgraph.shared import LARGE, Shared
 
@@ -106,7 +106,7 @@ def test_a_worker_that_cannot_map_the_memory_is_sent_by_the_comm(monkeypatch, ca
         return of_worker(place, loop, tell)
 
     monkeypatch.setattr(Shared, "of_worker", map_or_not)
-    with fake_cluster(2) as (coordinator, workers), caplog.at_level(logging.INFO, "mgraph.client.near"):
+    with fake_cluster(2) as (coordinator, workers), caplog.at_level(logging.INFO, "mgraph.client.connections.near"):
         for _ in range(3):
             answers = coordinator.call("echo", {"src": np.arange(LARGE)})
             assert all((answer["src"] == np.arange(LARGE)).all() for answer in answers)
@@ -124,7 +124,7 @@ def test_too_little_shared_memory_is_said_once(monkeypatch, caplog):
         for _ in range(3):
             assert coordinator.call("flags", {"array": np.ones(LARGE)})[0]["sum"] == LARGE
         assert shares(coordinator) == [False]
-    (line,) = [record.getMessage() for record in caplog.records if "mgraph.client.near" in record.name]
+    (line,) = [record.getMessage() for record in caplog.records if "mgraph.client.connections.near" in record.name]
     assert "arrays go by the comm" in line and f"{1 << 60} bytes of shared memory cannot be had in /dev/shm" in line
 
 

@@ -7,7 +7,7 @@ import pytest
 from plain_graph import cuts, fresh_rng, numberings
 
 from mgraph.batch import MAX_VERTICES
-from mgraph.client.numbering import Numbering
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption
 from mgraph.partition import Partition
 

@@ -7,9 +7,9 @@ import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import PlainGraph, fresh_rng, numberings
 
-from mgraph.client import owners
-from mgraph.client.directory import Directory
-from mgraph.client.numbering import Numbering
+from mgraph.client.reads import owners
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.failures import Stale
 from mgraph.partition import Partition
 

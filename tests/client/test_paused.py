@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mgraph import CapacityError
-from mgraph.client import ingest
-from mgraph.client.ingest import Paused
+from mgraph.client.inputs import ingest
+from mgraph.client.inputs.ingest import Paused
 
 
 class FakeClient:

@@ -16,9 +16,9 @@ from fakes import FakeWorker, fake_cluster, sending
 from interrupts import after, ctrl_c
 
 from mgraph.batch import COLUMNS
-from mgraph.client.group import MOST, Small
-from mgraph.client.pipeline import Pipeline
-from mgraph.client.posting import Posted
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.group import MOST, Small
+from mgraph.client.calls.posting import Posted
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)

@@ -7,7 +7,7 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph import UpdateReport
-from mgraph.client.report import as_html, as_text, balance_of, of_batch, of_steps
+from mgraph.client.reports.report import as_html, as_text, balance_of, of_batch, of_steps
 from mgraph.protocol import ShardState
 
 

@@ -12,9 +12,9 @@ from plain_graph import PlainGraph, cuts, fresh_rng, numberings
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, Vertex, VertexData
-from mgraph.client.numbering import Numbering
-from mgraph.client.results import VertexIds, VertexValues
-from mgraph.client.running import run_algorithm
+from mgraph.client.results.handles import VertexIds, VertexValues
+from mgraph.client.results.running import run_algorithm
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.failures import Stale
 from mgraph.partition import Partition

@@ -9,8 +9,8 @@ import pytest
 from fakes import fake_cluster, sending
 from interrupts import after, ctrl_c
 
-from mgraph.client.pipeline import Pipeline
-from mgraph.client.room import SMALL, WORK, Load, doubtful, lack, load_of
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.room import SMALL, WORK, Load, doubtful, lack, load_of
 from mgraph.errors import CapacityError
 from mgraph.protocol import ShardState
 

@@ -14,10 +14,10 @@ import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, sending, wait_for
 
 from mgraph import protocol
-from mgraph.client import session, sessions
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator
-from mgraph.client.pipeline import Pipeline
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.connections import session, sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fakes import FakeWorker, LoopThread, fake_cluster, wait_for
 
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
 
 

@@ -83,7 +83,7 @@ def test_without_mapped_memory_the_probe_the_log_and_the_graph_agree(client, cau
     peer, tcp, *_ = found["exchanges"]
     assert says in peer["why"]
     assert tcp["bulk_s"] > 0
-    (line,) = [record for record in caplog.records if record.name == "mgraph.client.placement"]
+    (line,) = [record for record in caplog.records if record.name == "mgraph.client.creation.placement"]
     assert line.levelno == logging.WARNING  # the workers have one host
     assert "exchange tcp, because the workers cannot map each other's memory (rank 0: " in line.getMessage()
     assert says in line.getMessage()

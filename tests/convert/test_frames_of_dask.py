@@ -129,7 +129,7 @@ BAD = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("table", "options", "message"), BAD, ids=[message[:40] for *_, message in BAD])
 def test_bad_frames(client, table, options, message):
-    no_graph = patch("mgraph.client.placement.OnCluster.begin", side_effect=AssertionError("a graph was made"))
+    no_graph = patch("mgraph.client.creation.placement.OnCluster.begin", side_effect=AssertionError("a graph was made"))
     with no_graph, pytest.raises(InvalidBatch, match=message):
         DynamicGraph.from_dask(table, client=client, **options)
 

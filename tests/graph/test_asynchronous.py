@@ -14,8 +14,8 @@ from dask.distributed import Client, LocalCluster
 from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
-from mgraph.client.coordinator import Coordinator
-from mgraph.client.pipeline import Pipeline
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.coordinator import Coordinator
 
 N = 100
 

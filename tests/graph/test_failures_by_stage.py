@@ -16,7 +16,7 @@ from steps import before, hit
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
-from mgraph.client import updates
+from mgraph.client.batches import updates
 
 #: where a worker is when it is hit; the client is what deals
 STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather")

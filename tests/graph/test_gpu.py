@@ -13,7 +13,7 @@ from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.client import near
+from mgraph.client.connections import near
 from mgraph.device import Device
 
 N = 200

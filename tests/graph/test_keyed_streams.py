@@ -12,7 +12,7 @@ from plain_graph import fresh_rng
 from stream_model import ROWS, StreamModel, check_answers, random_stream
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, Operations, UnknownVertex
-from mgraph.client import mixed
+from mgraph.client.batches import mixed
 from mgraph.structures import Csr
 
 N = 40

@@ -9,7 +9,7 @@ from plain_graph import fresh_rng
 from stream_model import StreamModel, check_answers, random_stream
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, Operations, UnknownVertex
-from mgraph.client import mixed
+from mgraph.client.batches import mixed
 from mgraph.operations import KINDS as KIND_NAMES
 from mgraph.structures import names
 

@@ -10,7 +10,7 @@ from plain_graph import fresh_rng
 from test_store import assert_graph
 
 from mgraph import DynamicGraph, GraphClosed, InvalidOption, StoreError
-from mgraph.client import moving
+from mgraph.client.creation import moving
 
 N = 40
 

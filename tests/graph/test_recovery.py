@@ -23,7 +23,7 @@ from test_store import assert_graph
 from test_store_kills import _kill, _part
 
 from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, StoreError, UpdateReport, WorkerLost
-from mgraph.client import restoring
+from mgraph.client.creation import restoring
 
 N = 60
 LIMIT = 20.0  #: seconds in which a call that loses a worker ends, on a machine that does other things, too

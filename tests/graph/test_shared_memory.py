@@ -19,7 +19,7 @@ from plain_graph import fresh_rng
 from steps import before, hit
 
 from mgraph import DynamicGraph, EdgeBatch, WorkerLost
-from mgraph.client import near
+from mgraph.client.connections import near
 
 N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, are large
 

@@ -19,7 +19,7 @@ from steps import before, hit
 from test_store import assert_graph
 
 from mgraph import DynamicGraph, InvalidOption, StoreError, WorkerLost
-from mgraph.client import restoring
+from mgraph.client.creation import restoring
 
 N = 60
 PATH = "$MGRAPH_TEST_DISK/roads"

@@ -10,7 +10,7 @@ from steps import before, cut, refuse
 from time_model import TimeModel, random_timed
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.client import updates
+from mgraph.client.batches import updates
 
 KINDS = [
     {"window": 25, "directed": False},

@@ -10,7 +10,7 @@ from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, InvalidOption
-from mgraph.client import changes
+from mgraph.client.reads import changes
 
 pytest.importorskip("pandas")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidOption, MgraphError, Operations, UnknownVertex
-from mgraph.client import history
+from mgraph.client.reports import history
 from mgraph.plotting.timeline import rates
 
 N = 40

@@ -8,7 +8,7 @@ from keyed_model import keys_of
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, InvalidOption
-from mgraph.client import moving
+from mgraph.client.creation import moving
 
 N = 30
 DATES = {"times": "datetime64[s]", "window": np.timedelta64(1, "m")}

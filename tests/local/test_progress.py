@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.client import progress
-from mgraph.client.progress import Done, Notebook, Terminal, shown
-from mgraph.client.updates import Updates
+from mgraph.client.batches.updates import Updates
+from mgraph.client.reports import progress
+from mgraph.client.reports.progress import Done, Notebook, Terminal, shown
 
 
 class Noted:
@@ -87,7 +87,7 @@ def test_a_build_shows_its_stages(noted, monkeypatch):
 
 def test_a_large_batch_is_shown(noted, monkeypatch):
     real = Updates._apply
-    monkeypatch.setattr("mgraph.client.updates.LARGE", 2)
+    monkeypatch.setattr("mgraph.client.batches.updates.LARGE", 2)
     monkeypatch.setattr(Updates, "_apply", lambda *args: time.sleep(0.2) or real(*args))
     with DynamicGraph(n_vertices=9) as graph:
         graph.insert([0], [1])

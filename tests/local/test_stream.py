@@ -12,7 +12,7 @@ from interrupts import ctrl_c, when
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
-from mgraph.client.pipeline import Pipeline
+from mgraph.client.batches.pipeline import Pipeline
 from mgraph.sources import Folder, Numbered
 
 N = 30

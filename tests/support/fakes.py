@@ -15,9 +15,9 @@ import numpy as np
 from distributed.comm import Comm, connect
 from distributed.core import Server
 
-from mgraph.client.bridge import Bridge
-from mgraph.client.coordinator import Coordinator
-from mgraph.client.pipeline import Shares
+from mgraph.client.batches.pipeline import Shares
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode

@@ -8,7 +8,7 @@ from typing import Any
 from ranks import Ranks
 from stores import HOW, end, raised
 
-from mgraph.client.storing import surveyed
+from mgraph.client.stores.storing import surveyed
 from mgraph.partition import Partition
 
 KIND = ("structure", "directed", "weighted", "reverse")

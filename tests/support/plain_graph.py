@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from graph_model import GraphModel
 
-from mgraph.client.numbering import Numbering
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.failures import Stale
 from mgraph.partition import Partition
@@ -25,7 +25,7 @@ Value = dict[str, Any]
 
 
 class PlainGraph:
-    """Stands in for `mgraph.client.coordinator.Coordinator`.
+    """Stands in for `mgraph.client.calls.coordinator.Coordinator`.
 
     Parameters
     ----------

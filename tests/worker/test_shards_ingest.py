@@ -13,7 +13,7 @@ from ranks import Ranks, settled
 from test_shards import check
 
 from mgraph.batch import EdgeBatch, as_batch
-from mgraph.client.report import balance_of, of_steps
+from mgraph.client.reports.report import balance_of, of_steps
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, InvalidBatch, ReadError, UnknownVertex
 from mgraph.partition import Partition

@@ -11,8 +11,8 @@ from ranks import Ranks
 from stream_model import StreamModel, check_answers, random_stream
 
 from mgraph import Answers, CapacityError, Operations
-from mgraph.client.mixed import answers_of
-from mgraph.client.numbering import Numbering
+from mgraph.client.batches.mixed import answers_of
+from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import Aborted
 from mgraph.failures import Stale

@@ -23,7 +23,7 @@ from workloads.bench.harness import Bench, Mismatch, counts_of, short
 from workloads.bench.raw import RAW
 
 if TYPE_CHECKING:
-    from mgraph.client.coordinator import Coordinator
+    from mgraph.client.calls.coordinator import Coordinator
 
 __all__ = ["HELP", "add_arguments", "collectives", "measure"]
 

@@ -67,7 +67,7 @@ def _where(calls: list[Call], began: float) -> dict[str, float]:
 @contextmanager
 def _noted() -> Iterator[list[Call]]:
     """The calls of all graphs of this process that are made inside, by the workers' methods."""
-    from mgraph.client.coordinator import Coordinator  # needs Dask, which the other parts do not
+    from mgraph.client.calls.coordinator import Coordinator  # needs Dask, which the other parts do not
 
     calls: list[Call] = []
     plain = Coordinator.call
@@ -79,7 +79,7 @@ def _noted() -> Iterator[list[Call]]:
         finally:
             calls.append((method, began, time.monotonic()))
 
-    quiet = logging.getLogger("mgraph.client.recovery")
+    quiet = logging.getLogger("mgraph.client.stores.recovery")
     level = quiet.level
     quiet.setLevel(logging.ERROR)  # the loss is what is measured
     Coordinator.call = noting  # type: ignore[method-assign]

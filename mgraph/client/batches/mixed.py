@@ -1,0 +1,311 @@
+"""Mixed streams: operations checked and dealt to the ranks, and the ranks' answers in stream order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.budget import host_memory_limit
+from mgraph.checks import check_growth
+from mgraph.client.batches.shares import deal
+from mgraph.client.calls.caller import Caller
+from mgraph.client.options import Options
+from mgraph.client.reads import owners
+from mgraph.client.reads.owners import offsets_of, rows_at
+from mgraph.client.reports import report
+from mgraph.client.reports.report import UpdateReport
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.keyed import Keyed
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.device import Device
+from mgraph.errors import InvalidBatch, UnknownVertex
+from mgraph.operations import COLUMNS, Operations, check_kinds, check_vertices
+from mgraph.structures import Csr
+
+__all__ = ["Answers", "answers_of", "execute", "how_rows_come", "in_flight", "of_steps", "weights"]
+
+#: times the bytes of the ranks' answers that this process needs: of one rank, or to join those of several and bring
+#: their rows into order
+COPIES_OF_ONE, COPIES = 2, 10
+#: what a rank answers to each kind of query; see `mgraph.worker.mixed.answered`
+KINDS = ("found", "weights", "degrees", "neighbors", "predecessors")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to the queries of `Operations`, each kind's in stream order, in host memory.
+
+    Attributes
+    ----------
+    has_edge : bool[n]
+        For each "has_edge", whether the edge was there.
+    weight : float32[n]
+        For each "weight", the edge's weight; NaN where there was no edge.
+    degree : uint32[n]
+        For each "degree", the out-degree.
+    neighbors, predecessors : Csr
+        For each "neighbors" or "predecessors", a row: ``dst[offsets[i] : offsets[i + 1]]``, in no particular order.
+        `offsets` is int64[n + 1], `dst` uint32[m], and `weight` float32[m], or None in an unweighted graph. In a graph
+        with keys, `dst` has keys: int64[m], or str objects.
+    report : UpdateReport
+        What the updates did, as `DynamicGraph.update` counts it: repeats of an edge are dropped. Without updates all
+        counts are 0, and the epoch is that of the graph.
+    """
+
+    has_edge: np.ndarray
+    weight: np.ndarray
+    degree: np.ndarray
+    neighbors: Csr
+    predecessors: Csr
+    report: UpdateReport
+
+
+def execute(self: Any, operations: Operations) -> Answers:
+    """Execute a stream of updates and queries, and return the answers.
+
+    The answers are those of a replay of the stream, one operation at a time. The updates are one batch: they are
+    applied on all workers, or on none, as one epoch. Without updates there is no epoch.
+
+    Parameters
+    ----------
+    operations : Operations
+        In an undirected graph, "has_edge" and "weight" ask about the edge either way, and predecessors are neighbours.
+        In a graph that grows, a query knows the vertices that updates before it name; in one with keys, those that
+        insertions before it name. There an edge to delete whose end is no vertex counts as missing.
+
+    Returns
+    -------
+    Answers
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more; or a query names a key that is no vertex at its place in the stream.
+    InvalidBatch
+        There are weights, or a query for a weight, and the graph is unweighted; or the graph has keys of another kind.
+    InvalidOption
+        There is a query for predecessors, and the graph is directed and keeps no in-edges.
+    CapacityError
+        A worker has too little memory for the updates or for its answers, or this process has too little for all
+        answers; or there are 2**31 operations or more.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    All errors but the last three are raised before anything was changed. Those of the first three name the place in the
+    stream and the value.
+
+    Notes
+    -----
+    O(n log n) in total for n operations, divided over the workers, and for each row that is asked for
+    O((d + u) log u), for its d edges and the u updates of it in the stream. Updates and queries are sorted together, by
+    source, destination and place in the stream. The answer to a query of an edge is the last update of it before the
+    query, else what the graph held; a row is the old row with the updates before the query. This is the streaming
+    consistency of mixed batches in the LPMA paper.
+
+    Examples
+    --------
+    >>> answers = g.execute(Operations(["insert", "has_edge"], [0, 0], [1, 1]))  # doctest: +SKIP
+    >>> answers.has_edge  # doctest: +SKIP
+    array([ True])
+    """
+    answers = _executed(self._directory, self._options, self._storing is not None, operations)
+    self._updates.history.batch("execute", self._directory.coordinator, answers)
+    self._updates.order_first()
+    self._updates.landed() if operations.n_updates else self._updates.followed()
+    return answers
+
+
+def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
+    """The weight of each edge ``src[i] -> dst[i]``: float32[n], NaN where there is no edge.
+
+    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more raises `UnknownVertex`; arrays of
+    different lengths raise `InvalidBatch`, and so does an unweighted graph.
+    """
+    directory = self._directory
+    if not self._options.weighted:
+        directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
+        raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
+    return directory.read(lambda now: owners.weights(directory.coordinator, now, src, dst))
+
+
+def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
+    """The answers to a stream, when nothing is in flight."""
+    with directory.coordinator.turn():
+        directory.check()
+        _check_kinds(operations, options)
+        if directory.takes(operations):
+            with directory.keyed(operations, options.directed, logged) as found:
+                return _send_keyed(directory, options, found, operations.n_updates > 0)
+        n = _vertices_after(operations, directory.n_vertices, options.grows)
+        with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
+            found = Keyed(operations, 0, n, None)
+            send = partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0)
+            return directory.read(send)
+
+
+def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations], commits: bool) -> Answers:
+    """The answers to a stream of keys, while the numbering is locked."""
+    more = found.n_vertices if found.n_vertices > directory.n_vertices else None
+    return directory.read(partial(_send, directory.coordinator, options, found, more, commits))
+
+
+def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
+    """Checked operations as contiguous shares, one a rank, each with its first place in the stream."""
+    n, size = len(operations), len(coordinator.addresses)
+    shares = deal(operations, size, coordinator.one_process and options.device == "cuda", COLUMNS)
+    return [{**share, "first": n * rank // size} for rank, share in enumerate(shares)]
+
+
+def _send(
+    coordinator: Caller, options: Options, found: Keyed[Operations], more: int | None, commits: bool, now: Numbering
+) -> Answers:
+    """The answers to a stream that brings vertices up to the number `more`, if any, and `commits` its updates."""
+    began, shares = time.perf_counter(), shares_of(found.batch, coordinator, options)
+    args = how_rows_come(now) if found.batch.n_rows else {}
+    if more is not None:
+        args["n_vertices"], shares[0]["keys"] = more, found.brought
+    answers = coordinator.call("execute", args, shares, connect=True, commits=commits)
+    if more is not None:  # rows may name the vertices that have come
+        now = now.moved(now.partition.grown(more - now.n_vertices))
+    return answers_of(now, answers, time.perf_counter() - began, found.missing)
+
+
+def how_rows_come(now: Numbering) -> dict[str, Any]:
+    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.changes.execute`."""
+    copies = COPIES_OF_ONE if now.partition.size == 1 else COPIES
+    return {"generation": now.generation, "room": host_memory_limit() // copies}
+
+
+@contextmanager
+def in_flight(
+    directory: Directory, options: Options, logged: bool, operations: Operations, land: Callable[[], None]
+) -> Iterator[tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]] | Answers]:
+    """What a pipeline sends of a stream while others are in flight, and what makes answers of the ranks'.
+
+    One without updates, or that brings keys, is answered now, after ``land()`` has waited for those in flight.
+    """
+    directory.check()
+    _check_kinds(operations, options)
+    if not operations.n_updates:
+        land()
+        yield _executed(directory, options, logged, operations)
+    elif not directory.takes(operations):
+        check_vertices(operations, directory.n_vertices)
+        yield _dealt(directory, options, Keyed(operations, 0, directory.n_vertices, None))
+    else:
+        with directory.keyed(operations, options.directed, logged) as found:
+            if found.n_vertices > directory.n_vertices:
+                land()
+                yield _send_keyed(directory, options, found, commits=True)
+            else:
+                yield _dealt(directory, options, found)
+
+
+def _dealt(
+    directory: Directory, options: Options, found: Keyed[Operations]
+) -> tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]]:
+    """The call, the ranks' shares of a stream, and what makes answers of the ranks'."""
+    now, operations = directory.numbering, found.batch
+    rows = how_rows_come(now) if operations.n_rows else {}
+    shares = [{**share, **rows} for share in shares_of(operations, directory.coordinator, options)]
+    return "execute", shares, partial(answers_of, now, absent=found.missing)
+
+
+def _check_kinds(operations: Any, options: Options) -> None:
+    """Raise `TypeError`, `InvalidBatch`, `InvalidOption` or `CapacityError` as `execute` says."""
+    if not isinstance(operations, Operations):
+        raise TypeError(f"execute takes Operations, got {type(operations).__name__}")
+    check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine, options.times)
+
+
+def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:
+    """The number of vertices once operations of ids are executed; `UnknownVertex` if they name others."""
+    if grows:
+        return _grown(operations, n_vertices)
+    check_vertices(operations, n_vertices)
+    return n_vertices
+
+
+def _grown(operations: Operations, n_vertices: int) -> int:
+    """The vertices after the updates, in a graph that grows by them; a query knows those that came before it."""
+    ends = {name: getattr(operations, name) for name in ("src", "dst")}
+    if not len(operations) or all(int(ids.max()) < n_vertices for ids in ends.values()):
+        return n_vertices
+    kinds, src, dst = (Device.to_host(column) for column in (operations.kind, *ends.values()))
+    updates = kinds <= Operations.DELETE
+    largest = np.where(updates, np.maximum(src, dst).astype(np.int64), -1)
+    known = np.maximum(np.maximum.accumulate(largest) + 1, n_vertices)
+    for name, ids in (("src", src), ("dst", dst)):
+        bad = ~updates & (ids >= known)
+        if bad.any():
+            at = int(bad.argmax())
+            raise UnknownVertex(f"{name}[{at}] is {int(ids[at])}; the graph has {int(known[at])} vertices by then")
+    at = int(largest.argmax())
+    if int(largest[at]) < n_vertices:
+        return n_vertices
+    name = "src" if src[at] == largest[at] else "dst"
+    return check_growth(int(largest[at]), f"{name}[{at}]", n_vertices, operations.n_updates)
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> Answers:
+    """The ranks' answers to a stream as those to the user, as users name vertices and in stream order.
+
+    `absent` edges to delete were not sent, and are missing.
+    """
+    return _assembled(numbering, answers, report.of_batch(answers, seconds, absent))
+
+
+def of_steps(
+    numbering: Numbering, answers: Sequence[dict[str, Any]], before: np.ndarray | None = None
+) -> list[UpdateReport | Answers]:
+    """The outcome of each step of an ingest: answers where its parts were operations.
+
+    `before` are the counts of the steps that were made before a worker was lost; their answers were lost with it.
+    """
+    done = report.of_steps(answers, before)
+    first = len(done) - len(answers[0]["answers"])
+    found: list[UpdateReport | Answers] = [*done[:first]]
+    for step, one in enumerate(done[first:]):
+        parts = [answer["answers"][step] for answer in answers]
+        found.append(one if parts[0] is None else _assembled(numbering, parts, one))
+    return found
+
+
+def _assembled(numbering: Numbering, answers: Sequence[dict[str, Any]], done: UpdateReport) -> Answers:
+    orders: list[Any] = [None] * len(KINDS)
+    if len(answers) > 1:
+        orders = [np.argsort(places) for places in _places(answers)]
+    found, weights, degrees = (_joined(answers, name, order) for name, order in zip(KINDS[:3], orders[:3], strict=True))
+    out, back = (_rows(answers, name, order, numbering) for name, order in zip(KINDS[3:], orders[3:], strict=True))
+    return Answers(found, weights, degrees, out, back, done)
+
+
+def _places(answers: Sequence[dict[str, Any]]) -> list[np.ndarray]:
+    """The places of each kind's answers, rank after rank."""
+    ends = [np.cumsum([len(answer[name]) for name in KINDS])[:-1] for answer in answers]
+    parts = [np.split(answer["places"], end) for answer, end in zip(answers, ends, strict=True)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+def _joined(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | None = None) -> np.ndarray:
+    parts = [answer[name] for answer in answers]
+    if len(parts) == 1 and parts[0].flags.behaved:  # what a comm delivers may be read-only, or not aligned
+        return parts[0]
+    joined = np.concatenate(parts)
+    return joined if order is None else joined[order]
+
+
+def _rows(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | None, numbering: Numbering) -> Csr:
+    weighted = answers[0][f"{name}_weight"] is not None
+    dst = numbering.names(numbering.outside(_joined(answers, f"{name}_dst")))
+    csr = Csr(offsets_of(_joined(answers, name)), dst, _joined(answers, f"{name}_weight") if weighted else None)
+    return csr if order is None else rows_at(csr, order)

@@ -1,0 +1,69 @@
+"""The outcomes of batches in flight, as futures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from mgraph.client.batches.mixed import Answers
+from mgraph.client.calls.caller import Alive
+from mgraph.client.reports.report import UpdateReport
+from mgraph.errors import GraphClosed
+
+__all__ = ["Pending", "PendingAnswers", "PendingReport"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+POLL_SECONDS = 0.5  #: between two checks of a wait whether the client still runs
+
+
+class Pending(Future[T]):
+    """The outcome of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
+
+    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
+    """
+
+    def __init__(self, bridge: Alive, mend: Callable[[], object]) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        self._bridge, self._mend = bridge, mend
+        self.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        self._mend = lambda: None  # a report that is kept does not keep the graph
+
+    def result(self, timeout: float | None = None) -> T:
+        """The outcome, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
+        return self._polled(super().result, timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The batch's error, or None; raises `TimeoutError` after `timeout` seconds."""
+        return self._polled(super().exception, timeout)
+
+    def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return wait(max(0.0, min(POLL_SECONDS, end - time.monotonic())))
+            except TimeoutError:
+                if self.done():  # it has finished just now, or the TimeoutError is the batch's own error
+                    return wait(0)
+                if time.monotonic() >= end:
+                    raise
+                self._mend()
+                if not self._bridge.alive:
+                    raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
+
+
+class PendingReport(Pending[UpdateReport]):
+    """The report of a batch in flight: a `concurrent.futures.Future` that cannot be cancelled.
+
+    Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
+    """
+
+
+class PendingAnswers(Pending[Answers]):
+    """The answers to a stream in flight: a `concurrent.futures.Future` as `PendingReport` is."""

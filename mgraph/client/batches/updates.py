@@ -1,0 +1,421 @@
+"""Changes of a graph, from the user's arguments to the report of what they did."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import TOLD, EdgeBatch
+from mgraph.bulk import largest
+from mgraph.checks import check_count, check_growth, check_offset, check_whole
+from mgraph.client.batches.mixed import how_rows_come, in_flight, of_steps
+from mgraph.client.batches.pipeline import Pipeline, Shares
+from mgraph.client.batches.shares import check_batch, deal
+from mgraph.client.batches.windows import leave_isolated, remove_isolated
+from mgraph.client.inputs.parts import AsParts
+from mgraph.client.inputs.steps import read_parts
+from mgraph.client.options import Options
+from mgraph.client.reports import report
+from mgraph.client.reports.history import History, told_of_stop
+from mgraph.client.reports.progress import Done, shown
+from mgraph.client.reports.report import Balance, UpdateReport, balance_of
+from mgraph.client.results.live import Live
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.keyed import Keyed, batch_of
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.device import Device
+from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.failures import Recovered, retold
+from mgraph.keys import NONE
+from mgraph.times import as_stamps
+
+__all__ = ["Updates"]
+
+logger = logging.getLogger(__name__)
+
+LARGE = 1 << 20  #: edges of a batch from which a thread may show that it runs
+
+
+class Updates:
+    """Sends one graph's batches, additions and deletions of vertices, and moves. `DynamicGraph` documents each call.
+
+    Parameters
+    ----------
+    directory : Directory
+    options : Options
+    parts : AsParts
+        Makes the parts of a source of an ingest.
+    order_due : bool
+        Whether the first batch that leaves edges is to be followed by a `reorder`.
+    logged : bool
+        Whether there is a store.
+
+    Attributes
+    ----------
+    order_due : bool
+        Whether that is to be made yet.
+    followers : set of Live or None
+        The results that are brought up to date after each change; None as long as there was none.
+    history : History
+        What this process has asked the graph for.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        options: Options,
+        parts: AsParts,
+        order_due: bool,
+        logged: bool = False,
+    ) -> None:
+        self._directory, self._options, self.order_due = directory, options, order_due
+        self._parts, self._logged = parts, logged
+        self._coordinator = directory.coordinator
+        self.followers: weakref.WeakSet[Live] | None = None
+        self.history = History()
+
+    def follow(self, live: Live) -> None:
+        """Bring a result up to date after each change from now on."""
+        if self.followers is None:
+            self.followers = weakref.WeakSet()
+        self.followers.add(live)
+
+    def followed(self) -> None:
+        """Bring the results up to date that follow each change. An error is logged, since the change was made."""
+        for live in [live for live in self.followers or () if not live.closed]:
+            try:
+                live.result()
+            except MgraphError as error:
+                logger.warning("the maintained result of %s is not up to date: %s", live.name, error)
+
+    # ---- edges -------------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: EdgeBatch, offset: Any = None, *, last: bool = True) -> UpdateReport:
+        """Apply a batch on all workers, or on none; `offset` is its place in a source.
+
+        Results that follow each change are brought up to date if it is the `last` batch of a call.
+        """
+        args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
+        before, edges = self._coordinator.epoch, len(batch)
+        try:
+            if last and edges >= LARGE:
+                with shown("update", lambda: Done(0, None, f"{edges:,} edges")):
+                    done = self._apply(batch, args)
+            else:
+                done = self._apply(batch, args)
+        except KeyboardInterrupt as error:
+            self._tell(error, edges, before)
+            raise
+        if self.order_due:
+            self.order_first()
+        if last and self.followers is not None:
+            self.followed()
+        return done
+
+    def _apply(self, batch: EdgeBatch, args: dict[str, Any]) -> UpdateReport:
+        directory = self._directory
+        with self._coordinator.turn():
+            directory.check()
+            if directory.takes(batch) if isinstance(batch, EdgeBatch) else directory.has_keys:
+                with self._keyed(batch) as found:
+                    done = self._send_keyed(found, args)
+                self._leave_isolated()
+                return done
+            n = self._vertices_after(batch) if self._options.grows else None
+            if n is None:
+                return self._call("update", args, partial(self._shares, batch, directory.numbering.n_vertices))
+            with directory.growing(n) as more:
+                args = args if more is None else {**args, "n_vertices": more}
+                return self._call("update", args, partial(self._shares, batch, n))
+
+    def _tell(self, error: BaseException, edges: int, before: int) -> None:
+        """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
+        caller = self._coordinator
+        if not caller.unsettled:
+            what = "it is in the graph" if caller.epoch > before else "nothing was changed"
+            error.add_note(
+                f"graph {caller.graph}: a batch of {edges:,} edges was stopped; {what}, epoch {caller.epoch}"
+            )
+
+    def _has_keys(self, batch: Any) -> bool:
+        """Whether the graph has keys; the first batch decides where the user did not."""
+        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
+
+    def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
+        check_batch(batch, None, self._options.weighted)
+        return self._directory.keyed(batch, self._options.directed, self._logged)
+
+    def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
+        def shares() -> list[dict[str, Any]]:
+            dealt = self._dealt(found.batch)
+            if "n_vertices" in args:
+                dealt[0]["keys"] = found.brought
+            return dealt
+
+        if found.n_vertices > self._directory.n_vertices:
+            args = {**args, "n_vertices": found.n_vertices}
+        return self._call("update", args, shares, found.missing)
+
+    def _call(
+        self, method: str, args: dict[str, Any], shares: Callable[[], Any] = lambda: None, absent: int = 0
+    ) -> UpdateReport:
+        """The report of a change; the ranks' shares are made again where the graph came back on other workers."""
+        began = time.perf_counter()
+        while True:
+            try:
+                answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
+            except Recovered:
+                continue
+            done = report.of_batch(answers, time.perf_counter() - began, absent)
+            kind = "delete_vertices" if method == "remove_vertices" else method
+            self.history.batch(kind, self._coordinator, done)
+            return done
+
+    def _vertices_after(self, batch: Any) -> int | None:
+        """The number of vertices that there are after a batch, if it brings some."""
+        if not isinstance(batch, EdgeBatch) or not len(batch):
+            return None
+        n, found = self._directory.n_vertices, {name: _largest(getattr(batch, name)) for name in ("src", "dst")}
+        name = max(found, key=lambda name: found[name])
+        if found[name] < n:
+            return None
+        at = int(getattr(batch, name).argmax())
+        return check_growth(found[name], f"{name}[{at}]", n, len(batch))
+
+    def landed(self) -> None:
+        """After a change that may leave vertices without edges, as the last batch of a pipeline."""
+        self._leave_isolated()
+        self.followed()
+
+    def _leave_isolated(self) -> None:
+        if self._options.drop_isolated and self._directory.numbering.keys is not None:
+            leave_isolated(self._directory, "the batch is committed")
+
+    def pipeline(self, max_bytes: int, *, last: bool = True) -> Pipeline:
+        """Batches in flight, at most `max_bytes` of them; `landed` follows if they are the `last` ones of a call."""
+        if check_whole(max_bytes, "max_bytes") < 1:
+            raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
+        self._directory.check()
+        landed = self.landed if last else lambda: None
+        stream = partial(in_flight, self._directory, self._options, self._logged)
+        return Pipeline(self._coordinator, self._sending, max_bytes, stream, landed, self.history)
+
+    @contextmanager
+    def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Shares | UpdateReport]:
+        """What a pipeline sends of a batch. One that brings keys is applied now, when nothing is in flight any more."""
+        if not self._has_keys(batch):
+            yield Shares(self._shares(batch))
+            return
+        with self._keyed(batch) as found:
+            if found.n_vertices > self._directory.n_vertices:
+                land()
+                yield self._send_keyed(found, args)
+            else:
+                yield Shares(self._dealt(found.batch), found.missing)
+
+    def ingest(
+        self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False
+    ) -> list[Any]:
+        """Apply what the workers read; in a graph with keys this process, unless the ends are `numbered` already."""
+        self._directory.check()
+        if self._directory.keys is not None and not numbered:
+            while True:
+                with suppress(Recovered):
+                    parts = read_parts(source, steps, columns, self._parts)
+                    break
+            with self._ingesting():
+                done = self._ingest_here(parts)
+            self.followed()
+            return done
+        size, before = len(self._coordinator.addresses), np.empty((0, len(TOLD)), np.int64)
+
+        def ingest(now: Numbering) -> list[Any]:
+            nonlocal before
+            while True:
+                try:
+                    answers = self._ingest(source, steps, columns, size, len(before), how_rows_come(now))
+                    _warn_left_out(answers)
+                    return of_steps(now, answers, before)
+                except Recovered as recovered:
+                    before, now = np.concatenate([before, recovered.done]), self._directory.numbering
+
+        with self._ingesting():
+            done = self._directory.read(ingest)
+        self.history.steps("ingest", self._coordinator, done)
+        self._leave_isolated()
+        self.order_first()
+        self.followed()
+        return done
+
+    @contextmanager
+    def _ingesting(self) -> Iterator[None]:
+        """Show how far an ingest is, and say what was done if Ctrl-C ends it."""
+        caller, before = self._coordinator, self._coordinator.epoch
+        now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
+        with told_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
+            yield
+
+    def _ingest(
+        self,
+        source: Any,
+        steps: int | None,
+        columns: Mapping[str, str] | None,
+        size: int,
+        first: int,
+        rows: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Ingest the steps of a source from `first` on, as for `size` ranks; each rank takes the place of some."""
+        now = len(self._coordinator.addresses)
+        seats = [rank * now // size for rank in range(size)]
+        parts = self._parts(source, steps, columns, seats)
+        shares = [{"sources": mine} for mine in parts.seated(seats, now)]
+        args = {"size": size, "first": first, **rows}
+        return self._coordinator.call("ingest", args, shares, connect=True, commits=True)
+
+    def _ingest_here(self, parts: Iterator[dict[str, Any]]) -> list[UpdateReport]:
+        """Apply the parts that this process reads, each as a batch."""
+        done: list[UpdateReport] = []
+        try:
+            for part in parts:
+                done.append(self.apply(batch_of(self._directory.keys, **part), last=False))
+        except MgraphError as error:
+            raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
+        return done
+
+    def _shares(self, batch: EdgeBatch, n_vertices: int | None = None) -> list[dict[str, Any]]:
+        """A batch, checked, as contiguous shares, one a worker."""
+        check_batch(batch, self._directory.n_vertices if n_vertices is None else n_vertices, self._options.weighted)
+        return self._dealt(batch)
+
+    def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
+        coordinator, times = self._coordinator, self._options.times
+        if times is not None or batch.time is not None:
+            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
+        shared_gpu = coordinator.one_process and self._options.device == "cuda"
+        return deal(batch, len(coordinator.addresses), shared_gpu)
+
+    # ---- vertices ----------------------------------------------------------------------------------------------------
+
+    def add_vertices(self, n: Any) -> range:
+        """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
+        directory = self._directory
+        with self._coordinator.turn():
+            directory.check()
+            if directory.keys == "undecided" and np.ndim(n) == 0:
+                directory.decide(None)
+            elif directory.keys is not None:
+                return self._add_keys(n)
+            n = check_count(n, "n")
+            with directory.moving(more=n):
+                first = directory.n_vertices
+                total = first + n
+                self._add(total)
+            self.followed()
+        return range(first, total)
+
+    def numbers(self, keys: Any) -> np.ndarray:
+        """The users' ids of a column of different keys, uint32[n] on the host, where new ones become vertices."""
+        table = self._directory.numbering.keys
+        assert table is not None, "the caller has keys of the graph's kind"
+        if (table.find(keys, self._directory.n_vertices) == np.uint32(NONE)).any():
+            self.add_vertices(keys)
+        return Device.to_host(table.find(keys))
+
+    def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
+        """Add vertices up to this number; rank 0 is told their keys, for the log."""
+        began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
+        while True:
+            shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
+            shares[0]["keys"] = keys
+            with suppress(Recovered):
+                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares, connect=True, commits=True)
+                self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
+                return
+
+    def expire(self, before: int) -> UpdateReport:
+        """Delete every edge with an earlier time than `before`."""
+        with self._coordinator.turn():
+            self._directory.check()
+            done = self._call("expire", {"before": before})
+        self.landed()
+        return done
+
+    def delete_vertices(self, ids: Any) -> UpdateReport:
+        """Delete every edge to and from `ids`."""
+        if self._directory.numbering.keys is None:
+            with self._coordinator.turn():
+                done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
+        else:
+            with self._directory.removing(lambda now: now.ids(ids, "ids")) as gone:
+                done = self._call("remove_vertices", {"ids": gone})
+        self.landed()
+        return done
+
+    def drop_isolated(self) -> int:
+        """Remove the vertices without edges as one epoch, if there are any; how many."""
+        self._directory.check()
+        gone = remove_isolated(self._directory)
+        self.followed()
+        return gone
+
+    def _add_keys(self, keys: Any) -> range:
+        if isinstance(keys, int | str | np.number):
+            raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
+        batch = batch_of(self._directory.keys, keys, keys)
+        if not self._has_keys(batch):
+            raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
+        with self._keyed(batch) as found:
+            first = self._directory.n_vertices
+            self._add(found.n_vertices, found.brought)
+        self.followed()
+        return range(first, found.n_vertices)
+
+    # ---- where they lie ----------------------------------------------------------------------------------------------
+
+    def balance(self) -> Balance:
+        """How the graph lies on its workers, as of the last call."""
+        self._coordinator.check()
+        return balance_of(self._coordinator.addresses, self._coordinator.states)
+
+    def rebalance(self) -> Balance:
+        """Move the boundaries of the ranges."""
+        with self._directory.moving():
+            self._coordinator.call("rebalance", connect=True)
+        return self.balance()
+
+    def reorder(self) -> Balance:
+        """Renew the internal order of the vertices."""
+        with self._directory.moving():
+            self.order_due = False
+            self._coordinator.call("reorder", connect=True)
+        return self.balance()
+
+    def order_first(self) -> None:
+        """After a batch: the order by degree that was asked for, once there are edges."""
+        if self.order_due and any(state.edges for state in self._coordinator.states):
+            try:
+                self.reorder()
+            except CapacityError as error:
+                warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+
+
+def _largest(ids: Any) -> int:
+    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
+
+
+def _warn_left_out(answers: list[dict[str, Any]]) -> None:
+    """Tell which columns of files were not read."""
+    if left := sorted({name for answer in answers for name in answer.get("left_out", ())}):
+        warnings.warn(
+            f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight, "
+            "op and time",
+            stacklevel=4,
+        )

@@ -1,0 +1,129 @@
+"""Graphs whose edges have times: the options, and what `DynamicGraph` does by time."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from mgraph.checks import check_flag, check_whole
+from mgraph.client.reports.report import UpdateReport
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.errors import CapacityError, InvalidOption, StoreError
+from mgraph.failures import Recovered
+from mgraph.times import as_instant, as_span, check_times
+
+__all__ = ["drop_isolated", "expire", "leave_isolated", "remove_isolated", "window_of"]
+
+
+def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) -> dict[str, Any]:
+    """The options `times`, `window`, `window_edges` and `drop_isolated` of a graph, as `Options` has them.
+
+    Raises
+    ------
+    InvalidOption
+        One is invalid, or they do not fit each other, or the graph cannot have them.
+    """
+    kind, span = check_times(times), None
+    if window is not None:
+        if times is not None and kind is None:
+            raise InvalidOption(f"window is {window!r} and times is {times!r}; a window is one of times")
+        span, kind = as_span(window, kind)
+    if window_edges is not None:
+        if window is not None:
+            raise InvalidOption(f"window is {window!r} and window_edges is {window_edges!r}; a graph has one window")
+        if not 1 <= check_whole(window_edges, "window_edges") < 2**63:
+            raise InvalidOption(f"window_edges is {window_edges}; it must be from 1 to 2**63 - 1")
+        if times is not None and kind is None:
+            raise InvalidOption(f"window_edges is {window_edges!r} and times is {times!r}; a window is one of times")
+        kind, window_edges = kind or check_times(True), int(window_edges)
+    return {
+        "times": kind,
+        "window": span,
+        "window_edges": window_edges,
+        "drop_isolated": check_flag(drop_isolated, "drop_isolated"),
+    }
+
+
+def expire(self: Any, before: Any) -> UpdateReport:
+    """Delete every edge with an earlier time than `before`, as one epoch; the report counts them as `expired`.
+
+    `before` is an integer, or a date in a graph of datetime64 times. Edges of such times may be inserted again later,
+    as far as the graph's `window` takes them. In a graph with a `window` and `combine`, an edge keeps the insertions
+    from `before` on, and what they combine to.
+
+    O(k log m) for k edges that leave, on each worker; the first time, each worker sorts its edges by time.
+
+    Raises
+    ------
+    InvalidOption
+        The graph has no `times`, or `before` is no time of their dtype.
+    CapacityError
+        A worker has too little memory. Nothing was changed.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+    """
+    times = self._options.times
+    if times is None:
+        raise InvalidOption("expire needs times of the edges; create the graph with times=True")
+    done: UpdateReport = self._updates.expire(as_instant(before, times, "before"))
+    return done
+
+
+def drop_isolated(self: Any) -> int:
+    """Remove the vertices that have no edges, as one epoch; how many. No epoch if there are none.
+
+    Only a graph with keys can remove vertices: they are in no later result and no count, and their keys may come again.
+    A graph made with ``drop_isolated=True`` does so after each batch.
+
+    O(n_vertices + m): each worker rebuilds its part of the graph, and needs memory for the new part beside the old one.
+
+    Raises
+    ------
+    InvalidOption
+        The vertices have no keys.
+    CapacityError
+        A worker has too little memory. Nothing was changed.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+    """
+    if not self._directory.has_keys:
+        raise InvalidOption(
+            "drop_isolated removes vertices, and without keys these are numbers that stay; create the graph with "
+            'keys="int64" or keys="string"'
+        )
+    gone: int = self._updates.drop_isolated()
+    return gone
+
+
+def remove_isolated(directory: Directory) -> int:
+    """Remove the vertices without edges as an epoch of its own, if there are any; how many."""
+    return _without_isolated(directory, "remove_vertices")
+
+
+def leave_isolated(directory: Directory, after: str) -> None:
+    """Remove the vertices without edges, as a part of the epoch before.
+
+    Where that is not possible they stay until the next batch, and a warning says so and what they came `after`.
+    """
+    try:
+        _without_isolated(directory, "drop_vertices")
+    except (CapacityError, StoreError) as error:
+        warnings.warn(f"{after}; vertices without edges could not be removed: {error}", stacklevel=4)
+
+
+def _without_isolated(directory: Directory, method: str) -> int:
+    caller = directory.coordinator
+
+    def isolated(now: Numbering) -> np.ndarray:
+        found = caller.call("isolated", connect=True)
+        return np.concatenate([answer["ids"] for answer in found]).astype(np.uint32)
+
+    while True:
+        with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
+            if len(gone):
+                caller.call(method, {"ids": gone}, connect=True, commits=method == "remove_vertices")
+            return len(gone)

@@ -1,0 +1,1 @@
+"""How the calls of a graph reach its workers: their order, retries, whether there is memory for them, and turns."""

@@ -1,0 +1,191 @@
+"""The exchange that the ranks of a graph share, and what the client does when a call fails: release, judge, resolve."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mgraph.client.connections.sessions import Asked, Sessions, errors_of
+from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
+from mgraph.protocol import ABORT_SECONDS
+
+__all__ = ["Attempt"]
+
+Value = dict[str, Any]
+
+
+class Attempt:
+    """The exchanges of one graph, one at a time, each with its own number. Coroutines run on the client's event loop.
+
+    A call that fails on any rank is aborted on the others, so that no rank waits for one that has stopped. Their
+    exchange is then destroyed. The next call that needs one makes a new exchange, with the next number.
+
+    Parameters
+    ----------
+    sessions : Sessions
+        The sessions with all ranks.
+
+    Attributes
+    ----------
+    number : int
+        The number of the current exchange.
+    connected : bool
+        Whether the current exchange is connected.
+    shared : bool
+        Whether other clients make calls, too. Where this one has lost a rank, another may not have: it decides then
+        about a change whose vote was interrupted.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.number, self.connected, self.shared = 0, False, False
+        self._sessions = sessions
+        self._acks: Asked = []
+        self._fatal: MgraphError | None = None
+
+    @property
+    def settling(self) -> bool:
+        """Whether ranks were released, and have not all said yet how it ended for them."""
+        return bool(self._acks)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a rank was lost, or ranks may hold different states."""
+        return self._fatal is not None or self._sessions.lost is not None
+
+    def check(self) -> None:
+        """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
+        sessions = self._sessions
+        if sessions.closed:
+            raise GraphClosed(f"graph {sessions.graph} is closed (epoch {sessions.epoch})")
+        if self._fatal is None:
+            self._fatal = sessions.lost
+        if self._fatal is not None:
+            raise type(self._fatal)(*self._fatal.args)
+
+    def resume(self, number: int, connected: bool) -> None:
+        """Go on from where another client of the graph was."""
+        self.number, self.connected = number, connected
+
+    # ---- a call ------------------------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Make the exchange of this attempt: every rank opens its part, then connects to the others."""
+        size = len(self._sessions.all)
+        opened = await self._call("open_exchange", [{}] * size)
+        addresses = [answer["address"] for answer in opened]
+        await self._call("connect_exchange", [{"addresses": addresses}] * size)
+        self.connected = True
+
+    async def _call(self, method: str, shares: list[Value]) -> list[Value]:
+        calls = self._sessions.calls(method, shares, self.number)
+        return await self.finish(self._sessions.send(calls), together=True)
+
+    async def finish(self, asked: Asked, together: bool) -> list[Value]:
+        """The answers of the ranks, in rank order. If a rank fails, raises its error after all ranks are released.
+
+        Parameters
+        ----------
+        asked : list of asyncio.Task
+            The requests to all ranks.
+        together : bool
+            Whether the ranks communicate in this call. An error may then leave the exchange between two steps, and a
+            change half done, so ranks are released even if all of them failed with the same error.
+        """
+        try:
+            if await self._sessions.collect(asked):
+                answers = [task.result() for task in asked]
+                self._sessions.note(answers)
+                return [answer.value for answer in answers]
+            if together or self._sessions.lost or not _alike(asked):
+                await self.release()
+            raise self._cause(errors_of(asked))
+        except asyncio.CancelledError:  # Ctrl-C
+            await self.release()
+            raise
+        finally:
+            del asked  # an error's traceback refers to this frame; a reference back to the error would keep the graph
+
+    def _cause(self, errors: list[BaseException]) -> BaseException:
+        """The error to raise for a failed call: the first one that is not a consequence of another rank's error."""
+        sessions = self._sessions
+        where = f"graph {sessions.graph}"
+        if sessions.closed:
+            return GraphClosed(f"{where} was closed while a call was running (epoch {sessions.epoch})")
+        if lost := sessions.lost:
+            return lost
+        real = (error for error in errors if not isinstance(error, Aborted))
+        broke_down = MgraphError(f"{where}, epoch {sessions.epoch}: the exchange failed: {errors[0]}")
+        return next(real, broke_down)
+
+    # ---- after a failure ---------------------------------------------------------------------------------------------
+
+    async def release(self) -> None:
+        """Abort this attempt on every rank; wait `ABORT_SECONDS` at most for the acknowledgements."""
+        number, self.number, self.connected = self.number, self.number + 1, False
+        self._acks = self._sessions.send(self._sessions.aborts(number))
+        await asyncio.wait(self._acks, timeout=ABORT_SECONDS)
+        if all(ack.done() for ack in self._acks):
+            await self._judge()
+
+    async def settled(self) -> None:
+        """Wait until all ranks have acknowledged the last abort. If one never does, the graph becomes unusable."""
+        if not self._acks:
+            return
+        _, late = await asyncio.wait(self._acks, timeout=self._sessions.patience)
+        if late:
+            self._fatal = self._not_back([rank for rank, ack in enumerate(self._acks) if ack in late])
+        else:
+            await asyncio.shield(self._judge())  # Ctrl-C must not leave a batch between commit and discard
+        self.check()
+
+    async def _judge(self) -> None:
+        """Finish or undo a change whose vote was interrupted. Called after all ranks have acknowledged or were lost.
+
+        A rank that had voted for a change and was released before it learned the outcome still holds what it prepared.
+        If any rank has made the change, all have voted for it, so the others make it too; else none does. Ranks count
+        their changes, so the largest count shows whether a rank has made it.
+        """
+        known = [ack.result() for ack in self._acks if ack.exception() is None]
+        self._acks = []
+        lost = self._sessions.lost
+        made = max((answer.state.changes for answer in known), default=0)
+        broken = next((answer.state.broken for answer in known if answer.state.broken), None)
+        if broken or (lost and made > self._sessions.changes):
+            self._fatal = self._lost_after_vote(broken or str(lost))
+        if any(answer.state.in_doubt for answer in known) and not (self.shared and lost):
+            await self._resolve(made)
+        elif self._fatal is None and not lost:
+            self._sessions.note(known)
+
+    async def _resolve(self, made: int) -> None:
+        """Send every rank the outcome of the vote: `made`, the largest number of changes that a rank has made."""
+        calls = self._sessions.calls("resolve", [{"changes": made}] * len(self._sessions.all), self.number)
+        asked = self._sessions.send(calls)
+        _, late = await asyncio.wait(asked, timeout=ABORT_SECONDS)
+        errors = errors_of(asked)
+        if not late and not errors:
+            self._sessions.note(task.result() for task in asked)
+        elif made > self._sessions.changes and self._fatal is None:
+            self._fatal = self._lost_after_vote(str(errors[0]) if errors else "a rank does not answer")
+
+    # ---- errors after which only close() works -----------------------------------------------------------------------
+
+    def _lost_after_vote(self, why: str) -> GraphLost:
+        return GraphLost(
+            f"graph {self._sessions.graph} was lost after the vote on a batch ({why}); the last epoch acknowledged by "
+            f"all is {self._sessions.epoch}; only close() works"
+        )
+
+    def _not_back(self, ranks: list[int]) -> GraphLost:
+        where = ", ".join(self._sessions.addresses[rank] for rank in ranks)
+        return GraphLost(
+            f"graph {self._sessions.graph}: ranks {ranks}, the workers at {where}, have not returned from an aborted "
+            f"call within {self._sessions.patience:g} s; the last acknowledged epoch is {self._sessions.epoch}; close "
+            "the graph"
+        )
+
+
+def _alike(asked: Asked) -> bool:
+    """Whether all ranks failed with the same error."""
+    errors = errors_of(asked)
+    return len(errors) == len(asked) and len({(type(error), str(error)) for error in errors}) == 1

@@ -1,0 +1,93 @@
+"""The small batches of pipelines that wait to be sent, in groups that share messages; see `group`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import Any
+
+from mgraph.client.calls.caller import Value
+from mgraph.client.calls.group import MOST, Group, Small, layout
+
+__all__ = ["Launch", "Posted"]
+
+#: sends a call of this name, with each rank's arguments, after `room`; tells `sent`; a group is the last argument
+Launch = Callable[[str, list[Value], Callable[[], Awaitable[None]], Callable[[Any, int], None], Group], Awaitable[None]]
+
+
+class Posted:
+    """Small batches that wait for a message, in the order in which they came.
+
+    Parameters
+    ----------
+    turn : asyncio.Lock
+        Held by whoever sends calls.
+    flying : collection of asyncio.Task
+        The batches in flight.
+    """
+
+    def __init__(self, turn: asyncio.Lock, flying: Collection[asyncio.Task[Any]]) -> None:
+        self._turn, self._flying = turn, flying
+        self._waiting: deque[Small] = deque()
+        self._sending = False  # whether a task sends what waits
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, small: Small) -> bool:
+        """Append a batch, from the user's thread; whether `begin` has to be called."""
+        self._waiting.append(small)
+        if self._sending:
+            return False
+        self._sending = True
+        return True
+
+    # ---- on the event loop -------------------------------------------------------------------------------------------
+
+    def begin(self, launch: Launch) -> None:
+        """Begin a task that sends what waits."""
+        self._task = asyncio.create_task(self._send_while_waiting(launch))
+
+    async def _send_while_waiting(self, launch: Launch) -> None:
+        """Send all in groups: what comes while two are in flight waits, and shares the next message."""
+        while True:
+            while self._waiting:
+                async with self._turn:
+                    await self._send_group(launch)
+                while len(self._flying) > 1 and len(self._waiting) < MOST:
+                    await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+            self._sending = False
+            if not self._waiting:  # a batch that was added before the line above has begun no other task
+                return
+            self._sending = True
+
+    async def send_in_turn(self, launch: Launch) -> None:
+        """Take the turn, and send all."""
+        if self._sending or self._waiting:  # in the middle of which the turn is taken
+            async with self._turn:
+                await self.send(launch)
+
+    async def send(self, launch: Launch) -> None:
+        """Send all; the caller has the turn."""
+        while self._waiting:
+            await self._send_group(launch)
+
+    async def _send_group(self, launch: Launch) -> None:
+        """Send the first batches, as many as can share a message."""
+        if not self._waiting:
+            return
+        first, items = self._waiting[0], list[Small]()
+        alike = layout(first.shares)
+        while self._waiting and len(items) < MOST:
+            if self._waiting[0].sender is not first.sender or layout(self._waiting[0].shares) != alike:
+                break
+            items.append(self._waiting.popleft())
+        group, sender = Group(items), first.sender
+        try:
+            await launch("updates", group.shares(), sender.room(group.nbytes), partial(sender.group_sent, group), group)
+        except BaseException as error:
+            sender.group_refused(group, error)
+            if not isinstance(error, Exception):
+                raise

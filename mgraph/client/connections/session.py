@@ -1,0 +1,327 @@
+"""The client's end of one session: it sends requests, receives answers, and detects a worker that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from distributed.comm import Comm, CommClosedError
+
+from mgraph.client.connections.near import Near, Whole, large_bytes
+from mgraph.errors import MgraphError, WorkerLost
+from mgraph.failures import decode_error
+from mgraph.protocol import (
+    SILENCE_SECONDS,
+    Abort,
+    Answer,
+    Beat,
+    Call,
+    Close,
+    Done,
+    Failure,
+    Freed,
+    Hello,
+    Part,
+    Publish,
+    Result,
+    Share,
+    Turn,
+)
+from mgraph.wire import decode, encode
+
+__all__ = ["Session"]
+
+logger = logging.getLogger(__name__)
+
+Request = Call | Abort | Close | Publish | Share | Turn
+
+TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
+
+
+class Session:
+    """The client's session with one rank. Everything here runs on the client's event loop.
+
+    Parameters
+    ----------
+    hello : Hello
+        The graph, the rank, and the patience with a silent worker.
+    address : str
+        The worker's address.
+    comm : Comm
+        The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
+    shared_bytes : int
+        Most bytes of memory that it may share with the worker, if that is on this host.
+
+    Attributes
+    ----------
+    lost : WorkerLost | None
+        Why the rank can no longer be reached; never reset.
+    silent : bool
+        Whether it is lost because it did not answer.
+    reading : asyncio.Task
+        Ends when the rank is lost.
+
+    Notes
+    -----
+    If the connection is closed, the rank is lost at once. If no message comes, a warning is logged after
+    `SILENCE_SECONDS`, and the rank is lost after ``hello.patience`` seconds. The time between allows for user code that
+    holds Python's GIL on the worker, which cannot answer then but is not damaged.
+    """
+
+    def __init__(self, hello: Hello, address: str, comm: Comm, shared_bytes: int = 0) -> None:
+        self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
+        self.lost: WorkerLost | None = None
+        self.silent = False
+        self._comm = comm
+        self._heard, self._busy = False, ""
+        self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
+        self.reached = 0
+        self._writing = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._parts: dict[tuple[int, str], Whole | Exception] = {}
+        who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
+        self._near = Near(who, shared_bytes, self._ask_now, self._tell_freed)
+        self._senders: set[asyncio.Task[Any]] = set()
+        self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
+        for task in (self.reading, self._watching):
+            task.add_done_callback(self._ended)
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, message: Request) -> Answer:
+        """The answer to `message`. Run each call in a separate task; messages are sent in the order of the tasks.
+
+        Raises
+        ------
+        WorkerLost
+            The rank is lost, or was lost before the answer came.
+        Exception
+            What the call raised on the worker, or the error in sending its arguments.
+        """
+        if self.lost is not None:
+            raise WorkerLost(*self.lost.args)
+        seq = message.seq
+        self._waiting[seq] = asyncio.get_running_loop().create_future()
+        if isinstance(message, Call) and (function := _function_of(message)):
+            self._calls[seq] = function
+        try:
+            with self._sending(message):
+                async with self._writing:  # writing a large message takes several turns of the loop; keep the order
+                    if isinstance(message, Call):
+                        message = await self._near.packed(message, wait=len(self._waiting) > 1)
+                    try:
+                        await self._comm.write(encode(message), on_error="raise")
+                    except Exception:  # its arguments cannot be serialized, or the session is lost
+                        if isinstance(message, Call):
+                            self._near.take_back(message)
+                        raise
+            del message  # its arguments may be large, and the answer may take long
+            return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
+        finally:
+            del self._waiting[seq]
+            self._calls.pop(seq, None)
+
+    async def _ask_now(self, message: Share) -> Answer:
+        """The answer to a message that is sent while another is made ready."""
+        self._waiting[message.seq] = asyncio.get_running_loop().create_future()
+        try:
+            await self._comm.write(encode(message), on_error="raise")
+            return await self._waiting[message.seq]
+        finally:
+            del self._waiting[message.seq]
+
+    async def tell(self, message: Done | Freed) -> None:
+        """Send a message that is not answered, in the same order."""
+        with self._sending(message):
+            async with self._writing:
+                await self._comm.write(encode(message), on_error="raise")
+
+    @contextmanager
+    def _sending(self, message: Request | Done | Freed) -> Iterator[None]:
+        """Send the answer's waiter an error that occurs in here. `drop` cancels the task that is in here."""
+        sender = asyncio.current_task()
+        assert sender is not None
+        self._senders.add(sender)
+        try:
+            yield
+        except Exception as error:
+            if isinstance(message, Call) and not self._comm.closed():  # its arguments cannot be serialized
+                self._finish(message.seq, error)
+            else:
+                self._lose(_why(error, "cannot be written to"))
+        except asyncio.CancelledError:
+            if self.lost is None:
+                raise
+            sender.uncancel()  # cancelled by `drop`: the caller gets the loss instead
+        finally:
+            self._senders.discard(sender)
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            message = decode(await self._comm.read())
+            self._heard = True
+            self._take(message)
+            del message
+
+    def _take(self, message: Any) -> None:
+        match message:
+            case Beat():
+                self._busy, self.reached = message.busy or "", message.epoch
+            case Part():
+                self._take_part(message)
+            case Freed():
+                if self._near.shared is not None:
+                    self._near.shared.free(message.places)
+            case Result() | Failure():
+                self._busy = ""
+                if isinstance(message, Result):
+                    self._near.passed(large_bytes(message.value))
+                    if message.freed and self._near.shared is not None:
+                        self._near.shared.free(message.freed)
+                self._end(message)
+            case _:
+                raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
+
+    def _take_part(self, part: Part) -> None:
+        """Begin to copy a part to its place in the whole."""
+        array = part.array
+        if self._near.shared is not None:
+            array = self._near.shared.view(array)
+        if array is part.array:
+            self._near.passed(array.nbytes)
+        key = part.seq, part.name
+        whole = self._parts.get(key)
+        if part.seq not in self._waiting or isinstance(whole, Exception):
+            return
+        try:
+            if whole is None:
+                whole = self._parts[key] = Whole(part, array)
+            whole.add(part, array)
+        except Exception as error:  # if there is no memory for the answer, only its own call fails
+            self._parts[key] = error
+
+    def _end(self, message: Result | Failure) -> None:
+        """End a call when the parts of its answer are in their places."""
+        wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
+        pending = [one for whole in wholes.values() if isinstance(whole, Whole) for one in whole.pending]
+        if not pending:
+            self._finish(message.seq, self._outcome(message, wholes))
+            return
+        over = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
+        over.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
+
+    def _outcome(self, message: Result | Failure, wholes: dict[str, Whole | Exception]) -> Answer | BaseException:
+        try:
+            if isinstance(message, Failure):
+                return decode_error(message.error)
+            for whole in wholes.values():
+                if isinstance(whole, Exception):
+                    return whole
+            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, Whole)}
+            return Answer({**message.value, **joined}, message.state)
+        except Exception as error:
+            return error
+
+    def _tell_freed(self, places: tuple[int, ...]) -> None:
+        if self.lost is None:
+            self._telling = asyncio.create_task(self.tell(Freed(places)))
+
+    def _finish(self, seq: int, outcome: Answer | BaseException) -> None:
+        future = self._waiting.get(seq)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    # ---- silence -----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Log a warning if the worker is silent, and lose the rank after `patience` seconds of silence.
+
+        It counts its own ticks instead of reading the clock. If this process was stopped, or its event loop blocked,
+        beats wait unread in the socket, and by the clock every worker would look dead.
+        """
+        tick, silent, warned = min(SILENCE_SECONDS, self.patience) / TICKS, 0, False
+        while silent * tick < self.patience:
+            await asyncio.sleep(tick)
+            silent = 0 if self._heard else silent + 1
+            self._heard = False
+            if warned != (silent * tick >= SILENCE_SECONDS):
+                warned = not warned
+                self._tell(warned)
+        self.silent = self.lost is None
+        self._lose(f"has not answered for {self.patience:g} s{self._doing}")
+
+    def _tell(self, silent: bool) -> None:
+        who = f"graph {self.graph}: rank {self.rank}, the worker at {self.address},"
+        if silent:
+            end = f"it counts as lost after {self.patience:g} s"
+            logger.warning("%s has not answered for %g s%s; %s", who, SILENCE_SECONDS, self._doing, end)
+        else:
+            logger.info("%s answers again", who)
+
+    @property
+    def _doing(self) -> str:
+        if self._busy:
+            return f" while it runs the user's function {self._busy}"
+        called = next(iter(self._calls.values()), None)  # which may hold the GIL before a beat says that it runs
+        return "" if called is None else f" in an ingest that calls the user's function {called}()"
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Lose the rank when the reader or the watch ends, for whatever reason: waits for answers need both of them."""
+        if task.cancelled():
+            self.drop()
+        elif (error := task.exception()) is not None:
+            self._lose(_why(error, "cannot be read from"))
+
+    def _lose(self, why: str) -> None:
+        if self.lost is None:
+            self.lost = WorkerLost(f"graph {self.graph}: rank {self.rank}, the worker at {self.address}, {why}")
+        self.drop()
+
+    async def close(self, seq: int, timeout: float) -> None:
+        """End the session; wait at most `timeout` seconds until the worker reports that the shard is freed."""
+        try:
+            with suppress(WorkerLost, TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self.ask(Close(seq))
+        finally:
+            self.drop()
+        await asyncio.wait([self.reading, self._watching])  # both were cancelled, so this ends
+
+    def drop(self) -> None:
+        """Close the comm without a message and end the tasks; the worker then frees the shard."""
+        if self.lost is None:
+            self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
+        self.abandon()
+        self._near.close()
+        for seq in list(self._waiting):
+            self._finish(seq, WorkerLost(*self.lost.args))
+        current = asyncio.current_task()
+        for task in (self.reading, self._watching, *self._senders):
+            if task is not current:
+                task.cancel()
+
+    def abandon(self) -> None:
+        """Only close the comm, which is possible even after the event loop has ended."""
+        with suppress(RuntimeError, OSError):
+            self._comm.abort()
+
+
+def _function_of(call: Call) -> str:
+    """The name of the user's function that a call runs, empty if there is none."""
+    return next((str(one["name"]) for one in call.args.get("sources", ()) if one["kind"] == "function"), "")
+
+
+def _why(error: BaseException, what: str) -> str:
+    closed = isinstance(error, CommClosedError)
+    return "closed its session" if closed else f"{what} any more: {type(error).__name__}: {error}"

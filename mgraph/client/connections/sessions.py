@@ -1,0 +1,198 @@
+"""All sessions of one graph, in rank order: requests to all ranks, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, TypeVar
+
+from mgraph.client.connections.opening import open_session
+from mgraph.client.connections.session import Request, Session
+from mgraph.errors import WorkerLost
+from mgraph.protocol import Abort, Answer, Call, Done, Hello, ShardState
+
+__all__ = ["Asked", "Sessions"]
+
+CLOSE_SECONDS = 5.0  #: for which `close` waits until the workers have freed their shards
+ALIKE_SECONDS = 0.1  #: for which to wait, after a first error, for the same error of other ranks
+
+T = TypeVar("T")
+
+Asked = list[asyncio.Task[Answer]]
+
+
+class Sessions:
+    """The sessions with every rank of one graph. Coroutines run on the client's event loop.
+
+    Parameters
+    ----------
+    graph : str
+        The graph's id.
+    addresses : sequence of str
+        The addresses of the workers, in rank order.
+    patience : float
+        Seconds without a message after which a worker counts as lost.
+
+    Attributes
+    ----------
+    all : list of Session
+        The sessions in rank order; empty until `open`.
+    closed : bool
+        Whether the user closed the graph.
+    states : list of ShardState
+        The last state of each rank; replaced as a whole after each call.
+    epoch, changes : int
+        The last epoch, and the number of changes of any kind, that every rank acknowledged.
+    """
+
+    def __init__(self, graph: str, addresses: Sequence[str], patience: float) -> None:
+        self.graph, self.addresses, self.patience = graph, tuple(addresses), patience
+        self.all: list[Session] = []
+        self.closed = False
+        self.states = [ShardState()] * len(self.addresses)
+        self.epoch = self.changes = 0
+        self._numbers = count()
+        self._asked: set[asyncio.Task[Any]] = set()
+        self._garbage: deque[str] = deque()
+
+    # ---- open and close ----------------------------------------------------------------------------------------------
+
+    async def open(self, connection_args: dict[str, Any], attach: bool = False) -> None:
+        """Open all sessions, or none; with `attach` those with the shards of a published graph.
+
+        Raises
+        ------
+        WorkerLost
+            A worker cannot be reached from this process.
+        """
+        hello = Hello(self.graph, 0, len(self.addresses), patience=self.patience, attach=attach)
+        opening = [
+            asyncio.create_task(open_session(replace(hello, rank=rank), address, connection_args))
+            for rank, address in enumerate(self.addresses)
+        ]
+        try:
+            self.all.extend(await asyncio.gather(*opening))
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            opened = await asyncio.gather(*opening, return_exceptions=True)
+            await self._close(session for session in opened if isinstance(session, Session))
+            raise
+
+    async def close(self) -> None:
+        """End all sessions. Calls of other threads that are running fail."""
+        await self._close(self.all)
+        if self._asked:
+            await asyncio.wait(self._asked)  # no session waits for an answer any more, so this ends
+
+    async def _close(self, sessions: Iterable[Session]) -> None:
+        await asyncio.gather(*(session.close(next(self._numbers), CLOSE_SECONDS) for session in sessions))
+
+    @property
+    def lost(self) -> WorkerLost | None:
+        """The error of the first rank that is lost, or None. A new object each time, since each gets a traceback."""
+        why = next((session.lost for session in self.all if session.lost is not None), None)
+        return None if why is None else WorkerLost(f"{why} (epoch {self.epoch})")
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    def calls(self, method: str, shares: Sequence[dict[str, Any]], attempt: int) -> list[Call]:
+        """The calls of `method` with each rank's arguments, which also free the results given to `forget`."""
+        free = tuple(self._garbage.popleft() for _ in range(len(self._garbage)))
+        seq = next(self._numbers)
+        return [Call(seq, attempt, method, share, free) for share in shares]
+
+    def aborts(self, attempt: int) -> list[Abort]:
+        """The messages that release each rank from an attempt."""
+        return [Abort(next(self._numbers), attempt)] * len(self.all)
+
+    def forget(self, result: str) -> None:
+        """Free a result with the next call. Safe in a finalizer, since it only records the key."""
+        self._garbage.append(result)
+
+    def next_number(self) -> int:
+        """The number of a message to one rank."""
+        return next(self._numbers)
+
+    def send(self, messages: Sequence[Call | Abort]) -> Asked:
+        """Send each rank its message without waiting. The results of the tasks are the answers."""
+        return [
+            self._kept(asyncio.create_task(session.ask(message)))
+            for session, message in zip(self.all, messages, strict=True)
+        ]
+
+    def ask(self, rank: int, message: Request) -> asyncio.Task[Answer]:
+        """Send one rank a message without waiting. The result of the task is the answer."""
+        return self._kept(asyncio.create_task(self.all[rank].ask(message)))
+
+    def tell(self, rank: int, message: Done) -> None:
+        """Send one rank a message that is not answered, without waiting."""
+        self._kept(asyncio.create_task(self.all[rank].tell(message)))
+
+    def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        task.add_done_callback(_looked_at)
+        return task
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def collect(self, asked: Asked) -> bool:
+        """Wait until all ranks have answered; or until one fails or is lost, and then `ALIKE_SECONDS` for the others.
+
+        A rank may be lost after it has answered, while others still wait for it. That ends the wait, too.
+
+        Returns
+        -------
+        bool
+            Whether all have answered without an error.
+        """
+        over, left = asyncio.get_running_loop().create_future(), len(asked)
+
+        def end(_: Any) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def answered(task: asyncio.Task[Answer]) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 or task.cancelled() or task.exception() is not None:
+                end(task)
+
+        for task in asked:
+            task.add_done_callback(answered)
+        for session in self.all:
+            session.reading.add_done_callback(end)
+        try:
+            await over
+        finally:
+            for session in self.all:
+                session.reading.remove_done_callback(end)
+        if pending := [task for task in asked if not task.done()]:
+            await asyncio.wait(pending, timeout=ALIKE_SECONDS)
+        return all(task.done() for task in asked) and not errors_of(asked)
+
+    def note(self, answers: Iterable[Answer]) -> None:
+        """Store the states in the answers of all ranks, and the epoch that all of them acknowledge."""
+        self.know([answer.state for answer in answers])
+
+    def know(self, states: list[ShardState]) -> None:
+        """Store the states of all ranks, as another client had them."""
+        self.states = states
+        self.epoch = min(state.epoch for state in states)
+        self.changes = min(state.changes for state in states)
+
+
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    """Retrieve the error, so that asyncio does not warn of it: a call may have several errors, and raises one."""
+    if not future.cancelled():
+        future.exception()
+
+
+def errors_of(asked: Asked) -> list[BaseException]:
+    """The errors so far, in rank order."""
+    done = [task for task in asked if task.done()]
+    return [error for error in (task.exception() for task in done) if error is not None]

@@ -1,0 +1,99 @@
+"""Where a graph's shards are: on the workers of a cluster, or in this process; and making a graph there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from mgraph.client.calls.caller import Caller
+from mgraph.client.inputs.parts import AsParts
+from mgraph.client.options import Options, choose_device, choose_structure, shape
+from mgraph.client.vertices.directory import Directory
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.columns import KINDS
+from mgraph.device import Device
+from mgraph.keys import KeyTable
+
+__all__ = ["Place", "directory", "make_graph", "make_shards"]
+
+
+class Place(Protocol):
+    """A place for shards: `mgraph.client.creation.placement.OnCluster` or `mgraph.local.Here`.
+
+    Attributes
+    ----------
+    size : int
+        The number of ranks.
+    """
+
+    size: int
+
+    def begin(self, patience: float) -> tuple[Caller, AsParts]:
+        """What makes the calls of a new graph, without shards yet; and what makes the parts of a source there."""
+
+    def renewed(self, lost: Caller, end: float) -> Place:
+        """A place of the same kind after a loss: the workers that are there before `end`, by `time.monotonic`.
+
+        Raises
+        ------
+        WorkerLost
+            There are none.
+        """
+
+    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+        """The name of the exchange between the ranks; `found` is what they said of themselves."""
+
+
+def make_graph(
+    place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Any = None
+) -> tuple[Directory, Options, AsParts]:
+    """A new graph, empty; with `storing`, a `Storing`, a store too.
+
+    Returns
+    -------
+    Directory
+        The graph's numbering and caller.
+    Options
+        `options` with the chosen device and exchange.
+    AsParts
+        Makes the parts of a source of `ingest`.
+
+    Raises
+    ------
+    DeviceError
+        GPUs were asked for and a worker has none, or a worker has no compiler.
+    CapacityError
+        There is too little memory.
+    WorkerLost
+        A worker cannot be reached.
+    """
+    now = numbering(place.size)
+    caller, parts = place.begin(options.patience)
+    try:
+        options = make_shards(place, caller, options, now)
+        if storing is not None:
+            storing.create(caller, options, now.n_vertices)
+    except BaseException:
+        caller.close()
+        raise
+    return directory(caller, options, now), options, parts
+
+
+def directory(caller: Caller, options: Options, numbering: Numbering) -> Directory:
+    """The directory of a graph with these options; keys are looked up on the shard's GPU if that is in this process."""
+    device = Device("cuda" if caller.one_process and options.device == "cuda" else "cpu")
+    if options.keys in KINDS and numbering.keys is None:
+        numbering = numbering.with_keys(KeyTable(options.keys, device))
+    return Directory(caller, numbering, options, options.keys == "auto", device)
+
+
+def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:
+    """Make the shards, empty; `options` with the chosen device, exchange and structure."""
+    found = caller.call("inspect")
+    device = choose_device(options.device, caller.addresses, found)
+    exchange = place.exchange(caller, options.exchange, device, found)
+    structure = choose_structure(options.structure, device, options.grows)
+    options = replace(options, device=device, exchange=exchange, structure=structure)
+    caller.call("create", shape(options, numbering))
+    return options

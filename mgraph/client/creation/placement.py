@@ -1,0 +1,247 @@
+"""A graph's place on the workers of a Dask cluster: which workers, over which connections, with which exchange."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from distributed import Client
+
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.caller import Caller
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.connections.discovery import found
+from mgraph.client.inputs.ingest import as_parts
+from mgraph.client.inputs.parts import AsParts
+from mgraph.errors import InvalidOption, MgraphError, WorkerLost
+from mgraph.exchange.choice import best_exchange, check_exchange, choose_exchange
+
+__all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_apart"]
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
+REPLACED_SECONDS = 5.0  #: for which a graph waits for workers in place of lost ones; then it takes those that are left
+RESTART_SECONDS = 20.0  #: for which a nanny may take to restart a worker that does not answer
+LOOK_SECONDS = 0.1  #: between two looks for workers
+
+
+class OnCluster:
+    """The workers that hold a graph; see `mgraph.client.creation.place.Place`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    workers : list of str, optional
+        Their addresses; all workers of the cluster if left out.
+    exchange : str
+        The exchange that was asked for.
+    ensure : callable
+        Installs mgraph's plugin on the workers.
+
+    Raises
+    ------
+    TypeError
+        `client` is not a Dask client, or is asynchronous on this event loop.
+    InvalidOption
+        A worker is not there, or the exchange cannot connect so many.
+    """
+
+    def __init__(
+        self, client: Any, workers: Sequence[str] | None, exchange: str, ensure: Callable[[Client], None]
+    ) -> None:
+        check_client(client)
+        self._client: Client = client
+        self._ensure = ensure
+        self._addresses = choose_workers(client, workers, exchange)
+        self.size = self._wanted = len(self._addresses)
+        there = workers_of(client)
+        self._known = {address: there[address] for address in self._addresses if address in there}
+        self._nannies = None if workers is None else {about["nanny"] for about in self._known.values()}
+
+    def renewed(self, lost: Caller, end: float) -> OnCluster:
+        """As many workers as before, if they are there soon: those that are left, and then others.
+
+        Others are what the nannies start in place of the lost ones; and any of the cluster, unless the user has named
+        the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still holds
+        memory, and the store.
+        """
+        again, silent = copy(self), set(lost.silent)
+        again._ensure = lambda client: None  # the scheduler gives new workers the plugin
+        self._restart(silent)
+        soon = min(end, time.monotonic() + REPLACED_SECONDS)
+        while True:
+            there = {a: about for a, about in self._there(end).items() if a not in silent and self._usable(a, about)}
+            now = time.monotonic()
+            if len(there) >= self._wanted or (there and now >= soon):
+                break
+            if now >= end:
+                raise WorkerLost(f"graph {lost.graph}: no worker is there that the graph can be opened on")
+            time.sleep(LOOK_SECONDS)
+        left = [address for address in self._addresses if address in there]
+        again._addresses = (left + [address for address in there if address not in left])[: self._wanted]
+        again.size, again._known = len(again._addresses), {**self._known, **there}
+        return again
+
+    def _restart(self, silent: Iterable[str]) -> None:
+        named = [address for address in silent if self._known.get(address, {}).get("nanny")]
+        if named:
+            logger.warning("workers that do not answer are restarted by their nannies: %s", ", ".join(named))
+            with suppress(Exception):  # they may be gone, and so may the scheduler
+                self._client.restart_workers(named, timeout=RESTART_SECONDS, raise_for_error=False)
+
+    def _there(self, end: float) -> dict[str, Any]:
+        """What the scheduler says of the workers; `MgraphError` if it does not answer until `end`, or is gone."""
+        while self._client.status == "running":
+            with suppress(OSError):  # TimeoutError too
+                return workers_of(self._client, ANSWER_SECONDS)
+            if time.monotonic() >= end:
+                break
+            time.sleep(LOOK_SECONDS)
+        raise MgraphError("the scheduler does not answer: open the store with another client")
+
+    def _usable(self, address: str, about: Mapping[str, Any]) -> bool:
+        if address in self._known:
+            return True
+        return self._nannies is None or (about["nanny"] is not None and about["nanny"] in self._nannies)
+
+    def begin(self, patience: float) -> tuple[Caller, AsParts]:
+        """Install mgraph's plugin, free unreferenced graphs, and open a session with every worker.
+
+        A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
+        """
+        gc.collect()
+        self._ensure(self._client)
+        bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+        coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        coordinator.client = self._client
+        coordinator.open()
+        return coordinator, partial(_parts, self._client, coordinator)
+
+    def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
+        """Open a session with every worker of a published graph; as `begin`."""
+        bridge = Bridge(self._client.loop.asyncio_loop)
+        coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        coordinator.client = self._client
+        coordinator.open(attach=True)
+        return coordinator, partial(_parts, self._client, coordinator)
+
+    def published(self) -> list[dict[str, Any]]:
+        """What the workers of the cluster say of published graphs."""
+        return published_on(self._client)
+
+    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+        """The exchange that the workers can use. Where it is not the one of this host's memory, the log says why."""
+        apart = why_apart(caller, exchange, device)
+        name = choose_exchange(exchange, device, self._addresses, found, apart)
+        if exchange == "auto" and apart:
+            one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
+            level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
+            why = best_exchange(device, self._addresses, found, apart)[1]
+            logger.log(level, "graph %s: exchange %s, because %s", caller.graph, name, why)
+        return name
+
+
+def _parts(
+    client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any, seats: Sequence[int]
+) -> Any:
+    workers = [coordinator.addresses[seat] for seat in seats]
+    return as_parts(client, source, workers, steps, columns, coordinator.check)
+
+
+def why_apart(caller: Caller, exchange: str, device: str) -> str:
+    """Why the workers cannot map each other's memory; empty if they can, or if `exchange` does not need it.
+
+    They try: each offers some, and each maps what the others offer. Two calls.
+    """
+    size = len(caller.addresses)
+    if exchange not in ("auto", "peer") or size == 1:
+        return ""
+    offers = caller.call("offer_memory", {"device": device})
+    why = next((offer["why"] for offer in offers if offer["why"]), "")
+    if not why:
+        addresses = [offer["address"] for offer in offers]
+        tried = caller.call("map_memory", {"device": device, "addresses": addresses})
+        why = next((answer["why"] for answer in tried if answer["why"]), "")
+    return why
+
+
+def check_client(client: Any) -> None:
+    """Raise unless `client` is a Dask client whose scheduler answers, and may be waited for here.
+
+    Later requests to the scheduler have no time limit in Dask, so its answer is checked here.
+
+    Raises
+    ------
+    TypeError
+        It is not a Dask client, or this is the event loop on which it is asynchronous.
+    InvalidOption
+        It is closed.
+    MgraphError
+        Its scheduler does not answer.
+    """
+    if not isinstance(client, Client):
+        advice = f"; for {client} vertices in this process write n_vertices={client}" if isinstance(client, int) else ""
+        raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}{advice}")
+    if client.asynchronous:
+        raise TypeError(
+            "this call blocks, and the client is asynchronous: await it, as the calls of an mgraph.AsyncDynamicGraph"
+        )
+    if client.status != "running":
+        raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
+    try:
+        client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
+    except TimeoutError:
+        raise MgraphError(
+            f"the scheduler at {client.scheduler.address} did not answer within {ANSWER_SECONDS} s; is it stopped?"
+        ) from None
+
+
+def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]:
+    """What each worker says of each published graph; the one with the name `end` is not published any more."""
+    check_client(client)
+    asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
+    return Bridge(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
+
+
+def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:
+    """What the scheduler says of each worker, by address."""
+    # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
+    return dict(client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=seconds)["workers"])
+
+
+def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str = "auto") -> list[str]:
+    """The addresses of the workers that hold the graph, in rank order; all workers of the cluster for None.
+
+    Raises
+    ------
+    InvalidOption
+        There are no workers, or `workers` names one twice or one that is not in the cluster; or `exchange` cannot
+        connect so many.
+    """
+    there = sorted(workers_of(client))
+    if workers is None:
+        if not there:
+            raise InvalidOption("the cluster has 0 workers; a graph needs at least 1")
+        check_exchange(exchange, len(there))
+        return there
+    if isinstance(workers, str):
+        raise InvalidOption(f"workers is the text {workers!r}; it must be a list of addresses")
+    chosen = list(workers)
+    if not chosen:
+        raise InvalidOption("workers is empty; a graph needs at least 1")
+    for address in chosen:
+        if chosen.count(address) > 1:
+            raise InvalidOption(f"worker {address} is named {chosen.count(address)} times; each holds one part only")
+        if address not in there:
+            raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
+    check_exchange(exchange, len(chosen))
+    return chosen

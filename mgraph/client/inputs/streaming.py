@@ -1,0 +1,334 @@
+"""Driving a source through a graph: batches in flight, and a summary of throughput and latencies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgraph.batch import COUNTS, EdgeBatch, as_batch, as_columns, check_columns
+from mgraph.checks import check_whole
+from mgraph.client.reports.progress import Done, shown
+from mgraph.client.reports.report import UpdateReport
+from mgraph.client.vertices.keyed import batch_of
+from mgraph.errors import InvalidOption, MgraphError
+from mgraph.sources.tables import FILES, parts_of
+
+__all__ = ["StreamSummary", "stream"]
+
+logger = logging.getLogger(__name__)
+
+KEPT = 100_000  #: batches of which the latencies are kept for the percentiles
+AHEAD = 2  #: partitions of a Dask collection that each worker may compute ahead
+
+Offset = tuple[str, int] | None
+OnBatch = Callable[[UpdateReport], object]
+
+
+@dataclass(frozen=True)
+class StreamSummary:
+    """What a stream did.
+
+    Attributes
+    ----------
+    batches : int
+        The batches that were applied.
+    edges : int
+        The different edges that they named, each batch by itself: the sum of the next four.
+    inserted, updated, deleted, missing : int
+        As in `UpdateReport`, summed over the batches.
+    epoch : int
+        The graph's epoch afterwards.
+    seconds : float
+        From the call to the last commit, the time of reading the source included.
+    latency : (float, float, float)
+        The median, the 99th percentile and the maximum of the batches' seconds, from sending a batch to its commit; of
+        the last 100,000 batches. NaN without batches.
+    late, expired : int
+        As in `UpdateReport`, summed over the batches: operations that came too late for the window, and edges that left
+        the graph since their time had passed.
+    """
+
+    batches: int
+    edges: int
+    inserted: int
+    updated: int
+    deleted: int
+    missing: int
+    epoch: int
+    seconds: float
+    latency: tuple[float, float, float]
+    late: int = 0
+    expired: int = 0
+
+    @property
+    def edges_per_second(self) -> float:
+        """The edges divided by the seconds."""
+        return self.edges / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        p50, p99, most = (f"{1e3 * value:.3g}" for value in self.latency)
+        times = f"; latency p50 {p50} ms, p99 {p99} ms, max {most} ms" if self.batches else ""
+        times += f"; {self.expired:,} edges expired" if self.expired else ""
+        times += f"; {self.late:,} operations were late" if self.late else ""
+        return (
+            f"{self.batches:,} batches, {self.edges:,} edges in {self.seconds:.3g} s, "
+            f"{self.edges_per_second:,.0f} edges/s{times}; epoch {self.epoch}"
+        )
+
+
+def stream(
+    self: Any,
+    source: Any,
+    batch: int = 1 << 20,
+    on_batch: OnBatch | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    max_bytes: int = 1 << 28,
+    progress: bool = True,
+) -> StreamSummary:
+    """Apply the batches of a source, several in flight, and summarise throughput and latencies.
+
+    This process reads the source, and reads on only when the batches in flight leave room, so a source of any length
+    needs bounded memory. `ingest` has the workers read instead, which is faster for data that they can reach.
+
+    Parameters
+    ----------
+    source
+        One of:
+
+        - a path, or a list of paths, of .npz, Parquet and CSV files; the last two are read a piece at a time;
+        - an `EdgeBatch`, a data frame, a mapping or a tuple of columns, as a part of `ingest` may be;
+        - an iterable of these, which may be endless; it may yield Dask's delayed values too;
+        - a Dask DataFrame, of which the workers compute a few partitions ahead;
+        - a source with places, as `follow` takes: with a store, each of its batches is applied exactly once; without
+          one, all of them are applied, from the first on.
+    batch : int
+        The most edges of a batch. Larger parts are cut, except those of a source with places.
+    on_batch : callable, optional
+        Called in this thread with the `UpdateReport` of each batch once it is committed, in order. It may read the
+        graph, which may already be some epochs further. What it raises ends the stream.
+    columns : mapping of str to str, optional
+        As in `ingest`.
+    max_bytes : int
+        As in `pipeline`. A graph without `n_vertices` takes one batch at a time instead, since it may grow.
+    progress : bool
+        Show a bar after half a second: in a terminal, where Rich is installed, or in a notebook. Elsewhere nothing is
+        shown. It is drawn by a thread of its own.
+
+    Returns
+    -------
+    StreamSummary
+
+    Raises
+    ------
+    InvalidOption
+        `source` is none of these, or `batch`, `columns` or `max_bytes` is bad. Nothing was applied.
+    KeyboardInterrupt
+        After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
+        applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
+    Exception
+        What the source, `on_batch` or `update` raises. The batches before that are applied; a note says how many.
+
+    Examples
+    --------
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph(n_vertices=100)
+    >>> summary = g.stream(([i, i + 1], [i + 1, i + 2]) for i in range(90))
+    >>> summary.batches, summary.edges, summary.inserted, summary.epoch
+    (90, 180, 91, 90)
+    """
+    if check_whole(batch, "batch") < 1:
+        raise InvalidOption(f"batch is {batch}; at least 1 edge is needed")
+    parts = _placed(self, source, batch, check_columns(columns))
+    run = _Run(self, on_batch)
+    try:
+        with shown("stream", partial(run.done, _rows(source)), progress):
+            (_one_by_one if self._options.grows else _in_flight)(self, parts, run, max_bytes)
+    except BaseException as error:
+        run.rest()
+        done = run.summary(settle=True)
+        error.add_note(f"the stream ended early; applied until then: {done}")
+        logger.info("graph %s: the stream was ended by %s: %s", self.id, type(error).__name__, done)
+        raise
+    done = run.summary()
+    logger.info("graph %s: streamed %s", self.id, done)
+    return done
+
+
+class _Run:
+    """The batches of one stream: those in flight, and what is known of the others."""
+
+    def __init__(self, graph: Any, on_batch: OnBatch | None) -> None:
+        self._graph, self._on_batch = graph, on_batch
+        self._began = self._ended = time.perf_counter()
+        self._counts, self._batches = np.zeros(len(COUNTS), np.int64), 0
+        self._late = self._expired = 0
+        self._seconds, self._most = deque[float](maxlen=KEPT), float("nan")
+        self._flying = deque[Any]()
+        self._rows = 0
+
+    def read(self, part: EdgeBatch) -> None:
+        """A batch was read from the source."""
+        self._rows += len(part)
+
+    def took(self, report: UpdateReport) -> None:
+        """A batch is committed."""
+        self._count(report)
+        if self._on_batch is not None:
+            self._on_batch(report)
+
+    def sent(self, pending: Any) -> None:
+        """A batch is in flight; those before it that are committed are reported."""
+        self._flying.append(pending)
+        while self._flying and self._flying[0].done():
+            self.took(self._flying.popleft().result())
+
+    def landed(self) -> None:
+        """Report all that were in flight."""
+        while self._flying:
+            self.took(self._flying.popleft().result())
+
+    def rest(self) -> None:
+        """After an error: count the batches that were committed all the same."""
+        for pending in self._flying:
+            if pending.done() and pending.exception() is None:
+                self._count(pending.result())
+
+    def _count(self, report: UpdateReport) -> None:
+        self._batches += 1
+        self._ended = time.perf_counter()
+        self._counts += [getattr(report, name) for name in COUNTS]
+        self._late, self._expired = self._late + report.late, self._expired + report.expired
+        if report.seconds == report.seconds:  # not that of a batch which the store reports after a loss
+            self._seconds.append(report.seconds)
+            self._most = max(report.seconds, self._most) if self._most == self._most else report.seconds
+
+    def done(self, rows: int | None) -> Done:
+        """How far the stream is, for another thread; `rows` are those of the source, if that is known."""
+        edges, seconds = int(self._counts.sum()), time.perf_counter() - self._began
+        words = f"{self._batches:,} batches, {edges:,} edges, {edges / seconds:,.0f} edges/s"
+        return Done(min(self._rows, rows or self._rows), rows, words)
+
+    def summary(self, settle: bool = False) -> StreamSummary:
+        """What was done so far; the epoch as the workers say, if it has to be asked for."""
+        if settle:
+            try:
+                self._graph._directory.check()
+                self._graph._directory.coordinator.call("inspect")  # behind all that is in flight
+            except MgraphError as error:  # the graph is lost or closed: the last known epoch is given
+                logger.debug("graph %s: %s", self._graph.id, error)
+        p50, p99 = np.percentile(self._seconds, [50, 99]).tolist() if self._seconds else (float("nan"),) * 2
+        inserted, updated, deleted, missing = self._counts.tolist()
+        edges, seconds = int(self._counts.sum()), self._ended - self._began
+        counts = self._batches, edges, inserted, updated, deleted, missing
+        latency = p50, p99, float(self._most)
+        return StreamSummary(*counts, self._graph.epoch, seconds, latency, self._late, self._expired)
+
+
+def _one_by_one(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run, max_bytes: int) -> None:
+    for offset, part in parts:
+        run.read(part)
+        run.took(graph.update(part, offset=offset))
+
+
+def _in_flight(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run, max_bytes: int) -> None:
+    with graph.pipeline(max_bytes) as pipeline:
+        for offset, part in parts:
+            run.read(part)
+            run.sent(pipeline.update(part, offset=offset))
+    run.landed()
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+
+def _placed(
+    graph: Any, source: Any, most: int, columns: Mapping[str, str] | None
+) -> Iterator[tuple[Offset, EdgeBatch]]:
+    """The batches of a source, with their places where it has some and the graph keeps them; lazily."""
+    if hasattr(source, "batches"):
+        logged = graph._storing is not None
+        placed = source.batches(graph.offsets if logged else {})
+        return ((place if logged else None, _batch(graph, part, columns)) for place, part in placed)
+    parts = _parts(graph, source, most, columns)
+    return ((None, piece) for part, named in parts for piece in _cut(_batch(graph, part, named), most))
+
+
+def _rows(source: Any) -> int | None:
+    """The rows of a source that is one part, else None."""
+    frame = hasattr(source, "columns") and hasattr(source, "__len__") and not hasattr(source, "__dask_graph__")
+    return len(source) if frame or isinstance(source, EdgeBatch) else None
+
+
+def _batch(graph: Any, part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
+    if hasattr(part, "__dask_graph__"):
+        part = part.compute()
+    if isinstance(part, EdgeBatch):
+        return part
+    keys = graph.keys
+    return as_batch(part, columns) if keys is None else batch_of(keys, **as_columns(part, columns))
+
+
+def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:
+    """A batch in pieces of at most `most` edges; views."""
+    if len(batch) <= most:
+        yield batch
+        return
+    for at in range(0, len(batch), most):
+        yield batch[at : at + most]
+
+
+def _parts(
+    graph: Any, source: Any, most: int, columns: Mapping[str, str] | None
+) -> Iterator[tuple[Any, Mapping[str, str] | None]]:
+    """The parts of a source, each with the names of its columns."""
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, list | tuple) and source and all(isinstance(one, str | os.PathLike) for one in source):
+        return _of_files([_checked(path) for path in source], columns, most)
+    if hasattr(source, "to_delayed") and hasattr(source, "columns"):
+        return ((part, columns) for part in _computed(graph, source.to_delayed()))
+    if isinstance(source, EdgeBatch | Mapping | tuple) or hasattr(source, "columns"):
+        return iter([(source, columns)])
+    if isinstance(source, Iterable) and not hasattr(source, "__dask_graph__"):
+        return ((part, columns) for part in source)
+    raise InvalidOption(
+        "a stream takes paths, an EdgeBatch, a data frame, columns, an iterable of these, a Dask DataFrame, or a "
+        f"source with batches(after); got {type(source).__name__}"
+    )
+
+
+def _of_files(paths: list[Path], columns: Mapping[str, str] | None, most: int) -> Iterator[tuple[Any, None]]:
+    for path in paths:
+        for part in parts_of(path, columns, most):
+            yield part, None
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    if Path(path).suffix not in FILES:
+        raise InvalidOption(f"{os.fspath(path)}: a stream reads files that end in {', '.join(FILES)}")
+    return Path(path)
+
+
+def _computed(graph: Any, parts: Iterable[Any]) -> Iterator[Any]:
+    """The values of Dask's delayed parts, in order; with a client its workers compute a few of them ahead."""
+    client = graph._client
+    if client is None:
+        yield from (part.compute() for part in parts)
+        return
+    futures, most = deque[Any](), AHEAD * len(graph.workers)
+    for part in parts:
+        futures.append(client.compute(part))
+        if len(futures) == most:
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()

@@ -1,0 +1,165 @@
+"""Graphs that belong to their workers and have names, by which other clients find them; `DynamicGraph` binds these."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from mgraph.client.batches.updates import Updates
+from mgraph.client.creation.place import directory
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.errors import GraphLost, InvalidOption
+from mgraph.partition import Partition
+
+__all__ = ["attach", "card_of", "publish", "unpublish"]
+
+Value = dict[str, Any]
+
+
+def publish(self: Any, name: str) -> None:
+    """Give the graph to its workers, under a name by which other clients attach to it.
+
+    It then stays until `unpublish` or the end of the cluster, whether a client has it or not: `close` and the end of
+    this process only end this client's use of it. The calls of all clients take turns, so that each sees whole epochs.
+    A client that dies in a call ends its turn; the call is then made completely or not at all, as after a Ctrl-C.
+
+    Parameters
+    ----------
+    name : str
+        Not that of another graph of the cluster.
+
+    Raises
+    ------
+    InvalidOption
+        The name is taken. The graph has another name, is in this process, was made with ``recover="auto"`` or a
+        store's earlier epoch, or waits for its first edges to be ordered by degree.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    Each call takes two messages to rank 0 more, and waits behind those of other clients; a pipeline holds its turn
+    until its block is left. `num_edges`, `epoch` and the like say what this client's last call found.
+
+    In a graph with keys, each client has a table of them, and the worker of rank 0 has their list. A client that
+    attaches gets all keys; one that makes a call after another client has changed them gets the difference.
+    """
+    _check(self, name)
+    place, coordinator = self._placed(self._client, {"workers": self.workers}), self._directory.coordinator
+    _taken(place.published(), name)
+    with coordinator.turn():
+        self._directory.check()
+        card = {
+            "graph": self.id, "addresses": self.workers, "options": self._options, "storing": self._storing,
+        }  # fmt: skip
+        self._directory.share(logged=self._storing is not None)
+        coordinator.publish(name, pickle.dumps(card))
+    try:
+        _taken([one for one in place.published() if one["graph"] != self.id], name)
+    except BaseException:  # another client took the name meanwhile, for a graph on other workers
+        coordinator.publish(None)
+        raise
+    self._published = name
+
+
+def _check(graph: Any, name: Any) -> None:
+    """Raise `InvalidOption` unless a graph can be published under a name."""
+    if not isinstance(name, str) or not name:
+        raise InvalidOption(f"the name is {name!r}; it must be a text that is not empty")
+    what = None
+    if graph._client is None:
+        what = "is in this process, and no other can reach it: make it with a Dask client"
+    elif graph._published is not None:
+        what = f"is published as {graph._published!r}; unpublish it first"
+    elif graph._as_of is not None:
+        what = f"is that of epoch {graph._as_of} of a store, which each client opens for itself"
+    elif graph._storing is not None and graph._storing.recover is not None:
+        what = 'has recover="auto", which is for a graph of one client: leave it out'
+    elif graph._updates.order_due:
+        what = "is ordered by degree after its first edges: insert them first"
+    if what is not None:
+        raise InvalidOption(f"graph {graph.id} cannot be published as {name!r}: it {what}")
+
+
+def _taken(found: list[Value], name: str) -> None:
+    """Raise `InvalidOption` if a graph has the name."""
+    other = next((one["graph"] for one in found if one["name"] == name), None)
+    if other is not None:
+        raise InvalidOption(f"graph {other} is published as {name!r} already; choose another name, or unpublish it")
+
+
+def unpublish(self: Any) -> None:
+    """Take the graph's name back. It ends when the last client that has it closes it, or ends.
+
+    Nothing if it is not published.
+    """
+    if self._published is not None:
+        self._directory.coordinator.publish(None)
+        self._published = None
+
+
+def attach(cls: Any, client: Any, name: str) -> Any:
+    """The graph that is published under a name, from any client of the cluster.
+
+    Its `close` leaves the graph to its workers and to other clients.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    name : str
+
+    Raises
+    ------
+    TypeError
+        `client` is not a `distributed.Client`.
+    InvalidOption
+        There is no such graph; the message lists those that there are.
+    GraphLost
+        Some of its workers are gone.
+    WorkerLost
+        A worker cannot be reached.
+    """
+    if client is None:
+        raise TypeError("attach takes a dask.distributed.Client, got None: only graphs on a cluster are published")
+    place = cls._placed(client, {})
+    card = card_of(place.published(), name)
+    options, storing = card["options"], card["storing"]
+    coordinator, parts = place.join(card["graph"], card["addresses"], options.patience)
+    graph = cls.__new__(cls)
+    try:
+        with coordinator.turn():
+            graph._directory = directory(coordinator, options, _numbering(coordinator))
+            if options.keys is not None:
+                graph._directory.join()
+    except BaseException:
+        coordinator.close()
+        raise
+    graph._client, graph._storing, graph._options, graph._published = client, storing, options, name
+    graph._updates = Updates(graph._directory, options, parts, order_due=False, logged=storing is not None)
+    return graph
+
+
+def card_of(found: list[Value], name: str) -> Value:
+    """The card of the graph with this name; `InvalidOption` or `GraphLost` if there is none, or a part of it only."""
+    ranks = [one for one in found if one["name"] == name]
+    first = next((one for one in ranks if one["rank"] == 0), None)
+    if not ranks:
+        names = ", ".join(sorted({repr(one["name"]) for one in found})) or "none"
+        raise InvalidOption(f"no graph is published as {name!r}; there are: {names}")
+    if first is None or len(ranks) < first["size"]:
+        there = f"{len(ranks)} of {ranks[0]['size']}"
+        raise GraphLost(
+            f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {there} workers that held it answer; "
+            f"mgraph.unpublish(client, {name!r}) frees what is left of it"
+        )
+    card: Value = pickle.loads(first["card"])
+    return card
+
+
+def _numbering(coordinator: Any) -> Numbering:
+    """The numbering that the ranks have."""
+    states = coordinator.states
+    shares = [{"wanted": rank == 0} for rank in range(len(states))]
+    order = coordinator.call("order", shares=shares)[0].get("order")
+    ranges = Partition((*(state.lo for state in states), states[-1].hi))
+    return Numbering(ranges, order, states[0].generation)

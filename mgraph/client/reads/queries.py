@@ -1,0 +1,109 @@
+"""Reads of a graph, and running an algorithm, as `DynamicGraph` has them."""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.checks import check_direction
+from mgraph.client.reads import owners
+from mgraph.client.reports.history import told_of_stop
+from mgraph.client.reports.progress import Done, shown
+from mgraph.client.results.running import run_algorithm
+from mgraph.errors import InvalidOption
+from mgraph.structures import Csr
+from mgraph.times import as_shown
+
+__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
+
+
+def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
+    """Whether each edge ``src[i] -> dst[i]`` exists: bool[n].
+
+    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
+    raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
+    """
+    directory = self._directory
+    found: np.ndarray = directory.read(partial(owners.has_edges, directory.coordinator, src=src, dst=dst))
+    return found
+
+
+def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
+    """Out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
+
+    A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
+    `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
+    """
+    check_direction(direction, self.reverse)
+    return self._directory.read(lambda now: owners.degrees(self._directory.coordinator, now, ids, direction))
+
+
+def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -> Csr:
+    """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
+
+    Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
+    int64[n + 1], `dst` is uint32[m], and `weight` is float32[m], or None in an unweighted graph. In a graph with
+    keys, `dst` has keys: int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph,
+    else it raises `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises
+    `UnknownVertex`.
+
+    With `time`, the rows' `time` has the time of each edge: int64[m], or datetime64[m]. That needs a graph with
+    `times`, else it raises `InvalidOption`.
+    """
+    check_direction(direction, self.reverse)
+    times, coordinator = self._options.times, self._directory.coordinator
+    if time and times is None:
+        raise InvalidOption("time=True needs times of the edges; create the graph with times=True")
+    rows: Csr = self._directory.read(lambda now: owners.neighbors(coordinator, now, ids, direction, bool(time)))
+    return replace(rows, time=as_shown(rows.time, times)) if time else rows
+
+
+def vertices(self: Any) -> np.ndarray:
+    """All vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
+
+    O(n), without a call to the workers. Keys are in the order in which they came. After a vertex is deleted, those
+    that came later move up.
+    """
+    return self._directory.read(lambda now: now.all_names())
+
+
+def to_csr(self: Any) -> Csr:
+    """The whole graph as a CSR in this process: `neighbors` of every vertex.
+
+    In a graph with keys, rows and destinations are places in `vertices`.
+    O(n + m); O(m log m) in a graph with an `order` or with `times`. This process needs the memory for it. In a graph
+    with `times`, `time` has the time of each edge: int64[m], or datetime64[m].
+    """
+    times = self._options.times
+    rows = self._directory.read(partial(owners.all_rows, self._directory.coordinator, time=times is not None))
+    return replace(rows, time=as_shown(rows.time, times))
+
+
+def fingerprint(self: Any) -> int:
+    """A 64-bit hash of the set of edges, by users' ids and without weights.
+
+    Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is
+    the sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts
+    in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
+    workers.
+    """
+    return owners.fingerprint(self._directory)
+
+
+def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
+    """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
+    if algorithm not in ALGORITHMS:
+        raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
+    known, facts = ALGORITHMS[algorithm], self._options.facts
+    checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
+    caller, began = self._directory.coordinator, clock.perf_counter()
+    stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
+    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
+        result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
+    self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
+    return result

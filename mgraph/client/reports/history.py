@@ -1,0 +1,114 @@
+"""What a graph did last: a bounded record of its changes and algorithms, kept in this process."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mgraph.client.calls.caller import Caller
+from mgraph.client.reports.report import UpdateReport
+
+__all__ = ["KEPT", "Event", "History", "history", "told_of_stop"]
+
+KEPT = 1 << 14  #: events that a graph remembers; about 4 MiB
+
+
+class Event(NamedTuple):
+    """A change of a graph, or an algorithm that ran on it.
+
+    Attributes
+    ----------
+    time : float
+        When it ended, in seconds since 1970 by this process's clock. For a step of an ingest, reckoned back from the
+        end of the ingest.
+    kind : str
+        "update" for a batch, "ingest" for one step of it, "execute", "expire", "delete_vertices", "add_vertices"; or
+        the name of an algorithm.
+    epoch : int
+        The epoch that it made, or on which the algorithm ran.
+    operations : int
+        Different edges that the batch named, and those that expired; or added vertices; else 0.
+    edges : int
+        Edges of the graph as of then; with batches in flight it may already count later ones.
+    seconds : float
+        As `UpdateReport.seconds`, or the seconds of the call; NaN where they are not known.
+    """
+
+    time: float
+    kind: str
+    epoch: int
+    operations: int
+    edges: int
+    seconds: float
+
+
+class History:
+    """The last events of one graph, at most `KEPT`. Safe with several threads. O(1) for each event."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=KEPT)
+
+    def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
+        """An event that has ended now."""
+        self._events.append(Event(time.time(), kind, epoch, operations, _edges(caller), seconds))
+
+    def batch(self, kind: str, caller: Caller, done: Any) -> None:
+        """A batch that was committed now: its report, or its `Answers`."""
+        report = done if type(done) is UpdateReport else _report(done)
+        self.add(kind, caller, report.epoch, _operations(report), report.seconds)
+
+    def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
+        """Steps of one call that has ended now, in order: reports or `Answers`."""
+        at, edges, events = time.time(), _edges(caller), []
+        for report in reversed([_report(one) for one in done]):
+            events.append(Event(at, kind, report.epoch, _operations(report), edges, report.seconds))
+            at -= report.seconds if report.seconds == report.seconds else 0.0
+            edges -= report.inserted - report.deleted - report.expired
+        self._events.extend(reversed(events))
+
+    def all(self) -> list[Event]:
+        """The events, the oldest first."""
+        return list(self._events)
+
+
+def _edges(caller: Caller) -> int:
+    states = caller.states
+    return states[0].edges if len(states) == 1 else sum([state.edges for state in states])
+
+
+def _report(done: Any) -> UpdateReport:
+    report: UpdateReport = getattr(done, "report", done)
+    return report
+
+
+def _operations(report: UpdateReport) -> int:
+    known = report.inserted >= 0  # else all counts are -1
+    return report.inserted + report.updated + report.deleted + report.missing + report.expired if known else 0
+
+
+@contextmanager
+def told_of_stop(caller: Caller, what: str, done: str) -> Iterator[None]:
+    """In this block Ctrl-C gets a note that says what was stopped, at which epoch, and what is `done` all the same."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        later = " or a later one, which the next call asks the workers for" if caller.unsettled else ""
+        error.add_note(f"graph {caller.graph}: {what} was stopped at epoch {caller.epoch}{later}; {done}")
+        raise
+
+
+def history(self: Any) -> list[Event]:
+    """The last changes of the graph and the algorithms that ran on it, at most 16,384, the oldest first.
+
+    This process records what it asked for itself; no call is made. Reads are not recorded.
+
+    Returns
+    -------
+    list of Event
+        Named tuples ``(time, kind, epoch, operations, edges, seconds)``; see `mgraph.client.reports.history.Event`.
+        ``pandas.DataFrame(g.history())`` is a frame of them.
+    """
+    return self._updates.history.all()

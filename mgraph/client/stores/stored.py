@@ -1,0 +1,147 @@
+"""A graph's methods that are about its store; `DynamicGraph` binds them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from mgraph.client.stores.storing import (
+    Storing,
+    check_opening,
+    path_of,
+    place_of,
+    report_of,
+    split,
+    write,
+    write_snapshot,
+)
+from mgraph.errors import MgraphError
+
+__all__ = ["at", "load", "open_graph", "save", "snapshot"]
+
+
+def open_graph(
+    cls: Any,
+    client: Any,
+    store: Any,
+    epoch: int | None = None,
+    *,
+    repair: bool = False,
+    sync: str = "always",
+    **options: Any,
+) -> Any:
+    """The graph that a store holds, as of its last whole epoch or of an earlier one.
+
+    Every acknowledged change is there. A change that was under way when the graph ended is there completely or not
+    at all.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None for a graph in this process.
+    store : path
+        The folder of the store.
+    epoch : int, optional
+        Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
+    repair : bool
+        If a record is damaged that had been written completely, open the graph as it was before it and warn of
+        what that gives up. Without it, `StoreError` names the file and the offset.
+    sync : "always" | "background"
+    **options
+        Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,
+        `max_recoveries`; and those of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`,
+        `device`, `reserve`, `patience`. `structure` and `reverse` default to those of the stored graph. The number of
+        workers and the order may differ from those that wrote the store.
+
+    Returns
+    -------
+    DynamicGraph
+        `epoch` is the restored epoch; later changes continue from it, and are logged.
+
+    Raises
+    ------
+    StoreError
+        There is no store, it is in use, damaged, or was written by a newer version of mgraph.
+    InvalidOption
+        The store has no such epoch, or an option is unknown.
+    CapacityError, DeviceError, WorkerLost
+        As for a new graph.
+
+    Notes
+    -----
+    O(m log m) for m logged operations, divided over the workers.
+    """
+    storing, options = split(store, sync, options)
+    return cls._opened(client, storing, options, epoch=epoch, repair=repair, logged=True)
+
+
+def snapshot(self: Any, wait: bool = True) -> int:
+    """Write the edges to the store, so that opening it reads them and only later changes from the log.
+
+    Each worker copies its edges while the graph waits, on a GPU that has room on the GPU, and writes them while it goes
+    on, as an Arrow IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
+
+    Parameters
+    ----------
+    wait : bool
+        Wait until it is written, and before that until one is that the graph has begun by itself. Otherwise `store`
+        lists it once it is, and `MgraphError` says so where another one is being written.
+
+    Returns
+    -------
+    int
+        The epoch of the snapshot.
+
+    Raises
+    ------
+    InvalidOption
+        The graph has no store.
+    StoreError
+        It cannot be written, or pyarrow is missing on a worker. The store is as it was.
+    """
+    return write_snapshot(self._directory.coordinator, self._storing, wait)
+
+
+def at(self: Any, epoch: int, **options: Any) -> Any:
+    """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
+
+    Parameters
+    ----------
+    epoch : int
+        At most the last acknowledged one.
+    **options
+        As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
+
+    Raises
+    ------
+    InvalidOption
+        The graph has no store, or the store has no such epoch.
+    """
+    mine: dict[str, Any] = {"structure": self.structure, "device": self.device}
+    mine |= {} if self._client is None else {"workers": self.workers}
+    path = place_of(self._storing, epoch, self.epoch)
+    with suppress(MgraphError):  # a graph that lost its workers has its store
+        report_of(self._directory.coordinator, self._storing)  # after which the files have all that was acknowledged
+    return type(self).open(self._client, path, epoch, **{**mine, **options})
+
+
+def save(self: Any, path: Any) -> None:
+    """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
+
+    Raises
+    ------
+    InvalidOption
+        The folder holds a store or a saved graph.
+    StoreError
+        It cannot be written, a worker does not see it, or pyarrow is missing on a worker.
+    """
+    write(self._directory, self._options, path)
+
+
+def load(cls: Any, client: Any, path: Any, **options: Any) -> Any:
+    """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
+
+    `options` are those of `open`.
+    """
+    check_opening(options)
+    return cls._opened(client, Storing(path_of(path)), options, logged=False)

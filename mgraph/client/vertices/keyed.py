@@ -1,0 +1,171 @@
+"""A batch or a stream of keys in ids: the keys that it brings get the next ids; what it deletes must be there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.client.reports.progress import stage
+from mgraph.client.vertices.numbering import key_at
+from mgraph.columns import Texts, chosen_kind
+from mgraph.device import Array, Device
+from mgraph.errors import InvalidBatch, UnknownVertex
+from mgraph.keys import NONE, KeyTable
+from mgraph.operations import Operations
+
+__all__ = ["Batch", "Keyed", "batch_of", "check_keys", "keyed", "kind_of"]
+
+Batch = TypeVar("Batch", EdgeBatch, Operations)
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[Batch]):
+    """A batch or a stream in ids.
+
+    Parameters
+    ----------
+    batch : EdgeBatch or Operations
+        The batch without the deletions of edges that have an end that is no vertex.
+    missing : int
+        The number of these edges.
+    n_vertices : int
+        The number of vertices afterwards.
+    brought : uint8[bytes]
+        The keys that the batch brings, for the log; see `mgraph.keys.Names.packed`.
+    """
+
+    batch: Batch
+    missing: int
+    n_vertices: int
+    brought: np.ndarray | None
+
+
+def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None) -> EdgeBatch:
+    """The batch of a graph with such keys; the columns choose where `keys` is "undecided".
+
+    Raises
+    ------
+    InvalidBatch
+        As `EdgeBatch`.
+    """
+    kind = chosen_kind(src, dst) if keys == "undecided" else keys
+    return EdgeBatch(src, dst, weight, op, kind, time)
+
+
+def kind_of(batch: EdgeBatch | Operations) -> str | None:
+    """The kind of keys that a graph gets of its first batch, or stream: one without keys of its own has ids."""
+    return batch.keys if batch.keys or isinstance(batch, Operations) else chosen_kind(batch.src, batch.dst)
+
+
+def check_keys(batch: EdgeBatch | Operations, kind: str | None) -> None:
+    """Raise `InvalidBatch` unless a graph whose keys are of this kind takes the batch, or the stream."""
+    if batch.keys != kind and not (batch.keys is None and kind == "int64"):
+        name = "stream" if isinstance(batch, Operations) else "batch"
+        what = f"{batch.keys} keys" if batch.keys else "vertex ids"
+        have = f"keys of the kind {kind!r}" if kind else "none; create it with keys="
+        raise InvalidBatch(f"the {name} has {what} and the graph has {have}")
+
+
+def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[Batch]:
+    """A batch or a stream of keys in ids. New keys of insertions are added to the table, all or none.
+
+    Raises
+    ------
+    InvalidBatch
+        It has keys of another kind.
+    UnknownVertex
+        A query of the stream names a key that is no vertex at its place.
+    CapacityError
+        There would be too many vertices, or there is too little memory.
+    """
+    check_keys(batch, table.kind)
+    before = table.n
+    stage(f"numbering the keys of {len(batch):,} edges")
+    try:
+        found, missing = (_stream if isinstance(batch, Operations) else _batch)(table, batch, directed)
+        stage(f"inserting {len(batch):,} edges")
+        brought = table.names.packed(before) if logged and table.n > before else None
+        return Keyed(found, missing, table.n, brought)
+    except BaseException:
+        table.drop(before)
+        raise
+
+
+def _batch(table: KeyTable, batch: EdgeBatch, directed: bool) -> tuple[EdgeBatch, int]:
+    """The batch in ids, and the number of edges to delete that are not in it."""
+    ends = [batch.src, batch.dst]
+    src, dst = _numbered(table, ends, batch.op)
+    absent = (src == NONE) | (dst == NONE) if batch.op is not None else None
+    if absent is None or not absent.any():
+        return EdgeBatch.checked(src, dst, batch.weight, batch.op, batch.time), 0
+    missing = _distinct(table, [_where(absent, end) for end in ends], directed)
+    columns = (src, dst, batch.weight, batch.op, batch.time)
+    return EdgeBatch.checked(*(_where(~absent, column) for column in columns)), missing
+
+
+def _stream(table: KeyTable, stream: Operations, directed: bool) -> tuple[Operations, int]:
+    """The stream in ids, and the number of edges to delete that are not in it."""
+    ends, before, kinds = [stream.src, stream.dst], table.n, table.device.asarray(stream.kind)
+    src, dst = _numbered(table, ends, 1 - 2 * (kinds != Operations.INSERT).astype(np.int8))
+    _check_known(stream, src, dst, before, table.n)
+    dst[kinds >= Operations.DEGREE] = 0
+    absent = (kinds == Operations.DELETE) & ((src == NONE) | (dst == NONE))
+    if not absent.any():
+        return Operations.checked(kinds, src, dst, stream.weight, stream.counts), 0
+    missing = _distinct(table, [_where(absent, end) for end in ends], directed)
+    kind, src, dst, weight = (_where(~absent, column) for column in (kinds, src, dst, stream.weight))
+    counts = {**stream.counts, "delete": stream.counts["delete"] - int(absent.sum())}
+    return Operations.checked(kind, src, dst, weight, counts), missing
+
+
+def _check_known(stream: Operations, src: Array, dst: Array, before: int, n: int) -> None:
+    """Raise `UnknownVertex` if a query names a vertex that is not there, nor brought by an insertion before it."""
+    kinds, ends = Device.to_host(stream.kind), {"src": Device.to_host(src), "dst": Device.to_host(dst)}
+    asks = {"src": kinds > Operations.DELETE, "dst": (kinds > Operations.DELETE) & (kinds < Operations.DEGREE)}
+    late = {name: np.flatnonzero(asks[name] & (ends[name] >= before)) for name in ends}
+    if not any(map(len, late.values())):
+        return
+    first, inserts = np.full(n - before + 1, len(stream)), np.flatnonzero(kinds == Operations.INSERT)
+    for ids in ends.values():
+        brings = inserts[ids[inserts] >= before]
+        np.minimum.at(first, ids[brings] - before, brings)
+    for name, at in late.items():
+        unknown = at[first[np.minimum(ends[name][at] - before, n - before)] > at]
+        if len(unknown):
+            key = key_at(getattr(stream, name), int(unknown[0]))
+            raise UnknownVertex(f"{name}[{unknown[0]}] is {key!r}, which is no vertex of the graph by then")
+
+
+def _numbered(table: KeyTable, ends: list[Any], op: Any) -> tuple[Array, Array]:
+    """The ids of both ends; those of new keys only where a row inserts."""
+    if op is None:
+        src, dst = (table.number(end) for end in ends)
+        return src, dst
+    if not isinstance(op, int):
+        for end in ends:
+            table.number(_where(op > 0, end))
+    src, dst = (table.find(end) for end in ends)
+    return src, dst
+
+
+def _where(mask: Any, column: Any) -> Any:
+    """The rows of a mask, wherever the two are; None and one number for all as they are."""
+    if column is None or isinstance(column, int):
+        return column
+    if isinstance(column, Texts | np.ndarray):
+        return column[Device.to_host(mask)]
+    import cupy
+
+    return column[cupy.asarray(mask)]
+
+
+def _distinct(table: KeyTable, ends: list[Any], directed: bool) -> int:
+    """The number of different edges."""
+    scratch = KeyTable(table.kind, table.device)
+    src, dst = (Device.to_host(scratch.number(end)).astype(np.uint64) for end in ends)
+    if not directed:
+        src, dst = np.minimum(src, dst), np.maximum(src, dst)
+    return len(np.unique(src << np.uint64(32) | dst))
