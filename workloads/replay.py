@@ -17,7 +17,7 @@ from distributed import Client
 from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption
 from mgraph.sources.rmat import Rmat
-from mgraph.worker.fingerprint import mix
+from mgraph.worker.shard.fingerprint import mix
 from workloads.churn import Churn
 
 __all__ = ["Left", "Sent", "replayed"]

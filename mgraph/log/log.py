@@ -94,7 +94,7 @@ class Log:
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
-        Takes a snapshot; see `mgraph.worker.ballot.ChangeLog`.
+        Takes a snapshot; see `mgraph.worker.changes.ballot.ChangeLog`.
     busy : callable
         Whether one is being written.
     safe : Future or None

@@ -29,10 +29,10 @@ from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.protocol import Hello
 from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
-from mgraph.worker.daskdata import DaskData
+from mgraph.worker.inputs.daskdata import DaskData
 from mgraph.worker.memory import budget_under
-from mgraph.worker.meter import Meter
-from mgraph.worker.session import SessionTable
+from mgraph.worker.sessions.meter import Meter
+from mgraph.worker.sessions.session import SessionTable
 
 __all__ = ["MgraphPlugin", "ensure"]
 

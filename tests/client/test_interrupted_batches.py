@@ -17,7 +17,7 @@ from mgraph.batch import COLUMNS
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.calls import attempt as attempts
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
-from mgraph.worker.thread import ShardThread
+from mgraph.worker.sessions.thread import ShardThread
 
 pytestmark = pytest.mark.timeout(60)
 

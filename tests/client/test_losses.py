@@ -18,7 +18,7 @@ from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.connections import opening, session
 from mgraph.errors import GraphLost, WorkerLost
-from mgraph.worker import session as worker_session
+from mgraph.worker.sessions import session as worker_session
 
 pytestmark = pytest.mark.timeout(60)
 

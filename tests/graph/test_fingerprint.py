@@ -7,7 +7,7 @@ import pytest
 from graph_clusters import HERE, on, processes
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.worker import fingerprint
+from mgraph.worker.shard import fingerprint
 
 N = 60
 

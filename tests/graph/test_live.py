@@ -15,8 +15,8 @@ from mgraph.algorithms.components import maintain as components
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
-from mgraph.worker import live as worker_live
-from mgraph.worker import ring
+from mgraph.worker.results import live as worker_live
+from mgraph.worker.shard import ring
 
 IDS = np.uint32
 

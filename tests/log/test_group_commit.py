@@ -15,7 +15,7 @@ from mgraph.log.files import DISK, File
 from mgraph.log.log import Log
 from mgraph.log.segments import Segments
 from mgraph.protocol import AFTER, Call, Failure, Result, ShardState
-from mgraph.worker.thread import Asked, ShardThread
+from mgraph.worker.sessions.thread import Asked, ShardThread
 
 
 def change(log: Log, epoch: int, ahead: bool) -> None:

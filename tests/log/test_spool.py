@@ -24,7 +24,7 @@ from mgraph.log.log import Lag, Log
 from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
 from mgraph.log.spool import NAME, PAGE, Spool, finish, laid
-from mgraph.worker.spool import spool_of
+from mgraph.worker.stores.spool import spool_of
 
 LOG = 0xFEDCBA9876543210
 
@@ -275,7 +275,7 @@ import os, signal, sys, threading, time
 import numpy as np
 from mgraph import DynamicGraph
 from mgraph.log.files import File
-from mgraph.worker import storage
+from mgraph.worker.stores import storage
 storage.SPOOLED = {"cpu"}
 path, seed = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(seed)

@@ -21,8 +21,8 @@ from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
-from mgraph.worker.session import Session, SessionTable
-from mgraph.worker.thread import Counters
+from mgraph.worker.sessions.session import Session, SessionTable
+from mgraph.worker.sessions.thread import Counters
 
 
 class FakeServant:

@@ -47,7 +47,7 @@ class Queue(SimpleQueue):
 @contextmanager
 def watched() -> Iterator[None]:
     """Graphs that are made in here can be watched."""
-    with patch("mgraph.worker.thread.SimpleQueue", Queue):
+    with patch("mgraph.worker.sessions.thread.SimpleQueue", Queue):
         yield
 
 

@@ -16,9 +16,9 @@ from test_shards import check
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange, Change, Record, VerticesChange
-from mgraph.worker.rebalance import Move
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.changes.change import BatchChange, Change, Record, VerticesChange
+from mgraph.worker.vertices.rebalance import Move
 
 N = 40
 NAMES = ("src", "dst", "weight", "op")  #: the columns of a batch without times

@@ -7,8 +7,8 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph.device import Device
-from mgraph.worker import brought as module
-from mgraph.worker.brought import Brought
+from mgraph.worker.shard import brought as module
+from mgraph.worker.shard.brought import Brought
 
 pytestmark = pytest.mark.gpu
 

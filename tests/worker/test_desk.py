@@ -9,7 +9,7 @@ from plain_graph import fresh_rng
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import create, names
-from mgraph.worker.desk import MOST, Desk
+from mgraph.worker.shard.desk import MOST, Desk
 
 N = 60
 

@@ -10,7 +10,7 @@ from mgraph.columns import as_keys
 from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.keys import KeyTable, Names
-from mgraph.worker.keys import KeyLog
+from mgraph.worker.shard.keys import KeyLog
 
 
 def packed(keys: list) -> np.ndarray:

@@ -22,7 +22,7 @@ from mgraph.log import local
 from mgraph.log.local import LocalStore
 from mgraph.log.store import Store
 from mgraph.structures import names
-from mgraph.worker import restore
+from mgraph.worker.stores import restore
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from typing import Any
 from fakes import FakeServant
 
 from mgraph.protocol import Abort, Call, Failure, Hello, Result
-from mgraph.worker.published import SPAN, Turns
-from mgraph.worker.thread import Asked, ShardThread
+from mgraph.worker.sessions.published import SPAN, Turns
+from mgraph.worker.sessions.thread import Asked, ShardThread
 
 
 class Client:

@@ -19,8 +19,8 @@ from mgraph.errors import Aborted, CapacityError, InvalidOption, StoreError
 from mgraph.log.store import Store
 from mgraph.log.survey import survey
 from mgraph.structures import names
-from mgraph.worker import restore as restoring
-from mgraph.worker.change import BatchChange
+from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.stores import restore as restoring
 
 
 def changed(path: Any, starts: Any, rng: np.random.Generator, kind: dict[str, Any], sync: str = "always") -> Changed:
@@ -122,7 +122,7 @@ def test_one_rank_goes_on_without_a_new_exchange_after_a_refusal(tmp_path, monke
 
 
 def test_a_rank_in_doubt_logs_the_refusal_once_it_is_told(tmp_path, monkeypatch):
-    from mgraph.worker.ballot import Ballot
+    from mgraph.worker.changes.ballot import Ballot
 
     graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
     raised(graph.change("batch"))

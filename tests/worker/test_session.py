@@ -15,9 +15,9 @@ from mgraph import protocol
 from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
 from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome
-from mgraph.worker import session
-from mgraph.worker.meter import Meter
-from mgraph.worker.thread import Asked, ShardThread
+from mgraph.worker.sessions import session
+from mgraph.worker.sessions.meter import Meter
+from mgraph.worker.sessions.thread import Asked, ShardThread
 
 pytestmark = pytest.mark.timeout(60)
 

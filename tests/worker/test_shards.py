@@ -10,8 +10,8 @@ from ranks import Ranks, csr_of, settled
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.structures import names
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.results import Result
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.shard.results import Result
 
 N = 40
 

@@ -18,10 +18,10 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, InvalidBatch, ReadError, UnknownVertex
 from mgraph.partition import Partition
 from mgraph.structures import names
-from mgraph.worker import rebalance
-from mgraph.worker.ahead import Ahead
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.sources import open_source
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.inputs.sources import open_source
+from mgraph.worker.vertices import rebalance
 
 N = 40
 KINDS = [{}, {"directed": False}, {"reverse": True, "weighted": True}, {"weighted": True, "directed": False}]

@@ -21,8 +21,8 @@ from mgraph.errors import InvalidOption, StoreError
 from mgraph.log import snapshot as arrow_files
 from mgraph.log.store import Store
 from mgraph.structures import names
-from mgraph.worker import restore as restoring
-from mgraph.worker import snapshot as snapshots
+from mgraph.worker.stores import restore as restoring
+from mgraph.worker.stores import snapshot as snapshots
 
 pa = pytest.importorskip("pyarrow")
 

@@ -17,7 +17,7 @@ from mgraph.structures.csr.structure import CsrStructure
 from mgraph.structures.gpma_plus.structure import GpmaPlus
 from mgraph.structures.mixed import Mixed
 from mgraph.structures.run import sort_batch
-from mgraph.worker.fingerprint import edge_hash
+from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch

@@ -11,7 +11,7 @@ from bench_runs import keys_of, splitmix_finaliser
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import create
-from mgraph.worker.fingerprint import edge_hash
+from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.bench.harness import archive_folder, counts_of, short, summary
 from workloads.bench.inputs import Edges, degree_order, filled
 from workloads.generators import Generator

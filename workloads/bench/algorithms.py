@@ -15,7 +15,7 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import GraphFacts, Vertex, VertexData, Vertices
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
 from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary

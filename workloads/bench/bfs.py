@@ -13,8 +13,8 @@ import numpy as np
 
 from mgraph.algorithms.bfs.program import run as bfs
 from mgraph.device import Array
-from mgraph.worker.fingerprint import mix
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.fingerprint import mix
+from mgraph.worker.shard.shard import Shard
 from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary

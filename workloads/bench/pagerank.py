@@ -12,7 +12,7 @@ import numpy as np
 
 from mgraph.algorithms.pagerank.program import run as pagerank
 from mgraph.errors import InvalidOption
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
 from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary

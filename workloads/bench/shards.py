@@ -12,7 +12,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.exchange import Loopback
 from mgraph.partition import Partition
-from mgraph.worker.shard import Shard, ShardSpec
+from mgraph.worker.shard.shard import Shard, ShardSpec
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled

@@ -17,7 +17,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.structures import Counts, Run, create
 from mgraph.structures.run import sort_batch
-from mgraph.worker.fingerprint import edge_hash
+from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct

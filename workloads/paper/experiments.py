@@ -24,8 +24,8 @@ from mgraph.exchange import Loopback
 from mgraph.partition import Partition
 from mgraph.structures import Counts, Structure, create
 from mgraph.structures.hornet import Hornet
-from mgraph.worker.fingerprint import edge_hash
-from mgraph.worker.shard import Shard, ShardSpec
+from mgraph.worker.shard.fingerprint import edge_hash
+from mgraph.worker.shard.shard import Shard, ShardSpec
 from workloads.bench.harness import Bench, Mismatch, short
 from workloads.paper.streams import Stream
 

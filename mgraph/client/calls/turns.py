@@ -1,4 +1,4 @@
-"""One client's turns with a published graph, whose calls several clients make; see `mgraph.worker.published`."""
+"""One client's turns with a published graph, which several clients call; see `mgraph.worker.sessions.published`."""
 
 from __future__ import annotations
 

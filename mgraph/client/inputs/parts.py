@@ -22,7 +22,7 @@ class Parts:
     Parameters
     ----------
     shares : list of dict
-        What each rank's `mgraph.worker.sources.open_source` is given.
+        What each rank's `mgraph.worker.inputs.sources.open_source` is given.
     held : sequence
         Dask data, each on the worker of the rank that reads it; or wherever, where no rank does.
     watch : callable

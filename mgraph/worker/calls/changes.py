@@ -13,18 +13,18 @@ from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures import Run
 from mgraph.structures.mixed import load_kernels
-from mgraph.worker import ingest as steps
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
-from mgraph.worker.mixed import Execution, answered, logged, streams
-from mgraph.worker.rebalance import Move, by_work
-from mgraph.worker.removal import Removal
-from mgraph.worker.reorder import by_degree, own_degrees
-from mgraph.worker.route import incident_runs, route, share_runs
-from mgraph.worker.shard import Shard
-from mgraph.worker.sources import Reader, joined, open_source
-from mgraph.worker.trim import trimmed
-from mgraph.worker.window import Tick
+from mgraph.worker.changes.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
+from mgraph.worker.changes.mixed import Execution, answered, logged, streams
+from mgraph.worker.changes.route import incident_runs, route, share_runs
+from mgraph.worker.changes.trim import trimmed
+from mgraph.worker.inputs import ingest as steps
+from mgraph.worker.inputs.sources import Reader, joined, open_source
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.shard.window import Tick
+from mgraph.worker.vertices.rebalance import Move, by_work
+from mgraph.worker.vertices.removal import Removal
+from mgraph.worker.vertices.reorder import by_degree, own_degrees
 
 __all__ = [
     "add_vertices",
@@ -159,7 +159,7 @@ def ingest(
     generation: int | None = None,
     room: int = 1 << 62,
 ) -> Value:
-    """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.ingest`.
+    """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.inputs.ingest`.
 
     The source is one of `size` ranks, of which this rank reads the shares `sources`, from step `first` on.
     `generation` and `room` are as in `execute`.

@@ -14,11 +14,11 @@ from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.partition import Partition
-from mgraph.worker.ballot import Ballot
 from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.changes.route import least_bytes
 from mgraph.worker.memory import map_pages
-from mgraph.worker.route import least_bytes
-from mgraph.worker.shard import Shard, ShardSpec, Unconnected
+from mgraph.worker.shard.shard import Shard, ShardSpec, Unconnected
 
 __all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory", "open_exchange", "reserve"]
 

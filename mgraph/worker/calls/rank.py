@@ -21,11 +21,11 @@ from mgraph.failures import Stale, retold
 from mgraph.log.log import ReadOnly
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.live import end
-from mgraph.worker.shard import Shard
-from mgraph.worker.storage import Storage
-from mgraph.worker.thread import Counters
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.results.live import end
+from mgraph.worker.sessions.thread import Counters
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.storage import Storage
 
 __all__ = ["ExchangeMaker", "Host", "Rank", "Value"]
 

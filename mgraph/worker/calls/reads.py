@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.worker import fingerprint as hashing
 from mgraph.worker.calls.rank import Rank, Value
+from mgraph.worker.shard import fingerprint as hashing
 
 __all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "rows", "weights"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.worker import arithmetic
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.live import follow
-from mgraph.worker.results import Result
+from mgraph.worker.results import arithmetic
+from mgraph.worker.results.live import follow
+from mgraph.worker.shard.results import Result
 
 __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 

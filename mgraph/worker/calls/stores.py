@@ -12,12 +12,12 @@ from mgraph.keys import Names
 from mgraph.log.log import ReadOnly
 from mgraph.log.remote import is_remote
 from mgraph.log.spool import finish as finish_logs
-from mgraph.worker import restore as again
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.disks import LocalStorage
-from mgraph.worker.keys import KeyLog
-from mgraph.worker.storage import How, Storage
-from mgraph.worker.together import together
+from mgraph.worker.shard.keys import KeyLog
+from mgraph.worker.stores import restore as again
+from mgraph.worker.stores.disks import LocalStorage
+from mgraph.worker.stores.storage import How, Storage
+from mgraph.worker.stores.together import together
 
 __all__ = [
     "begin_at",

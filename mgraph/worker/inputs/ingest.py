@@ -3,9 +3,9 @@
 A step is one epoch: a part from each rank that has one left, in rank order. While the shard's thread exchanges, merges,
 prepares and commits a step, the thread of `Ahead` reads and sorts the next part. On a GPU, the commit of a step still
 runs while the next step is exchanged and merged on another stream; it is waited for before that step is prepared. In
-addition to the cost of a batch (see `mgraph.worker.route`), a step needs one small allreduce, which tells the ranks
-whether any has a part, with which columns, and whether one could not be read. Where parts are operations, with queries
-among the updates, a second one tells how many there are on each rank; they are sorted in the shard's thread.
+addition to the cost of a batch (see `mgraph.worker.changes.route`), a step needs one small allreduce, which tells the
+ranks whether any has a part, with which columns, and whether one could not be read. Where parts are operations, with
+queries among the updates, a second one tells how many there are on each rank; they are sorted in the shard's thread.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from mgraph.operations import COLUMNS as OPERATIONS
 from mgraph.operations import Operations, check_kinds, check_vertices
 from mgraph.structures import Run
 from mgraph.times import MOST, as_stamps
-from mgraph.worker.ahead import Ahead
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.change import BatchChange, Record
-from mgraph.worker.mixed import Execution, answered, logged, streams
-from mgraph.worker.route import route, share_runs
-from mgraph.worker.shard import Shard
-from mgraph.worker.sources import Reader
-from mgraph.worker.trim import trimmed
-from mgraph.worker.window import Tick
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.changes.change import BatchChange, Record
+from mgraph.worker.changes.mixed import Execution, answered, logged, streams
+from mgraph.worker.changes.route import route, share_runs
+from mgraph.worker.changes.trim import trimmed
+from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.inputs.sources import Reader
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.shard.window import Tick
 
 __all__ = ["ingest"]
 

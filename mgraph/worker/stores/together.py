@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mgraph.errors import Aborted
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["together"]
 

@@ -13,9 +13,9 @@ from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
 from mgraph.structures.mixed import Answers, Mixed, sort_stream
-from mgraph.worker.change import BatchChange, Change, Growth
-from mgraph.worker.route import route
-from mgraph.worker.shard import Shard
+from mgraph.worker.changes.change import BatchChange, Change, Growth
+from mgraph.worker.changes.route import route
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Execution", "Stream", "answered", "logged", "streams"]
 

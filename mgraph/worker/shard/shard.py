@@ -19,11 +19,11 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
-from mgraph.worker.brought import Brought
-from mgraph.worker.desk import MOST, Desk
-from mgraph.worker.results import Following, Result
-from mgraph.worker.ring import Ring
-from mgraph.worker.window import Clock, Tick
+from mgraph.worker.shard.brought import Brought
+from mgraph.worker.shard.desk import MOST, Desk
+from mgraph.worker.shard.results import Following, Result
+from mgraph.worker.shard.ring import Ring
+from mgraph.worker.shard.window import Clock, Tick
 
 __all__ = ["Shard", "ShardSpec", "Unconnected"]
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mgraph.worker.session import SessionTable
-from mgraph.worker.thread import ShardThread
+from mgraph.worker.sessions.session import SessionTable
+from mgraph.worker.sessions.thread import ShardThread
 
 __all__ = ["Meter"]
 

@@ -23,16 +23,16 @@ from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, colum
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
 from mgraph.log.store import Store
 from mgraph.log.terms import Survey
-from mgraph.worker.ahead import Ahead
-from mgraph.worker.ballot import Ballot
-from mgraph.worker.carry import Piece, carried
-from mgraph.worker.change import BatchChange, VerticesChange, expiry
-from mgraph.worker.keys import KeyLog
-from mgraph.worker.removal import Removal
-from mgraph.worker.route import incident_runs, route, share_runs
-from mgraph.worker.shard import Shard
-from mgraph.worker.snapshot import parts_of
-from mgraph.worker.trim import trimmed
+from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.changes.change import BatchChange, VerticesChange, expiry
+from mgraph.worker.changes.route import incident_runs, route, share_runs
+from mgraph.worker.changes.trim import trimmed
+from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.shard.keys import KeyLog
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.carry import Piece, carried
+from mgraph.worker.stores.snapshot import parts_of
+from mgraph.worker.vertices.removal import Removal
 
 __all__ = ["keys_at", "restore"]
 

@@ -20,12 +20,12 @@ from mgraph.log.segments import Segments
 from mgraph.log.store import Store
 from mgraph.log.survey import survey
 from mgraph.log.terms import Survey
-from mgraph.worker.keys import KeyLog
-from mgraph.worker.restore import keys_at
-from mgraph.worker.shard import Shard
-from mgraph.worker.snapshot import Snapshots
-from mgraph.worker.spool import SPOOLED, spool_of
-from mgraph.worker.together import together
+from mgraph.worker.shard.keys import KeyLog
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.restore import keys_at
+from mgraph.worker.stores.snapshot import Snapshots
+from mgraph.worker.stores.spool import SPOOLED, spool_of
+from mgraph.worker.stores.together import together
 
 __all__ = ["How", "Storage"]
 

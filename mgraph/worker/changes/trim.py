@@ -14,10 +14,10 @@ import numpy as np
 
 from mgraph.device import Array
 from mgraph.structures import Run
-from mgraph.worker.merge import merge_in_order
-from mgraph.worker.shard import Shard
-from mgraph.worker.times import NEVER, completed, deletions, is_in, last_of_keys
-from mgraph.worker.window import Tick
+from mgraph.worker.shard.merge import merge_in_order
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.shard.times import NEVER, completed, deletions, is_in, last_of_keys
+from mgraph.worker.shard.window import Tick
 
 __all__ = ["trimmed"]
 

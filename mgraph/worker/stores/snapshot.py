@@ -30,8 +30,8 @@ from mgraph.log.snapshot import (
 )
 from mgraph.log.store import Store
 from mgraph.structures import Run
-from mgraph.worker.shard import Shard
-from mgraph.worker.together import together
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.together import together
 
 __all__ = ["Snapshots", "edges_of", "parts_of"]
 

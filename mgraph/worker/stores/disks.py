@@ -14,9 +14,9 @@ from mgraph.log.log import Log
 from mgraph.log.snapshot import folder_of
 from mgraph.log.survey import survey
 from mgraph.log.terms import Survey
-from mgraph.worker.shard import Shard
-from mgraph.worker.storage import Storage, Value
-from mgraph.worker.together import together
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.storage import Storage, Value
+from mgraph.worker.stores.together import together
 
 __all__ = ["LocalStorage"]
 

@@ -1,6 +1,6 @@
 """The worker's end of a session. It runs in the comm handler's coroutine, and frees its shard when it ends.
 
-The shard of a published graph stays, and other sessions may call it; see `mgraph.worker.published`.
+The shard of a published graph stays, and other sessions may call it; see `mgraph.worker.sessions.published`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from mgraph.protocol import (
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode
-from mgraph.worker.published import Published, Turns
-from mgraph.worker.thread import Asked, Servant, ShardThread
+from mgraph.worker.sessions.published import Published, Turns
+from mgraph.worker.sessions.thread import Asked, Servant, ShardThread
 
 __all__ = ["Session", "SessionTable"]
 

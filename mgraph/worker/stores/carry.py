@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Piece", "carried"]
 

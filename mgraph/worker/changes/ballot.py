@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from mgraph.errors import Aborted
 from mgraph.log.records import WITHIN
-from mgraph.worker.change import Change, Record
-from mgraph.worker.keys import KeyLog
-from mgraph.worker.shard import Shard
+from mgraph.worker.changes.change import Change, Record
+from mgraph.worker.shard.keys import KeyLog
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Ballot", "ChangeLog"]
 

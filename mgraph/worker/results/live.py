@@ -19,9 +19,9 @@ from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
-from mgraph.worker.results import Following
-from mgraph.worker.ring import Touched
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.results import Following
+from mgraph.worker.shard.ring import Touched
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["end", "follow"]
 
@@ -193,5 +193,7 @@ def _loops(shard: Shard, changes: Changes) -> Array:
     if shard.directed:
         return None
     loops = shard.device.zeros(1, np.int64)
-    load(shard.device, "worker/loops.cuh").CountLoops(len(changes), keys=changes.keys, n=len(changes), loops=loops)
+    load(shard.device, "worker/results/loops.cuh").CountLoops(
+        len(changes), keys=changes.keys, n=len(changes), loops=loops
+    )
     return loops

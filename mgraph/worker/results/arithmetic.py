@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
-from mgraph.worker.results import Result
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.results import Result
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["REDUCTIONS", "combine", "reduced"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Csr, Structure
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["edge_hash", "fingerprint", "mix"]
 

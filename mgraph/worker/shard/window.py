@@ -14,8 +14,8 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.structures import Run
-from mgraph.worker.merge import merge_in_order
-from mgraph.worker.times import NEVER, Times, completed, is_in
+from mgraph.worker.shard.merge import merge_in_order
+from mgraph.worker.shard.times import NEVER, Times, completed, is_in
 
 __all__ = ["Clock", "Tick"]
 
@@ -35,7 +35,7 @@ class Tick:
     late : int
         Insertions of this rank's share that were outside the window, and left out.
     expired : int
-        The edges of this rank that the batch deletes since they leave the window; see `mgraph.worker.trim`.
+        The edges of this rank that the batch deletes since they leave the window; see `mgraph.worker.changes.trim`.
     """
 
     latest: int = NEVER

@@ -38,8 +38,8 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
 from mgraph.structures.run import FEW, sort_few, sort_run
-from mgraph.worker.merge import merge_in_order
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.merge import merge_in_order
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
 

@@ -1,7 +1,7 @@
 """Changes of a shard. A change is prepared, and then committed or discarded; `Ballot` votes in between.
 
-`BatchChange` and `VerticesChange` change the graph's content. `Move`, in `mgraph.worker.rebalance`, changes only the
-owners of rows or the internal ids of vertices.
+`BatchChange` and `VerticesChange` change the graph's content. `Move`, in `mgraph.worker.vertices.rebalance`, changes
+only the owners of rows or the internal ids of vertices.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.structures.combine import combined
-from mgraph.worker.ring import Touched
-from mgraph.worker.shard import Shard
-from mgraph.worker.times import Times
-from mgraph.worker.window import Tick
+from mgraph.worker.shard.ring import Touched
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.shard.times import Times
+from mgraph.worker.shard.window import Tick
 
 __all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expiry", "forward_counts"]
 

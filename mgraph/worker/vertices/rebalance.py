@@ -16,9 +16,9 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run, Structure
 from mgraph.structures.run import sort_run
-from mgraph.worker.change import Change, forward_counts
-from mgraph.worker.shard import Shard
-from mgraph.worker.times import Times
+from mgraph.worker.changes.change import Change, forward_counts
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.shard.times import Times
 
 __all__ = ["Move", "Moved", "balanced", "by_work", "move", "rebuilt"]
 

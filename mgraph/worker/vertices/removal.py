@@ -15,8 +15,8 @@ from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
-from mgraph.worker.rebalance import Move, Moved, rebuilt
-from mgraph.worker.shard import Shard
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.vertices.rebalance import Move, Moved, rebuilt
 
 __all__ = ["Removal", "without"]
 

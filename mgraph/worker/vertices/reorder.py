@@ -16,9 +16,9 @@ from mgraph.kernels import load
 from mgraph.partition import Partition, degree_order
 from mgraph.structures import Run
 from mgraph.structures.run import sort_run
-from mgraph.worker.rebalance import Moved, rebuilt
-from mgraph.worker.route import route
-from mgraph.worker.shard import Shard
+from mgraph.worker.changes.route import route
+from mgraph.worker.shard.shard import Shard
+from mgraph.worker.vertices.rebalance import Moved, rebuilt
 
 __all__ = ["by_degree", "own_degrees"]
 

@@ -1,0 +1,1 @@
+"""What the workers read themselves: Dask data, files and functions, a batch a step."""
