@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -72,6 +73,7 @@ class Device:
     budget: Budget = field(default_factory=Budget, compare=False, repr=False)
     touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
     key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; a dict finds it in less time
+    _put_off: dict[int, Callable[[], None]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self} {self.threads}")
@@ -418,9 +420,21 @@ class Device:
             return self.to_host(array)
         return array.get(out=self.host.empty(array.size, array.dtype))
 
-    def synchronize(self) -> None:
-        """Wait until the device has done all that the calling thread's stream was given; nothing on the CPU."""
+    def meanwhile(self, work: Callable[[], None]) -> None:
+        """Do `work`, which raises nothing: where this thread next waits for a GPU by `synchronize`; on the CPU now."""
         if self.kind == "cuda":
+            self._put_off[threading.get_ident()] = work
+        else:
+            work()
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all that the calling thread's stream was given; nothing on the CPU.
+
+        What was left to `meanwhile` is done first, while the device works.
+        """
+        if self.kind == "cuda":
+            if self._put_off and (work := self._put_off.pop(threading.get_ident(), None)) is not None:
+                work()
             self.xp.cuda.get_current_stream().synchronize()
 
     @property

@@ -15,6 +15,7 @@ from mgraph.log.spool import Copy
 __all__ = ["Behind"]
 
 CALM_SECONDS = 0.002  #: without a change, after which what the spool has is written
+LONG_SECONDS = 0.016  #: between two looks at whether changes still come, at most: each takes the interpreter's lock
 
 
 class Behind:
@@ -41,8 +42,12 @@ class Behind:
         self._job: Future[None] | None = None
         self._working, self._last = False, 0.0
 
+    def mark(self) -> None:
+        """See `Copy.mark`."""
+        self._copy.mark()
+
     def begin(self, record: Draft, place: int) -> bool:
-        """Begin to copy a record to the spool, from what the calling thread's stream makes; False if it has no room."""
+        """Begin to copy a record to the spool, after `mark`; False if it has no room."""
         if not self._segments.has_room(place + record.size):
             self.hurry()
             return False
@@ -50,8 +55,11 @@ class Behind:
         self._segments.hold(record, place, self._copy.begin)
         return True
 
-    def ready(self, record: Draft, place: int) -> Future[None]:
-        """Wait until the spool has the record that was begun; what ends when it is written."""
+    def take(self, record: Draft, place: int) -> Future[None]:
+        """Wait until the spool has the record that was begun, which is written then also if this process ends.
+
+        What it returns ends when it is written.
+        """
         self._copy.wait()
         record.parts = ()  # the columns are free now
         self._segments.held(place)
@@ -69,9 +77,11 @@ class Behind:
 
     def _work(self) -> None:
         while True:
+            pause = CALM_SECONDS
             while self._last > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
-                if self._haste.wait(CALM_SECONDS):
+                if self._haste.wait(pause):
                     break
+                pause = min(2 * pause, LONG_SECONDS)
             with self._lock:
                 if not self._queue:
                     self._working = False

@@ -9,10 +9,10 @@ crash and what was refused is not:
 2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
 3. See `mgraph.log.survey` for what is read after a crash.
 
-With ``sync="background"``, `ready` returns when the record is written, or held in a spool, from which it is written
-later; and another thread syncs all the time. A process that is killed loses nothing by that; a machine that stops loses
-the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not synced, or the oldest of them for
-longer than `Lag.seconds`.
+With ``sync="background"``, `ready` returns when the record is written; where there is a spool, `keep` returns when that
+has the record, from which it is written later. Another thread syncs all the time. A process that is killed then loses
+nothing; a machine that stops loses the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not
+synced, or the oldest of them for longer than `Lag.seconds`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mgraph.device import Device
@@ -79,7 +80,7 @@ class Log:
     snapshot_bytes : int
         Bytes since the last snapshot after which another one is wanted; 0 for never.
     executor : callable
-        ``executor(name)`` makes what runs the writes, and what runs the syncs.
+        ``executor(name)`` makes what runs the writes, what runs the syncs and, with ``sync="always"``, what hashes.
 
     Attributes
     ----------
@@ -117,6 +118,7 @@ class Log:
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
+        self._hasher = make(f"{name}-hash") if sync == "always" else None  # else a record's time hardly counts
         self.attempt, self._last, self._again = 0, (-1, -1), 0
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
@@ -125,6 +127,8 @@ class Log:
         self.offsets: dict[str, int] = {}
         self.last = ""
         self._open: _Open | None = None
+        self._put_off: Callable[[], None] | None = None  # the rest of `begin`
+        self._problem: Exception | None = None  # of that
         self._durable = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
         self._written: Future[None] | None = None  # of the last change that was kept
@@ -137,7 +141,8 @@ class Log:
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
         """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
-        Do not change the columns until `ready`. If it is `ahead`, its answer waits until `safe` has ended.
+        Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
+        goes to a spool is put off until `proceed`.
 
         Raises
         ------
@@ -147,6 +152,27 @@ class Log:
         if self.broken is not None:
             raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
         assert self._open is None, "the change before this one was neither kept nor refused"
+        behind = self._behind
+        work = partial(self._begin, behind, kind, columns, epoch, ahead)
+        if behind is None:
+            work()
+            return
+        behind.mark()
+        if kind == "batch":
+            self._put_off = work
+        else:
+            work()
+
+    def proceed(self) -> None:
+        """Do what `begin` has put off, if anything: 60 us that a GPU's kernels may cover. `ready` raises its error."""
+        work, self._put_off = self._put_off, None
+        if work is not None:
+            try:
+                work()
+            except Exception as error:
+                self._problem = error
+
+    def _begin(self, behind: Behind | None, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool) -> None:
         if self._segments.full:
             self._turn()
         ahead = ahead and self._sync == "always"
@@ -156,7 +182,7 @@ class Log:
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
         self._open = change = _Open(record, place, columns.get("offset"))
-        if self._behind is None or not self._behind.begin(record, place):
+        if behind is None or not behind.begin(record, place):
             record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
             change.written = self._writer.submit(self._write, record, place)
 
@@ -168,7 +194,7 @@ class Log:
 
     def _write(self, record: Draft, place: int) -> None:
         try:
-            self._segments.put(record, place)
+            self._segments.put(record, place, self._hasher)
         except OSError as error:
             raise failed(error, self._segments.path, "the log cannot be written:") from error
         if self._sync == "background":
@@ -207,23 +233,28 @@ class Log:
         Aborted
             The call was aborted meanwhile.
         """
+        self.proceed()
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
         change = self._open
         assert change is not None, "nothing was begun"
-        if change.written is None:
-            self._hand_over(change)
-        else:
+        if change.written is not None:
             self._wait(change.written)
         if change.record.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
         while self._sync == "background" and self._late():
+            written = self._hand_over(change)
             self._hurry()
-            self._wait(change.written)
+            self._wait(written)
             self._wait(self._syncing)
 
-    def _hand_over(self, change: _Open) -> None:
-        """Wait until the spool has a change, from where it is written later."""
-        assert self._behind is not None
-        change.written = self._behind.ready(change.record, change.place)
+    def _hand_over(self, change: _Open) -> Future[None]:
+        """What ends when the file has the change. If it goes to a spool, it is there when this returns."""
+        if change.written is None:
+            assert self._behind is not None
+            change.written = self._behind.take(change.record, change.place)
+        return change.written
 
     def _hurry(self) -> None:
         if self._behind is not None:
@@ -245,11 +276,11 @@ class Log:
         )
 
     def keep(self) -> None:
-        """What was begun was committed."""
+        """What was begun was committed. Waits until a spool has it."""
         change, self._open = self._open, None
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
-        self._written, self.last = change.written, change.record.kind
+        self._written, self.last = self._hand_over(change), change.record.kind
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -262,6 +293,7 @@ class Log:
             That was not possible; nothing can be logged any more.
         """
         change, self._open = self._open, None
+        self._put_off = self._problem = None
         if change is None:
             return
         problem, record = self._ended(change), change.record
@@ -283,11 +315,9 @@ class Log:
 
     def _ended(self, change: _Open) -> BaseException | None:
         """Wait until what was begun is written; why it is not."""
-        if change.written is None:
-            self._hand_over(change)
+        written = self._hand_over(change)
         self._hurry()
-        assert change.written is not None
-        return change.written.exception()
+        return written.exception()
 
     @property
     def vote(self) -> int:
@@ -359,8 +389,9 @@ class Log:
         self._drain()
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
-        for executor in {self._writer, self._syncer}:
-            executor.shutdown()
+        for executor in {self._writer, self._syncer, self._hasher}:
+            if executor is not None:
+                executor.shutdown()
 
 
 class ReadOnly:
@@ -391,4 +422,4 @@ class ReadOnly:
     def ready(self) -> None:
         """Nothing was begun."""
 
-    keep = refuse = close = snapshot = flush = ready
+    proceed = keep = refuse = close = snapshot = flush = ready

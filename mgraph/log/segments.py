@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -27,6 +29,7 @@ SEGMENT = 256 << 20  #: bytes after which a new segment is begun
 PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
 CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
 RESERVE = 4096  #: bytes kept for a refusal and for marks
+APART = 1 << 20  #: bytes of columns from which on they are hashed while they are written, and the header follows them
 
 
 class Segments:
@@ -50,15 +53,19 @@ class Segments:
         The place behind the last change.
     synced : int
         The place up to which all records are on the disk.
+    apart : int
+        See `APART`.
     """
+
+    apart = APART
 
     def __init__(self, files: Files, folder: str, log: int, segment: int = SEGMENT) -> None:
         self._files, self.folder, self._log, self._limit = files, folder, log, segment
         self.end = self.synced = self.last = 0
         self._lock = threading.Lock()
         self._start, self._allocated = 0, 0
-        self._unwritten: set[int] = set()  # the places of records that are claimed and not written
-        self._unheld: set[int] = set()  # those of records that are neither in the spool nor written
+        # ascending, the places of records that are claimed and not written, and of those that no spool has either
+        self._unwritten, self._unheld = OrderedDict[int, None](), OrderedDict[int, None]()
         self._spool: Spool | None = None
         try:
             files.folder(folder)
@@ -96,8 +103,7 @@ class Segments:
 
     def _next(self, size: int) -> int:
         place, self.end = self.end, self.end + size
-        self._unwritten.add(place)
-        self._unheld.add(place)
+        self._unwritten[place] = self._unheld[place] = None
         return place
 
     @property
@@ -120,23 +126,31 @@ class Segments:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def put(self, record: Draft, place: int) -> None:
-        """Write a record at its place; its columns from the spool, if it comes without them."""
+    def put(self, record: Draft, place: int, hasher: Executor | None = None) -> None:
+        """Write a record at its place; its columns from the spool, if it comes without them.
+
+        With a `hasher` a long one is hashed by that meanwhile.
+        """
         held = len(record.parts) == 0 < record.nbytes
         parts = self._views(place, record) if held else record.parts
-        head = record.packed(self.synced, place, self._log, parts)
-        self._file.write(place - self._start, [head, *parts])
+        at, what = place - self._start, (self.synced, place, self._log, parts)
+        if hasher is None or record.nbytes < self.apart:
+            self._file.write(at, [record.packed(*what), *parts])
+        else:
+            head = hasher.submit(record.packed, *what)
+            self._file.write(at + HEADER, parts)
+            self._file.write(at, [head.result()])
         if held:
             self._allocate_ahead()
         self._told(self._unwritten, self._unheld, place=place)
 
-    def _told(self, *lacking: set[int], place: int) -> None:
+    def _told(self, *lacking: OrderedDict[int, None], place: int) -> None:
         """A record is not lacking any more, where it was."""
         with self._lock:
             for places in lacking:
-                places.discard(place)
+                places.pop(place, None)
             if self._spool is not None:
-                self._spool.tell(min(self._unwritten, default=self.end), min(self._unheld, default=self.end))
+                self._spool.tell(next(iter(self._unwritten), self.end), next(iter(self._unheld), self.end))
 
     # ---- a spool -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +218,7 @@ class Segments:
     def sync(self) -> None:
         """Sync what was written so far, and leave a mark of it: by that a torn end is told from a broken middle."""
         with self._lock:
-            upto = min(self._unwritten, default=self.end)
+            upto = next(iter(self._unwritten), self.end)
         self._file.sync()
         self.synced = max(self.synced, upto)
         self.note(draft("mark", {"synced": upto}, 0, 0))

@@ -60,11 +60,11 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
 class Copy(Protocol):
     """Copies arrays, of the host or of a GPU, into a spool. One thread makes all calls."""
 
-    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
-        """Begin to copy `parts` one after another into `views`, of the same size in all.
+    def mark(self) -> None:
+        """What is begun next is what the calling thread's stream has been given up to now, where it is a GPU's."""
 
-        Those of a GPU are what the calling thread's stream makes.
-        """
+    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        """Begin to copy `parts` one after another into `views`, of the same size in all, after `mark`."""
 
     def wait(self) -> None:
         """Wait until what was begun is done."""

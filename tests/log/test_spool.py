@@ -30,6 +30,9 @@ LOG = 0xFEDCBA9876543210
 
 
 class Copies:
+    def mark(self) -> None:
+        pass
+
     def begin(self, parts, views) -> None:
         for view, part, at in laid(parts, views):
             view[:] = part.view(np.uint8)[at : at + len(view)]
@@ -136,12 +139,45 @@ def test_bytes_come_round_and_a_record_without_room_is_written_at_once(log):
 def test_a_refusal_holds_and_no_room_waits(log):
     change(log, 1, 10)
     log.begin("batch", {"src": np.zeros(5, np.uint32), "dst": np.zeros(5, np.uint32)}, 2)
+    log.proceed()
     threading.Timer(0.2, log.go.set).start()
     log.refuse()
     change(log, 2, 7)
     log.flush()
     entries = [(entry.kind, entry.epoch, entry.n) for entry in scan(DISK, log.folder, LOG, verify=True).entries]
     assert entries == [("batch", 1, 10), ("batch", 2, 5), ("refused", 2, 0), ("batch", 2, 7)]
+
+
+def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):
+    def begin(epoch: int) -> None:
+        log.begin("batch", {"src": np.zeros(3, np.uint32), "dst": np.zeros(3, np.uint32)}, epoch)
+
+    begin(1)
+    assert log.place == 0, "nothing is claimed yet"
+    log.proceed()
+    place = log.place
+    assert place > 0
+    log.ready()
+    log.keep()
+    begin(2)
+    log.refuse()  # before anything was written of it
+    assert log.place == place
+    with monkeypatch.context() as patch:
+        patch.setattr(log._segments, "claim", _no_room)
+        begin(2)
+        log.proceed()
+        with pytest.raises(StoreError, match=r"no room in the log.*No space left"):
+            log.ready()
+    log.refuse()
+    assert log.place == place
+    change(log, 2, 7)
+    log.go.set()
+    log.flush()
+    assert read(log) == [(1, 3), (2, 7)]
+
+
+def _no_room(size: int) -> int:
+    raise OSError(28, "No space left on device")
 
 
 def test_a_write_that_fails_ends_the_log_and_another_process_can_still_write(log):

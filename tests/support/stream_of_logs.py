@@ -16,7 +16,7 @@ from crashing import Crash, CrashingFiles, Later
 from mgraph.log.bodies import Bodies
 from mgraph.log.log import Lag, Log
 from mgraph.log.records import columns_of, log_id
-from mgraph.log.segments import Segments
+from mgraph.log.segments import APART, Segments
 from mgraph.log.snapshot import Rows, drop_old, folder_of, make_valid, rows_of, write_part
 from mgraph.log.store import Store
 from mgraph.log.survey import survey
@@ -122,7 +122,8 @@ class Graph:
         for rank in range(self.size):
             number = log_id(self.store.about()["id"], self.term.number, rank)
             segments = Segments(files, self.store.log_folder(self.term.number, rank), number, SEGMENT)
-            made = [Later(), Later(lazy=True)]
+            segments.apart = rng.choice([0, APART])
+            made = [Later(), Later(lazy=True), Later()]
             self.logs.append(
                 Log(
                     segments, self.sync, self.epoch, lag=Lag(1 << 30, 1e9), executor=lambda name, made=made: made.pop(0)

@@ -242,6 +242,9 @@ class SaidLog:
     def begin(self, kind: str, columns: Any, epoch: int, ahead: bool = False) -> None:
         self.said.append("begin")
 
+    def proceed(self) -> None:
+        """Nothing was put off."""
+
     def ready(self) -> None:
         self.said.append("ready")
 
@@ -284,7 +287,7 @@ def test_prepared_logged_voted_on_and_committed_in_this_order(shard, monkeypatch
     monkeypatch.setattr(Device, "synchronize", lambda device: noted.append("synchronize"))
     ballot = noted_ballot(shard, noted)
     decide(ballot, Noted(shard, noted))
-    assert noted == ["begin", "prepare", "ready", "vote True", "keep", "commit", "synchronize"]
+    assert noted == ["begin", "prepare", "ready", "vote True", "commit", "keep", "synchronize"]
     assert (shard.epoch, shard.changes) == (1, 1)
     del noted[:]
     move = NotedMove(shard, noted)
@@ -328,7 +331,7 @@ def test_a_vote_that_is_not_heard_leaves_the_rank_in_doubt_until_it_is_told(shar
     assert "refuse" not in noted, "whether it was refused is not known yet"
     del noted[:]
     ballot.resolve(changes)
-    logged = {"commit": ["keep", "commit"], "discard": ["discard", "refuse"]}[outcome]
+    logged = {"commit": ["commit", "keep"], "discard": ["discard", "refuse"]}[outcome]
     assert noted == (logged if kind.content else [outcome])
     assert ballot.in_doubt is None
     assert (shard.epoch, shard.changes) == (changes * kind.content, changes)
@@ -395,6 +398,9 @@ class Log:
 
     def begin(self, kind: str, columns: Any, epoch: int, ahead: bool = False) -> None:
         self.record = epoch, Record(kind, dict(columns))
+
+    def proceed(self) -> None:
+        """Nothing was put off."""
 
     def ready(self) -> None:
         if self.full:

@@ -6,9 +6,9 @@ client then learns from the other ranks whether the change was made, and calls `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -31,8 +31,11 @@ class ChangeLog(Protocol):
         """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
         It need not wait until it is written. If it is `ahead`, it need not be safe before the vote, but before it is
-        acknowledged: see `safe`.
+        acknowledged: see `safe`. It may leave work to `proceed`.
         """
+
+    def proceed(self) -> None:
+        """Go on, now that the device works on the change; `ready` raises its error."""
 
     @property
     def safe(self) -> Future[None] | None:
@@ -42,7 +45,7 @@ class ChangeLog(Protocol):
         """Wait until the record is as safe as a vote for the change needs."""
 
     def keep(self) -> None:
-        """The change was committed."""
+        """The change was committed; a device may still work on that. Returns when its record is safe."""
 
     def refuse(self) -> None:
         """The change was refused: write that down, and wait until it is safe."""
@@ -89,26 +92,13 @@ class Ballot:
 
         If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
         """
-        return _NOTHING if self.log is None or record is None else self._logged(self.log, record, ahead)
+        return _NOTHING if self.log is None or record is None else _Logged(self, self.log, record, ahead, _NOTHING)
 
     def working(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """As `attempt`, and as `Shard.working`."""
-        return self._working if self.log is None or record is None else self._logged_work(self.log, record, ahead)
-
-    @contextmanager
-    def _logged_work(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
-        with self._logged(log, record, ahead), self._working:
-            yield
-
-    @contextmanager
-    def _logged(self, log: ChangeLog, record: Record, ahead: bool) -> Iterator[None]:
-        log.begin(record.kind, record.columns, self.shard.epoch + (record.kind not in WITHIN), ahead)
-        try:
-            yield
-        except BaseException:
-            if self.in_doubt is None and self.broken is None:
-                log.refuse()
-            raise
+        if self.log is None or record is None:
+            return self._working
+        return _Logged(self, self.log, record, ahead, self._working)
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Make the change on all ranks, or on none.
@@ -146,10 +136,13 @@ class Ballot:
 
     def _prepare(self, change: Change) -> Exception | None:
         """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
+        log = self.log if change.logged else None
         try:
+            if log is not None:
+                self.shard.device.meanwhile(log.proceed)
             change.prepare()
-            if self.log is not None and change.logged:
-                self.log.ready()
+            if log is not None:
+                log.ready()
         except Exception as error:
             change.discard()
             if change.exchanges:  # other ranks may still wait in a collective, from which the client releases them
@@ -168,9 +161,9 @@ class Ballot:
 
     def _commit(self, change: Change) -> None:
         try:
+            change.commit()
             if self.log is not None and change.logged:
                 self.log.keep()
-            change.commit()
             self.shard.changes += 1
             self.shard.epoch += change.content
             if self.keys is not None:
@@ -236,3 +229,23 @@ class Ballot:
     def _break(self, error: BaseException) -> None:
         """Record a failure of a commit in `broken`, because it leaves the ranks with different states."""
         self.broken = f"rank {self.shard.rank}: the commit failed: {type(error).__name__}: {error}"
+
+
+class _Logged:  # two generators would take 5 us longer, while the device waits for its next kernel
+    """The block of `Ballot.attempt`, and in it `block`."""
+
+    def __init__(
+        self, ballot: Ballot, log: ChangeLog, record: Record, ahead: bool, block: AbstractContextManager[None]
+    ) -> None:
+        self._ballot, self._log, self._record, self._ahead, self._block = ballot, log, record, ahead, block
+
+    def __enter__(self) -> None:
+        record = self._record
+        epoch = self._ballot.shard.epoch + (record.kind not in WITHIN)
+        self._log.begin(record.kind, record.columns, epoch, self._ahead)
+        self._block.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._block.__exit__(kind, error, trace)
+        if kind is not None and self._ballot.in_doubt is None and self._ballot.broken is None:
+            self._log.refuse()

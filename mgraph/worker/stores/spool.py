@@ -40,11 +40,15 @@ class _Copies:
 
     def __init__(self, device: Device) -> None:
         self._of_host: list[Future[None]] = []
-        self._of_gpu = False
-        if device.kind == "cuda":
+        self._gpu, self._of_gpu = device.kind == "cuda", False
+        if self._gpu:
             cuda, self._runtime = device.xp.cuda, device.xp.cuda.runtime
             self._stream, self._current = cuda.Stream(non_blocking=True), cuda.get_current_stream
             self._made = cuda.Event(disable_timing=True)
+
+    def mark(self) -> None:
+        if self._gpu:
+            self._made.record(self._current())
 
     def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
         for view, part, at in laid(parts, views):
@@ -53,7 +57,6 @@ class _Copies:
                 continue
             if not self._of_gpu:
                 self._of_gpu = True
-                self._made.record(self._current())
                 self._stream.wait_event(self._made)
             to, source = view.__array_interface__["data"][0], part.data.ptr + at
             self._runtime.memcpyAsync(to, source, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr)
