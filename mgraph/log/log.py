@@ -27,6 +27,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, StoreError
 from mgraph.log.behind import Behind
@@ -142,7 +144,7 @@ class Log:
         """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
         Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
-        goes to a spool is put off until `proceed`.
+        goes from a GPU to a spool is put off until `proceed`.
 
         Raises
         ------
@@ -158,9 +160,9 @@ class Log:
             work()
             return
         behind.mark()
-        if kind == "batch":
+        if kind == "batch" and not isinstance(columns["src"], np.ndarray):
             self._put_off = work
-        else:
+        else:  # what lies on the host takes long to copy
             work()
 
     def proceed(self) -> None:

@@ -150,7 +150,7 @@ def test_a_refusal_holds_and_no_room_waits(log):
 
 def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):
     def begin(epoch: int) -> None:
-        log.begin("batch", {"src": np.zeros(3, np.uint32), "dst": np.zeros(3, np.uint32)}, epoch)
+        log.begin("batch", {"src": [0, 1, 2], "dst": [2, 2, 2]}, epoch)  # no array of the host's
 
     begin(1)
     assert log.place == 0, "nothing is claimed yet"
