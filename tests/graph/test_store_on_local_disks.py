@@ -84,6 +84,7 @@ def test_each_worker_keeps_its_part_and_comes_back_to_it(tmp_path, monkeypatch):
                 graph.insert([1], [2])
         shutil.rmtree(disk, ignore_errors=True)
         shutil.move(tmp_path / "gone", disk)
+        client.wait_for_workers(2, timeout=60)  # the nanny may still start one
         with DynamicGraph.open(client, PATH) as graph:
             assert 5 <= graph.epoch <= 6
             assert_graph(graph, model) if graph.epoch == 5 else None
