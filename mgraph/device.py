@@ -420,6 +420,28 @@ class Device:
             return self.to_host(array)
         return array.get(out=self.host.empty(array.size, array.dtype))
 
+    def fetching(self, array: Array) -> Callable[[], np.ndarray]:
+        """Begin to copy an array to host memory, which is allocated now; the function waits for it and returns it.
+
+        Up to `STAGED` bytes of a GPU go through page-locked memory, and this waits for nothing.
+        """
+        if self.kind == "cpu" or not 0 < array.nbytes <= STAGED:
+            here = self.fetch(array)
+            return lambda: here
+        cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
+        memory = cuda.alloc_pinned_memory(1 << (array.nbytes - 1).bit_length())
+        out, staged = self.host.empty(array.size, array.dtype), np.frombuffer(memory, array.dtype, array.size)
+        kind, done = cuda.runtime.memcpyDeviceToHost, cuda.Event(disable_timing=True)
+        cuda.runtime.memcpyAsync(memory.ptr, array.data.ptr, array.nbytes, kind, stream.ptr)
+        done.record(stream)
+
+        def fetched() -> np.ndarray:
+            done.synchronize()
+            np.copyto(out, staged)
+            return out
+
+        return fetched
+
     def meanwhile(self, work: Callable[[], None]) -> None:
         """Do `work`, which raises nothing: where this thread next waits for a GPU by `synchronize`; on the CPU now."""
         if self.kind == "cuda":

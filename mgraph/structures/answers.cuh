@@ -3,6 +3,7 @@
 // structure does.
 #pragma once
 #include "structures/outcome.cuh"
+#include "structures/sums.cuh"
 #include "structures/view.cuh"
 #include "kernels/search.cuh"
 #include "kernels/stream.cuh"
@@ -10,7 +11,7 @@
 constexpr u32 no_number = 0x7fc00000u;  // NaN
 
 struct Asked {           // queries of a sorted run
-    const i8* kinds;     // of the run
+    const i8* kinds;     // of the run, or of its stream where answers are by place
     const u32* place;    // of the run
     const u32* asked;    // where each query stands in the run
     const u32* slots;    // where each answer goes, by the place in the stream, or in the run
@@ -22,7 +23,7 @@ struct Asked {           // queries of a sorted run
         if (places) places[to] = place[i];
         return to;
     }
-    DEVICE i8 kind(i64 q) const { return kinds[asked[q]]; }
+    DEVICE i8 kind(i64 q) const { return kinds[by_place ? place[asked[q]] : asked[q]]; }
 };
 
 // Whether the edge of an update of [.., end) was there before the batch: what becomes of its last update tells.
@@ -33,14 +34,41 @@ DEVICE bool there_before(const Updates& updates, const u8* outcome, i64 update, 
     return outcome[last] == updated || outcome[last] == deleted;
 }
 
+// What an update changes at its row's degree is added to the first query of that row after it.
+struct DegreeChanges {
+    const u8* outcome;
+    const u64* rows;  // the queries of rows, row << 32 | place, ascending
+    i64 n_rows;
+    i64* changes;
+    DEVICE void add(const Updates& updates, i64 i) const {
+        u64 key = updates.keys[i];
+        i64 q = first_after(updates, i, key);
+        if (q == n_rows || rows[q] >> 32 != key >> 32) return;
+        bool again = i > 0 && updates.keys[i - 1] == key, after = updates.op[i] > 0;
+        bool before = again ? updates.op[i - 1] > 0 : there_before(updates, outcome, i, updates.n);
+        if (after != before) atomic_add(changes + q, (i64)(after ? 1 : -1));
+    }
+    // The first query after an update; of another row where its own has none. In the run, the queries of a row come
+    // before its updates, but for those of an edge to vertex 0, which the queries share their keys with.
+    DEVICE i64 first_after(const Updates& updates, i64 i, u64 key) const {
+        i64 end = updates.asked[i];
+        if ((u32)key == 0) return end;
+        if (end == 0 || rows[end - 1] >> 32 != key >> 32) return n_rows;
+        return lower_bound_near(rows, end, end, (key & ~(u64)0xffffffffu | updates.place[i]) + 1);
+    }
+};
+
+// One lane per query of an edge or of a weight, which it answers; and then one per update, where rows are asked for.
 template <class View>
-struct PointAnswers {  // one lane per query of an edge or of a weight
+struct PointAnswers {
     static constexpr int lanes = 1;
     View graph;
     Asked queries;
     Updates updates;
+    DegreeChanges degrees;
     i64 first;  // of these queries among all
     i64 n;
+    i64 n_all;  // with the updates
     const u64* keys;  // of the run
     const u32* before;
     const u8* held;  // whether the structure has the edge of each of the first `n_found` queries; null to find it here
@@ -48,16 +76,20 @@ struct PointAnswers {  // one lane per query of an edge or of a weight
     u32* words;  // from the slot `n_found` on
     i64 n_found;
     DEVICE void operator()(Grid grid) const {
-        for (i64 q : grid.items(n)) {
-            u64 key = keys[queries.asked[first + q]];
-            i64 last = (i64)before[q] - 1, to = queries.slot(first + q);
-            bool in_batch = last >= 0 && updates.keys[last] == key;
-            if (q < n_found)
-                found[to] = in_batch ? updates.op[last] > 0
-                            : held   ? held[q] != 0
-                                     : graph.find((i64)(key >> 32), (u32)key) >= 0;
-            else words[to - n_found] = in_batch ? weight(last) : weight_of((i64)(key >> 32), (u32)key);
+        for (i64 i : grid.items(n_all)) {
+            if (i < n) answer(i);
+            else degrees.add(updates, i - n);
         }
+    }
+    DEVICE void answer(i64 q) const {
+        u64 key = keys[queries.asked[first + q]];
+        i64 last = (i64)before[q] - 1, to = queries.slot(first + q);
+        bool in_batch = last >= 0 && updates.keys[last] == key;
+        if (q < n_found)
+            found[to] = in_batch ? updates.op[last] > 0
+                        : held   ? held[q] != 0
+                                 : graph.find((i64)(key >> 32), (u32)key) >= 0;
+        else words[to - n_found] = in_batch ? weight(last) : weight_of((i64)(key >> 32), (u32)key);
     }
     DEVICE u32 weight(i64 update) const {
         if (updates.op[update] < 0) return no_number;
@@ -69,34 +101,6 @@ struct PointAnswers {  // one lane per query of an edge or of a weight
     }
 };
 
-// What every update changes at its row's degree is added to the first query of that row after it.
-struct DegreeChanges {  // one lane per update
-    static constexpr int lanes = 1;
-    Updates updates;
-    const u8* outcome;
-    const u64* rows;  // the queries of rows, row << 32 | place, ascending
-    i64 n_rows;
-    i64* changes;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(updates.n)) {
-            u64 key = updates.keys[i];
-            i64 q = first_after(i, key);
-            if (q == n_rows || rows[q] >> 32 != key >> 32) continue;
-            bool again = i > 0 && updates.keys[i - 1] == key, after = updates.op[i] > 0;
-            bool before = again ? updates.op[i - 1] > 0 : there_before(updates, outcome, i, updates.n);
-            if (after != before) atomic_add(changes + q, (i64)(after ? 1 : -1));
-        }
-    }
-    // The first query after an update; of another row where its own has none. In the run, the queries of a row come
-    // before its updates, but for those of an edge to vertex 0, which the queries share their keys with.
-    DEVICE i64 first_after(i64 i, u64 key) const {
-        i64 end = updates.asked[i];
-        if ((u32)key == 0) return end;
-        if (end == 0 || rows[end - 1] >> 32 != key >> 32) return n_rows;
-        return lower_bound_near(rows, end, end, (key & ~(u64)0xffffffffu | updates.place[i]) + 1);
-    }
-};
-
 template <class View>
 struct RowDegrees {  // one lane per query of a row
     static constexpr int lanes = 1;
@@ -104,13 +108,13 @@ struct RowDegrees {  // one lane per query of a row
     Asked queries;
     const u64* rows;
     i64 n;
-    const i64* changes;  // running sums
+    Sums changes;
     u32* words;  // from the slot `n_found` on
     i64 n_found;
     DEVICE void operator()(Grid grid) const {
         for (i64 q : grid.items(n)) {
             i64 row = (i64)(rows[q] >> 32), first = lower_bound_near(rows, q, q, first_key_of(row));
-            i64 degree = (i64)graph.degree(row) + changes[q] - (first ? changes[first - 1] : 0);
+            i64 degree = (i64)graph.degree(row) + (i64)(changes.upto(q) - (first ? changes.upto(first - 1) : 0));
             words[queries.slot(q) - n_found] = (u32)degree;
         }
     }

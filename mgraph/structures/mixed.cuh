@@ -32,13 +32,15 @@ struct StreamArcs {  // one lane per operation: its key and its kind, as one str
 
 struct Classes {  // a stable partition of operations
     const i8* kinds;
+    const u32* at;  // where each operation's kind is; null for its own place
     i64 n;
     u64 table;
     i64 chunk;
     i64 chunks;
     i64* ends;   // of each class and chunk: the operations of the class up to the end of the chunk
     i64* first;  // of each class: where its operations begin
-    DEVICE int of(i64 i) const { return table >> 4 * kinds[i] & 15; }
+    DEVICE i8 kind(i64 i) const { return kinds[at ? at[i] : i]; }
+    DEVICE int of(i64 i) const { return table >> 4 * kind(i) & 15; }
     DEVICE i64 end(i64 c) const { return lesser(n, (c + 1) * chunk); }
 };
 
@@ -66,8 +68,9 @@ struct CountClasses {
     static constexpr int lanes = 256;
     Classes by_kind;
     Classes by_part;
-    u64* arrived;  // 0
-    i64* totals;   // of the classes of `by_kind`
+    u64* arrived;        // 0
+    const u64* largest;  // two words for the host; may be null
+    i64* mail;           // for it: how many operations each class of `by_kind` has, and then these; may be null
     DEVICE void operator()(Grid grid) const {
         SHARED(bool, is_last, 1);
         SHARED(i64, sums, n_kinds);
@@ -84,7 +87,10 @@ struct CountClasses {
             if (!*is_last) continue;
             sum_up(block, tile, by_part, sums);
             sum_up(block, tile, by_kind, sums);
-            for (i64 k = block.rank(); k < n_kinds; k += block.size()) totals[k] = sums[k];
+            if (!mail) continue;
+            for (i64 k = block.rank(); k < n_kinds; k += block.size()) mail[k] = sums[k];
+            if (largest)
+                for (i64 k = block.rank(); k < 2; k += block.size()) mail[n_kinds + k] = (i64)largest[k];
         }
     }
     DEVICE void count(const Tile<32>& tile, const Classes& by, i64 c) const {
@@ -127,18 +133,9 @@ struct CountClasses {
     }
 };
 
-struct PlaceClasses {  // one tile per chunk: the place of each operation in the partition
-    static constexpr int lanes = 32;
-    Classes by;
-    u32* to;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 c : grid.items(tile, by.chunks))
-            deal_chunk(tile, by, c, [&](i64 i, int, i64 at, i64) { to[i] = (u32)at; });
-    }
-};
-
-struct SplitRun {  // one tile per chunk of a sorted run: its updates, its queries of rows, of edges, of weights
+// One tile per chunk of a sorted run: its updates, its queries of rows, of edges, of weights. Where there are queries,
+// as many tiles more: the place of each operation in the partition by kinds.
+struct SplitRun {
     static constexpr int lanes = 32;
     Classes by;  // in this order
     const u64* keys;
@@ -149,20 +146,28 @@ struct SplitRun {  // one tile per chunk of a sorted run: its updates, its queri
     u32* asked;    // the queries of rows and then of edges, by where they stand in the run
     u32* before;   // of each query of an edge: how many updates come before it
     i64 n_rows;
+    Classes by_kind;
+    u32* slots;
+    i64 tiles;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 c : grid.items(tile, by.chunks))
-            deal_chunk(tile, by, c, [&](i64 i, int own, i64 to, i64 after) {
-                if (own == 0) put(i, to, after - updates.n);
-                i64 q = to - updates.n;
-                if (own == 1) rows[q] = (keys[i] & ~(u64)0xffffffffu) | place[i];
-                if (own >= 1 && own <= 3) asked[q] = (u32)i;
-                if (own == 2 || own == 3) before[q - n_rows] = (u32)after;
-            });
+        for (i64 c : grid.items(tile, tiles)) {
+            if (c < by.chunks) split(tile, c);
+            else deal_chunk(tile, by_kind, c - by.chunks, [&](i64 i, int, i64 at, i64) { slots[i] = (u32)at; });
+        }
+    }
+    DEVICE void split(const Tile<lanes>& tile, i64 c) const {
+        deal_chunk(tile, by, c, [&](i64 i, int own, i64 to, i64 after) {
+            if (own == 0) put(i, to, after - updates.n);
+            i64 q = to - updates.n;
+            if (own == 1) rows[q] = (keys[i] & ~(u64)0xffffffffu) | place[i];
+            if (own >= 1 && own <= 3) asked[q] = (u32)i;
+            if (own == 2 || own == 3) before[q - n_rows] = (u32)after;
+        });
     }
     DEVICE void put(i64 i, i64 to, i64 asked_before) const {
         updates.keys[to] = keys[i];
-        updates.op[to] = by.kinds[i] == op_insert ? 1 : -1;
+        updates.op[to] = by.kind(i) == op_insert ? 1 : -1;
         if (weight) updates.weight[to] = weight[i];
         updates.place[to] = place[i];
         updates.asked[to] = (u32)asked_before;

@@ -19,6 +19,7 @@ nothing is sorted again, and a row with many updates and many queries costs no m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +31,9 @@ from mgraph.structures.contract import Structure
 from mgraph.structures.reads import Csr
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
-from mgraph.structures.sums import running_sums
+from mgraph.structures.sums import chunks_of, sum_chunks
 
-__all__ = ["Answers", "Mixed", "load_kernels", "sort_stream"]
+__all__ = ["Answers", "Coming", "Mixed", "load_kernels", "sort_stream"]
 
 Array = Any
 _KINDS = constants("kernels/stream.cuh")
@@ -77,14 +78,21 @@ class Answers:
     predecessors: Csr
     place: np.ndarray | None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        rows = (
-            getattr(csr, name) for csr in (self.neighbors, self.predecessors) for name in ("offsets", "dst", "weight")
-        )
-        arrays = (self.has_edge, self.weight, self.degree, self.place, *rows)
-        return sum(array.nbytes for array in arrays if array is not None)
+
+@dataclass(frozen=True)
+class Coming:
+    """Answers that the device is to write, and that are on their way to the host.
+
+    Parameters
+    ----------
+    nbytes : int
+        As of `Answers`.
+    answers : callable
+        Waits for them and returns them.
+    """
+
+    nbytes: int
+    answers: Callable[[], Answers]
 
 
 def load_kernels(structure: Structure) -> None:
@@ -93,11 +101,16 @@ def load_kernels(structure: Structure) -> None:
     load(structure.device, "structures/answers.cuh", structure.view())
 
 
-def sort_stream(device: Device, keys: Array, kinds: Array, weight: Array = None, first: int = 0) -> Run:
-    """A stream as a run with places, which count from `first`. O(n log n); no read-back; may overwrite `keys`."""
-    keys, places = sort_keys(device, keys, with_places=True)
-    kinds = device.gather(kinds, places)
-    weight = None if weight is None else device.gather(weight, places)
+def sort_stream(
+    device: Device, keys: Array = None, kinds: Array = None, weight: Array = None, first: int = 0, **columns: Array
+) -> Run:
+    """A stream as a run with places, which count from `first`. O(n log n); no read-back; may overwrite `keys`.
+
+    Without `keys` they are made of the `columns` src, dst and largest, as `sort_keys` takes them. Without `kinds` the
+    run has no op.
+    """
+    keys, places = sort_keys(device, keys, **columns, with_places=True)
+    kinds, weight = (None if column is None else device.gather(column, places) for column in (kinds, weight))
     places = device.astype(places, np.uint32) if places.dtype != np.uint32 else places
     if first:
         places += np.uint32(first)
@@ -113,8 +126,12 @@ class Mixed:
     run : Run
         Of `sort_stream`, in local rows.
     stream : int8[n], optional
-        The kinds of the run's operations in stream order, if the run has the whole stream, from place 0 on. Answers are
-        then in stream order, else in the order of the run, with their places.
+        The kinds of the run's operations in stream order, if the run has the whole stream, from place 0 on; the run's
+        op is not read then. Answers are then in stream order, else in the order of the run, with their places.
+    counts : sequence of 8 int, optional
+        How many operations each kind has. By default this is found out, which waits for the device.
+    largest : uint64[2], optional
+        The largest src and dst of the stream, which `largest_ids` gives to the host.
 
     Attributes
     ----------
@@ -123,15 +140,52 @@ class Mixed:
 
     Notes
     -----
-    O(n). One read-back. Takes 21 bytes an update, with a weight 25, 12 a query of a row and 8 a query of an edge.
+    O(n). One read-back without `counts`, else none. Takes 21 bytes an update, with a weight 25, 12 a query of a row and
+    8 a query of an edge.
     """
 
-    def __init__(self, device: Device, run: Run, stream: Array = None) -> None:
+    def __init__(
+        self, device: Device, run: Run, stream: Array = None, counts: Sequence[int] | None = None, largest: Array = None
+    ) -> None:
         self.device, self._run, self._by_place = device, run, stream is not None
-        by_kind, by_part, totals = _counted(device, (run.op if stream is None else stream, run.op))
-        inserts, deletes, *asked, _ = totals
+        self._kinds = run.op if stream is None else stream
+        by_kind, by_part = self._counted(counts is None, largest)
+        if counts is None:
+            device.synchronize()
+            counts = self._mail[:CLASSES].tolist()
+        inserts, deletes, *asked, _ = counts
         self._asked: list[int] = asked
         self._split(by_kind, by_part, inserts + deletes, sum(asked[2:]), sum(asked[:2]))
+
+    def largest_ids(self) -> tuple[int, int]:
+        """The largest src and dst of the stream; once the device was waited for."""
+        src, dst = self._mail[CLASSES:].tolist()
+        return src, dst
+
+    def _counted(self, tells: bool, largest: Array) -> tuple[Struct, Struct]:
+        """Operations in stream order and in that of the run as partitions, by `BY_KIND` and by `BY_PART`.
+
+        A partition is stable, and dealt to tiles in chunks. The host is told how many operations each kind has, if it
+        `tells`, and `largest`.
+        """
+        device, n = self.device, len(self._run)
+        chunk = CHUNK[device.kind]
+        chunks = -(-n // chunk)
+        words = device.carve(*[(CLASSES * chunks, np.int64)] * 2, *[(CLASSES, np.int64)] * 2, (1, np.uint64))
+        places = None, self._run.place if self._by_place else None
+        by_kind, by_part = (
+            Struct(kinds=self._kinds, at=at, n=n, table=table, chunk=chunk, chunks=chunks, ends=ends, first=first)
+            for at, table, ends, first in zip(places, (BY_KIND, BY_PART), words[:2], words[2:4], strict=True)
+        )
+        mail = None
+        if tells or largest is not None:
+            self._mail, mail = device.mailbox(CLASSES + 2)
+            self._mail[:] = 0
+        device.fill(words[4], 0)
+        load(device, "structures/mixed.cuh").CountClasses(
+            chunks, by_kind=by_kind, by_part=by_part, arrived=words[4], largest=largest, mail=mail
+        )
+        return by_kind, by_part
 
     def _split(self, by_kind: Struct, by_part: Struct, n_updates: int, n_rows: int, n_points: int) -> None:
         """Take the run apart: so many updates, queries of rows and queries of edges."""
@@ -144,18 +198,18 @@ class Mixed:
         weight = None if run.weight is None else weight
         self.updates = Run(keys, op, weight)
         self._updates = Struct(keys=keys, op=op, weight=weight, place=place, asked=before, n=n_updates)
-        chunks = by_part.values["chunks"]
-        kernels.PlaceClasses(chunks if n else 0, by=by_kind, to=self._slots)
+        tiles = by_part.values["chunks"] * (2 if n else 1)
         kernels.SplitRun(
-            chunks, by=by_part, keys=run.keys, weight=run.weight, place=run.place, updates=self._updates,
-            rows=self._rows, asked=self._places, before=self._before, n_rows=n_rows,
+            tiles, by=by_part, keys=run.keys, weight=run.weight, place=run.place, updates=self._updates,
+            rows=self._rows, asked=self._places, before=self._before, n_rows=n_rows, by_kind=by_kind,
+            slots=self._slots, tiles=tiles,
         )  # fmt: skip
 
-    def answer(self, structure: Structure, outcome: Array) -> Answers:
+    def answer(self, structure: Structure, outcome: Array) -> Coming:
         """The answers as of before the updates are committed, which `structure` has prepared with this outcome.
 
         O(q log n) for q queries of edges and of degrees. A row takes O((d + u) log u) for d edges and u updates of it
-        in the run. Five read-backs at most.
+        in the run. All memory is allocated now. Where rows are asked for it waits, else for nothing.
 
         Raises
         ------
@@ -163,9 +217,9 @@ class Mixed:
             There is no memory for the answers, here or on the host.
         """
         device, (edges, weights, degrees, neighbors, predecessors) = self.device, self._asked
-        n = sum(self._asked)
+        n, n_rows, n_points = sum(self._asked), len(self._rows), len(self._before)
         numbers = -(-edges // 4) * 4  # where they begin, behind what was found: all is fetched at once
-        answers = device.empty(numbers + 4 * (n - edges), np.uint8)
+        answers, zeros = device.carve((numbers + 4 * (n - edges), np.uint8), (n_rows + chunks_of(n_rows) + 1, np.int64))
         found, words = answers[:edges], answers[numbers:].view(np.uint32)
         places = None if self._by_place else device.empty(n, np.uint32)
         rows = Csr(
@@ -173,27 +227,41 @@ class Mixed:
         )
         if n:
             asked = Struct(
-                kinds=self._run.op, place=self._run.place, asked=self._places, slots=self._slots,
+                kinds=self._kinds, place=self._run.place, asked=self._places, slots=self._slots,
                 by_place=int(self._by_place), first=len(self.updates), places=places,
             )  # fmt: skip
             given = {"graph": (view := structure.view()), "queries": asked}
             into = {"words": words, "n_found": edges}
             kernels = load(device, "structures/answers.cuh", view)
+            if n_rows:
+                device.fill(zeros, 0)
+            changes, n_all = zeros[:n_rows], n_points + (len(self.updates) if n_rows else 0)
             kernels.PointAnswers(
-                len(self._before), **given, updates=self._updates, first=len(self._rows), n=len(self._before),
-                keys=self._run.keys, before=self._before, held=self._held(structure), found=found, **into,
+                n_all, **given, updates=self._updates,
+                degrees=Struct(outcome=outcome, rows=self._rows, n_rows=n_rows, changes=changes),
+                first=n_rows, n=n_points, n_all=n_all, keys=self._run.keys, before=self._before,
+                held=self._held(structure), found=found, **into,
             )  # fmt: skip
-            if len(self._rows):
-                self._degrees(kernels, given, outcome, into)
+            if n_rows:  # a degree is also the length of the row that a query for neighbours gets
+                sums = changes.view(np.uint64)
+                sums = Struct(words=sums, before=sum_chunks(device, sums, zeros[n_rows:].view(np.uint64)))
+                kernels.RowDegrees(n_rows, **given, rows=self._rows, n=n_rows, changes=sums, **into)
             if neighbors + predecessors:
                 rows = self._patched(kernels, given, outcome, words[weights + degrees :], structure.weighted)
-        host = device.fetch(answers[: numbers + 4 * (weights + degrees)])
-        here = host[numbers:].view(np.uint32)
-        return Answers(
-            host[:edges].view(bool), here[:weights].view(np.float32), here[weights:],
-            _part(rows, 0, neighbors), _part(rows, neighbors, neighbors + predecessors),
-            None if places is None else device.fetch(places),
-        )  # fmt: skip
+        fetched = device.fetching(answers[: numbers + 4 * (weights + degrees)])
+        placed = None if places is None else device.fetching(places)
+
+        def answered() -> Answers:
+            host = fetched()
+            here = host[numbers:].view(np.uint32)
+            return Answers(
+                host[:edges].view(bool), here[:weights].view(np.float32), here[weights:],
+                _part(rows, 0, neighbors), _part(rows, neighbors, neighbors + predecessors),
+                None if placed is None else placed(),
+            )  # fmt: skip
+
+        of_rows = sum(column.nbytes for column in (rows.offsets, rows.dst, rows.weight) if column is not None)
+        return Coming(edges + 4 * (weights + degrees) + (0 if places is None else places.nbytes) + of_rows, answered)
 
     def _held(self, structure: Structure) -> Array:
         """Whether the structure has the edge of each query of an edge, uint8[n]; None unless its search is its own."""
@@ -204,16 +272,6 @@ class Mixed:
         asked = self._places[len(self._rows) : len(self._rows) + n]
         load(device, "structures/mixed.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
         return structure._find(src, dst, device.empty(n, np.uint8)).view(np.uint8)
-
-    def _degrees(self, kernels: Any, given: dict[str, Any], outcome: Array, into: dict[str, Any]) -> None:
-        """Write the degree for each query of a row; it is the length of the row that a query for neighbours gets."""
-        device, n = self.device, len(self._rows)
-        changes = device.zeros(n, np.int64)
-        kernels.DegreeChanges(
-            len(self.updates), updates=self._updates, outcome=outcome, rows=self._rows, n_rows=n, changes=changes,
-        )  # fmt: skip
-        running_sums(device, changes)
-        kernels.RowDegrees(n, **given, rows=self._rows, n=n, changes=changes, **into)
 
     def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
         """The rows that are asked for, of these lengths, in host memory."""
@@ -228,30 +286,6 @@ class Mixed:
             offsets=offsets, first=sum(self._asked[:3]), dst=dst, weight=weight,
         )  # fmt: skip
         return Csr(ends, device.fetch(dst), None if weight is None else device.fetch(weight))
-
-
-def _counted(device: Device, kinds: tuple[Array, Array]) -> tuple[Struct, Struct, list[int]]:
-    """Operations in stream order and in that of the run as partitions, by `BY_KIND` and by `BY_PART`; and the totals.
-
-    A partition is stable, and dealt to tiles in chunks. The totals are how many operations each kind has; they wait for
-    the device, once.
-    """
-    n, chunk = len(kinds[0]), CHUNK[device.kind]
-    chunks = -(-n // chunk)
-    words = device.carve(*[(CLASSES * chunks, np.int64)] * 2, *[(CLASSES, np.int64)] * 2, (1, np.uint64))
-    by_kind, by_part = (
-        Struct(kinds=its, n=n, table=table, chunk=chunk, chunks=chunks, ends=ends, first=first)
-        for its, table, ends, first in zip(kinds, (BY_KIND, BY_PART), words[:2], words[2:4], strict=True)
-    )
-    totals, mailbox = device.mailbox(CLASSES)
-    device.fill(words[4], 0)
-    load(device, "structures/mixed.cuh").CountClasses(
-        chunks, by_kind=by_kind, by_part=by_part, arrived=words[4], totals=mailbox
-    )
-    if not chunks:
-        return by_kind, by_part, [0] * CLASSES
-    device.synchronize()
-    return by_kind, by_part, totals.tolist()
 
 
 def _part(csr: Csr, first: int, end: int) -> Csr:

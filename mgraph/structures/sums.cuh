@@ -46,6 +46,12 @@ struct SumChunks {  // one block per chunk; the block that comes last sums up th
     }
 };
 
+struct Sums {  // running sums as SumChunks leaves them
+    const u64* words;
+    const u64* before;
+    DEVICE u64 upto(i64 i) const { return words[i] + before[i / chunk_words]; }
+};
+
 struct AddBefore {  // one lane per word
     static constexpr int lanes = 1;
     u64* words;

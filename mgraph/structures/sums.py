@@ -9,7 +9,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import constants, load
 
-__all__ = ["running_sums", "sum_by_chunks"]
+__all__ = ["chunks_of", "running_sums", "sum_by_chunks", "sum_chunks"]
 
 Array = Any
 CHUNK = constants("structures/sums.cuh")["chunk_words"]
@@ -28,9 +28,21 @@ def running_sums(device: Device, words: Array) -> None:
 
 def sum_by_chunks(device: Device, words: Array) -> None:
     """`running_sums` by kernels."""
-    n, words = len(words), words.view(np.uint64)
-    chunks, kernels = -(-n // CHUNK), load(device, "structures/sums.cuh")
-    zeros = device.zeros(chunks + 1, np.uint64)
-    before = zeros[:chunks]
-    kernels.SumChunks(chunks, words=words, n=n, before=before, arrived=zeros[chunks:])
-    kernels.AddBefore(n if chunks > 1 else 0, words=words, n=n, before=before)
+    n, words, kernels = len(words), words.view(np.uint64), load(device, "structures/sums.cuh")
+    before = sum_chunks(device, words, device.zeros(chunks_of(n) + 1, np.uint64))
+    kernels.AddBefore(n if len(before) > 1 else 0, words=words, n=n, before=before)
+
+
+def chunks_of(n: int) -> int:
+    """The chunks of so many words."""
+    return -(-n // CHUNK)
+
+
+def sum_chunks(device: Device, words: Array, zeros: Array) -> Array:
+    """Replace words, uint64[n], by the running sums of each chunk; returns the sum of all before it, for each chunk.
+
+    `zeros` are ``chunks_of(n) + 1`` words of 0, of which the first become the sums. One launch.
+    """
+    n, before = len(words), zeros[:-1]
+    load(device, "structures/sums.cuh").SumChunks(len(before), words=words, n=n, before=before, arrived=zeros[-1:])
+    return before

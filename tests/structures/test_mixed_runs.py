@@ -51,11 +51,17 @@ def test_streams_against_a_replay(name, weighted, device):
             weight = None
         ops = Operations(kinds, src, dst, weight)
         on = [None if c is None else device.asarray(c) for c in (ops.kind, ops.src, ops.dst, ops.weight)]
-        run = sort_stream(device, make_keys(device, *on[1:3]), on[0], on[3])
-        separated = Mixed(device, run, on[0])
+        if size % 2000:
+            largest = device.zeros(2, np.uint64)
+            run = sort_stream(device, weight=on[3], src=on[1], dst=on[2], largest=largest)
+            separated = Mixed(device, run, on[0], [*ops.counts.values(), 0], largest)
+        else:  # as if it did not know how many operations of each kind there are
+            separated = Mixed(device, sort_stream(device, make_keys(device, *on[1:3]), weight=on[3]), on[0])
         plan = s.prepare(separated.updates)
-        answers = separated.answer(s, plan.outcome)
+        answers = separated.answer(s, plan.outcome).answers()
         counts = s.commit(plan)
+        if size % 2000:
+            assert separated.largest_ids() == (ops.src.max(), ops.dst.max())
         expected = model.replay(kinds, src, dst, weight)
         assert [counts.inserted, counts.updated, counts.deleted, counts.missing] == expected["counts"]
         assert answers.has_edge.tolist() == expected["has_edge"]

@@ -10,7 +10,7 @@ from plain_graph import fresh_rng
 from ranks import Ranks
 from stream_model import StreamModel, check_answers, random_stream
 
-from mgraph import Answers, CapacityError, Operations
+from mgraph import Answers, CapacityError, Operations, UnknownVertex
 from mgraph.client.batches.mixed import answers_of
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
@@ -33,13 +33,16 @@ def small_chunks(monkeypatch):
 
 
 def sent(ranks: Ranks, ops: Operations, epoch: int | None) -> list:
-    """The ranks' answers to a stream, dealt as a client does."""
+    """The ranks' answers to a stream, dealt as a client does; one rank may have to check the ids."""
     cuts = [len(ops) * rank // ranks.size for rank in range(ranks.size + 1)]
     shares = [
         {"first": a, **{name: None if (c := getattr(ops, name)) is None else c[a:b] for name in COLUMNS}}
         for a, b in pairwise(cuts)
     ]
-    return ranks.call("execute", shares, generation=0, **({} if epoch is None else {"epoch": epoch}))
+    given = {} if epoch is None else {"epoch": epoch}
+    if ranks.size == 1:
+        given |= {"counts": list(ops.counts.values()), "check": True}
+    return ranks.call("execute", shares, generation=0, **given)
 
 
 def execute(ranks: Ranks, ops: Operations, epoch: int | None, numbering: Numbering) -> Answers:
@@ -167,3 +170,26 @@ def test_an_order_that_has_changed_is_stale():
     )
     assert isinstance(answers[0], Stale)
     assert ranks.shards[0].epoch == 0
+
+
+@pytest.mark.parametrize("device", BOTH)
+@pytest.mark.parametrize("structure", names())
+def test_one_rank_finds_unknown_vertices_itself(structure, device):
+    """Before anything is changed, and whether the structure has edges or not; in updates and in queries."""
+    rng, n = fresh_rng(), 500
+    ranks = Ranks((0, n), structure=structure, device=device)
+    numbering = Numbering(Partition((0, n)))
+    for epoch in (1, 2):
+        kinds, src, dst = rng.choice(["insert", "delete", "has_edge", "degree"], 2000), *rng.integers(0, n, (2, 2000))
+        for kind, name in (("insert", "src"), ("delete", "dst"), ("has_edge", "dst"), ("degree", "src")):
+            at = int(rng.choice(np.flatnonzero(kinds == kind)))
+            ends = {"src": src.copy(), "dst": dst.copy()}
+            ends[name][at] = rng.choice([n, n + 7, 2**32 - 2])
+            with pytest.raises(UnknownVertex, match=rf"{name}\[{at}\] is {ends[name][at]}; the graph has {n} vertices"):
+                execute(ranks, Operations(kinds, **ends), epoch, numbering)
+            assert ranks.shards[0].epoch == epoch - 1
+        with pytest.raises(UnknownVertex, match=r"src\[0\] is 500"):
+            execute(ranks, Operations(["degree"], [n], [0]), None, numbering)
+        execute(ranks, Operations(kinds, src, dst), epoch, numbering)
+        assert ranks.shards[0].epoch == epoch
+        ranks.shards[0].out_edges.check_invariants()

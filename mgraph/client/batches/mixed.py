@@ -142,10 +142,13 @@ def _executed(directory: Directory, options: Options, logged: bool, operations: 
         if directory.takes(operations):
             with directory.keyed(operations, options.directed, logged) as found:
                 return _send_keyed(directory, options, found, operations.n_updates > 0)
-        n = _vertices_after(operations, directory.n_vertices, options.grows)
+        if later := _checked_later(directory, options, operations):
+            n = directory.n_vertices
+        else:
+            n = _vertices_after(operations, directory.n_vertices, options.grows)
         with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
             found = Keyed(operations, 0, n, None)
-            send = partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0)
+            send = partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0, check=later)
             return directory.read(send)
 
 
@@ -159,15 +162,28 @@ def shares_of(operations: Operations, coordinator: Caller, options: Options) -> 
     """Checked operations as contiguous shares, one a rank, each with its first place in the stream."""
     n, size = len(operations), len(coordinator.addresses)
     shares = deal(operations, size, coordinator.one_process and options.device == "cuda", COLUMNS)
+    if size == 1:
+        return [{**shares[0], "first": 0, "counts": list(operations.counts.values())}]
     return [{**share, "first": n * rank // size} for rank, share in enumerate(shares)]
 
 
 def _send(
-    coordinator: Caller, options: Options, found: Keyed[Operations], more: int | None, commits: bool, now: Numbering
+    coordinator: Caller,
+    options: Options,
+    found: Keyed[Operations],
+    more: int | None,
+    commits: bool,
+    now: Numbering,
+    check: bool = False,
 ) -> Answers:
-    """The answers to a stream that brings vertices up to the number `more`, if any, and `commits` its updates."""
+    """The answers to a stream that brings vertices up to the number `more`, if any, and `commits` its updates.
+
+    The one rank is to `check` its ids, or they are checked.
+    """
     began, shares = time.perf_counter(), shares_of(found.batch, coordinator, options)
     args = how_rows_come(now) if found.batch.n_rows else {}
+    if check:
+        args["check"] = True
     if more is not None:
         args["n_vertices"], shares[0]["keys"] = more, found.brought
     answers = coordinator.call("execute", args, shares, connect=True, commits=commits)
@@ -222,6 +238,13 @@ def _check_kinds(operations: Any, options: Options) -> None:
     if not isinstance(operations, Operations):
         raise TypeError(f"execute takes Operations, got {type(operations).__name__}")
     check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine, options.times)
+
+
+def _checked_later(directory: Directory, options: Options, operations: Operations) -> bool:
+    """Whether the ids are left to the one rank to check: they are on the GPU that it uses, and is waited for once."""
+    coordinator, ids = directory.coordinator, (operations.src, operations.dst)
+    alone = coordinator.one_process and len(coordinator.addresses) == 1 and options.device == "cuda"
+    return alone and not options.grows and not any(isinstance(column, np.ndarray) for column in ids)
 
 
 def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:

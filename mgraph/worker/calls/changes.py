@@ -119,13 +119,16 @@ def execute(
     room: int | None = None,
     ahead: bool = False,
     keys: np.ndarray | None = None,
+    counts: list[int] | None = None,
+    check: bool = False,
     **share: Any,
 ) -> Value:
     """Answer the queries of a stream, and apply its updates as `epoch`; None if no rank's share has updates.
 
     `first` is the place of this rank's share in the stream; `n_vertices` and `keys` are as in `update`. If rows are
-    asked for, the client translates their ids by the order of this generation, and `room` is as in `Execution`. Also
-    where it is `ahead` of others, in a pipeline, its log is synced before the vote.
+    asked for, the client translates their ids by the order of this generation, and `room` is as in `Execution`.
+    `counts` and `check` are as in `streams`. Also where it is `ahead` of others, in a pipeline, its log is synced
+    before the vote.
     """
     shard = rank.shard if epoch is None else _check_epoch(rank, epoch)
     if generation is not None:
@@ -137,7 +140,7 @@ def execute(
     with rank.ballot.working(record):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
-            change = Execution(shard, streams(shard, first=first, **share), growth, room)
+            change = Execution(shard, streams(shard, first=first, counts=counts, check=check, **share), growth, room)
         except BaseException:
             if growth is not None:
                 growth.undo()

@@ -157,6 +157,12 @@ class BatchChange(Change):
             self.discard()
             raise
 
+    @property
+    def checks_ids(self) -> bool:
+        """Whether `prepare` raises `UnknownVertex` for runs that nobody has checked, before anything reads by them."""
+        plain = self._tick is None and self.shard.spec.combine == "last"
+        return plain and all(structure.checks_ids for structure in self.shard.structures)
+
     def _with_times(self, number: int, run: Run, tick: Tick) -> Run:
         """The run of a structure with what leaves because of the batch; its times are made ready."""
         clock, shard = self.shard.clock, self.shard

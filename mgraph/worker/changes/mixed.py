@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.batch import COLUMNS
+from mgraph.batch import COLUMNS, check_ids
 from mgraph.device import Array, Device
-from mgraph.errors import CapacityError
+from mgraph.errors import CapacityError, UnknownVertex
 from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
-from mgraph.structures.mixed import Answers, Mixed, sort_stream
+from mgraph.structures.mixed import Answers, Coming, Mixed, sort_stream
 from mgraph.worker.changes.change import BatchChange, Change, Growth
 from mgraph.worker.changes.route import route
 from mgraph.worker.shard.shard import Shard
@@ -21,31 +22,84 @@ __all__ = ["Execution", "Stream", "answered", "logged", "streams"]
 
 
 class Stream(NamedTuple):
-    """The operations that one structure of a shard is to see: a run, and with one rank the kinds in stream order."""
+    """The operations that one structure of a shard is to see.
+
+    Attributes
+    ----------
+    run : Run
+    kinds : int8[n] or None
+        The kinds in stream order, with one rank.
+    counts : sequence of 8 int or None
+        How many operations each kind has, where that is known.
+    unchecked : (uint32[n], uint32[n], uint64[2]) or None
+        The src and dst of a stream that was not checked, and the largest of each, which the device is to write.
+    """
 
     run: Run
     kinds: Array
+    counts: Sequence[int] | None = None
+    unchecked: tuple[Array, Array, Array] | None = None
 
 
-def streams(shard: Shard, kind: Any, src: Any, dst: Any, weight: Any = None, first: int = 0) -> list[Stream]:
+def streams(
+    shard: Shard,
+    kind: Any,
+    src: Any,
+    dst: Any,
+    weight: Any = None,
+    first: int = 0,
+    counts: Sequence[int] | None = None,
+    check: bool = False,
+) -> list[Stream]:
     """What each structure of this shard is to see of a stream, in local rows, from all ranks' shares of it.
 
-    All ranks call it together. `first` is the place of this rank's share in the whole stream. O(n log n).
+    All ranks call it together. `first` is the place of this rank's share in the whole stream. With one rank, `counts`
+    may say how many operations each of the seven kinds has, which saves a wait. With `check` nobody has looked at the
+    ids. O(n log n).
+
+    Raises
+    ------
+    UnknownVertex
+        With `check`: an id past the graph's vertices. Where a run is made of the ids as they are, it is checked later:
+        see `Execution`.
     """
     found, stride = [], 1 if shard.directed else 2
+    device, whole = shard.device, shard.size == 1
     kind, src, dst, weight = (shard.here(column) for column in (kind, src, dst, weight))
+    if whole and stride == 1 and shard.order is None and len(shard.structures) == 1:  # a launch less
+        largest = device.zeros(2, np.uint64) if check else None
+        run = sort_stream(device, weight=weight, src=src, dst=dst, largest=largest)
+        return [Stream(run, kind, counts and [*counts, 0], (src, dst, largest) if check else None)]
+    if check:
+        _check(shard, src, dst)
     n, weights = len(kind), weight
     if weight is not None and stride == 2:
-        weights = shard.device.repeat(weight, 2)
+        weights = device.repeat(weight, 2)
     for by_dst in range(len(shard.structures)):
-        keys, kinds = shard.device.empty(n * stride, np.uint64), shard.device.empty(n * stride, np.int8)
-        load(shard.device, "structures/mixed.cuh").StreamArcs(
+        keys, kinds = device.empty(n * stride, np.uint64), device.empty(n * stride, np.int8)
+        load(device, "structures/mixed.cuh").StreamArcs(
             n, kinds=kind, src=src, dst=dst, order=shard.order, n=n, stride=stride, by_dst=by_dst,
             keys=keys, kinds_out=kinds,
         )  # fmt: skip
-        run = sort_stream(shard.device, keys, kinds, weights, first * stride)
-        found.append(Stream(route(shard, run), kinds if shard.size == 1 else None))
+        run = sort_stream(device, keys, None if whole else kinds, weights, first * stride)
+        seen = _seen(counts, stride, by_dst) if whole and counts is not None else None
+        found.append(Stream(route(shard, run), kinds if whole else None, seen))
     return found
+
+
+def _seen(counts: Sequence[int], stride: int, by_dst: int) -> list[int]:
+    """How many operations of each kind, and of none, one structure sees of a stream that has so many of each."""
+    inserts, deletes, *points, predecessors = counts
+    if stride == 2:
+        return [2 * inserts, 2 * deletes, *points, predecessors, sum(points) + predecessors]
+    if by_dst:
+        return [inserts, deletes, *[0] * len(points), predecessors, sum(points)]
+    return [inserts, deletes, *points, 0, predecessors]
+
+
+def _check(shard: Shard, src: Array, dst: Array) -> None:
+    check_ids(src, shard.n_vertices, "src")
+    check_ids(dst, shard.n_vertices, "dst")
 
 
 class Execution(Change):
@@ -63,8 +117,6 @@ class Execution(Change):
 
     Attributes
     ----------
-    answers : list of Answers
-        The answers of each structure.
     nbytes : int
         Bytes of the answers of all ranks, if `room` is given.
     """
@@ -75,7 +127,7 @@ class Execution(Change):
         super().__init__(shard)
         self._streams, self._growth, self._room = found, growth, room
         self._updates: BatchChange | None = None
-        self.answers: list[Answers] = []
+        self._coming: list[Coming] = []
         self.nbytes = 0
 
     @property
@@ -84,10 +136,16 @@ class Execution(Change):
         assert self._updates is not None
         return self._updates
 
-    def prepare(self) -> None:
-        """Prepare the updates, and answer the queries; if that raises, discard them.
+    @property
+    def answers(self) -> list[Answers]:
+        """The answers of each structure, once they are prepared; waits until the device has written them."""
+        return [coming.answers() for coming in self._coming]
 
-        `CapacityError` if the answers are too many for this rank, or those of all ranks too many for the client.
+    def prepare(self) -> None:
+        """Prepare the updates, and have the queries answered; if that raises, discard them.
+
+        `CapacityError` if the answers are too many for this rank, or those of all ranks too many for the client;
+        `UnknownVertex` for a stream that was not checked.
         """
         try:
             try:
@@ -101,21 +159,44 @@ class Execution(Change):
             raise
 
     def _answer(self) -> None:
-        shard, mixed = self.shard, []
+        shard, mixed, unchecked = self.shard, list[Mixed](), None
         while self._streams:
-            run, kinds = self._streams.pop(0)
-            mixed.append(Mixed(shard.device, run, kinds))
+            run, kinds, counts, unchecked = self._streams.pop(0)
+            mixed.append(Mixed(shard.device, run, kinds, counts, None if unchecked is None else unchecked[2]))
         self._updates = BatchChange(shard, [one.updates for one in mixed], self._growth)
-        self._updates.prepare()
+        if unchecked is not None:
+            self._prepare_unchecked(mixed[0], *unchecked[:2])
+        else:
+            self._updates.prepare()
         for structure, outcome in self._updates.outcomes:
-            self.answers.append(mixed.pop(0).answer(structure, outcome))
+            self._coming.append(mixed.pop(0).answer(structure, outcome))
+
+    def _prepare_unchecked(self, mixed: Mixed, src: Array, dst: Array) -> None:
+        """Prepare the updates, and raise `UnknownVertex` for ids past the graph's vertices.
+
+        A structure that checks the ids of a batch waits for the device in any case, and what was found out of the
+        stream's ids is there then. Before any other is given the updates, that has to be waited for.
+        """
+        shard, updates = self.shard, self.updates
+        if late := bool(len(mixed.updates)) and updates.checks_ids:
+            try:
+                updates.prepare()
+            except UnknownVertex:
+                _check(shard, src, dst)  # names it
+                raise
+        else:
+            shard.device.synchronize()
+        if max(mixed.largest_ids()) >= shard.n_vertices and len(src):
+            _check(shard, src, dst)
+        if not late:
+            updates.prepare()
 
     def _bytes_of_all(self) -> int:
         """Bytes of all ranks' answers; 0 where nobody asks."""
         if self._room is None:
             return 0
         with self.shard.waiting():
-            mine = np.array([sum(answers.nbytes for answers in self.answers)], np.int64)
+            mine = np.array([sum(coming.nbytes for coming in self._coming)], np.int64)
             return int(self.shard.exchange.allreduce(mine)[0])
 
     def commit(self) -> None:
@@ -124,7 +205,9 @@ class Execution(Change):
 
     def discard(self) -> None:
         """Discard the updates and the answers."""
-        self.answers = []
+        if self._coming:
+            self.shard.device.synchronize()  # which may be writing them
+        self._coming = []
         if self._updates is not None:
             self._updates.discard()
         elif self._growth is not None:

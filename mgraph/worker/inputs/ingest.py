@@ -153,7 +153,8 @@ class _Steps:
             share["weight"] = shard.device.full(len(mine), 1, np.float32)
         first, room = int(totals[: shard.rank].sum()), self._room if totals[-1] else None
         with self.ballot.attempt(part.record if part else self._no_part()) if totals[-2] else nullcontext():
-            change = Execution(shard, streams(shard, first=first, **share), room=room)
+            counts = list(mine.counts.values()) if shard.size == 1 else None
+            change = Execution(shard, streams(shard, first=first, counts=counts, **share), room=room)
             self._held = [part, change]
             if totals[-2]:
                 self.ballot.decide(change, settle=False)
