@@ -50,6 +50,7 @@ def _function(module: Any, kernel: KernelSource) -> Any:
     found = module.get_function(f"mgraph_{kernel.name}")
     if kernel.shared:
         found.max_dynamic_shared_size_bytes = kernel.shared
+    assert found.num_regs  # asking loads the kernel: else its first launch would, and wait for the device
     return found.kernel
 
 

@@ -14,8 +14,9 @@ from pma_model import EMPTY
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import create
+from mgraph.structures.lpma import structure
 from mgraph.structures.lpma.structure import STRATEGIES
 from mgraph.structures.pma.structure import NOBODY
 
@@ -125,6 +126,66 @@ def test_growth_moves_no_edge_and_asks_for_little_memory(device, monkeypatch):
     assert changed < 0.3, "only windows around the batch are written"
     assert (Device.to_host(s.start) == start).mean() > 0.5, "row starts are addresses"
     assert held + taken[0] < 1.15 * s.nbytes + 200 * 1024, "and 100 bytes an operation, twice"
+
+
+def test_a_large_level_is_made_by_the_batches_before_it(device, monkeypatch):
+    """The batch that appends it takes no memory, and the array is the one whose level was made at once."""
+    rng, n = np.random.default_rng(7), 20_000
+    s, other = (create("lpma", n, device=device, weighted=True) for _ in range(2))
+    first, taken, real = random_batch(s, rng, 40_000, 1.0), [], Device.empty
+    for one in (s, other):
+        one.insert(first)
+    built = s.nbytes
+
+    def empty(device, n, dtype):
+        taken.append(n * np.dtype(dtype).itemsize)
+        return real(device, n, dtype)
+
+    while len(s.levels) == 1:
+        batch = random_batch(s, rng, 500, 1.0)
+        other.apply(batch)
+        run, ahead = run_of(s, batch), s._ahead
+        with monkeypatch.context() as patch:
+            patch.setattr(structure, "LARGE", 1)
+            patch.setattr(Device, "empty", empty)
+            s.discard(s.prepare(run))
+            taken.clear()
+            plan = s.prepare(run)
+        assert (s.nbytes > built) == (s._ahead is not None)
+        s.commit(plan)
+    assert ahead is not None
+    assert sum(taken) < built / 4, "scratch alone, since the one made ahead was the first plan's"
+    assert (s.in_order() == other.in_order()).all()
+    assert s._ahead is None
+    assert s.nbytes == other.nbytes
+    s.check_invariants()
+
+
+def test_a_level_ahead_is_given_back_and_may_find_no_memory(device, monkeypatch):
+    monkeypatch.setattr(structure, "LARGE", 1)
+    rng, n = np.random.default_rng(8), 20_000
+    s = create("lpma", n, device=device)
+    s.insert(random_batch(s, rng, 40_000, 1.0))
+    while s._ahead is None:
+        s.insert(random_batch(s, rng, 500, 1.0))
+    csr, built = s.to_csr(), s._nbytes
+    row = np.repeat(np.arange(n), np.diff(Device.to_host(csr.offsets)))
+    gone = rng.random(len(row)) < 0.3
+    s.delete(EdgeBatch(row[gone], Device.to_host(csr.dst)[gone]))
+    assert (s._ahead, s.nbytes) == (None, built)
+
+    def no_level(self, leaves, blank=True):
+        raise CapacityError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(s), "flat", no_level)
+        with pytest.raises(CapacityError, match="no memory"):
+            while len(s.levels) == 1:
+                s.insert(random_batch(s, rng, 500, 1.0))
+        assert s._ahead_refused
+    while len(s.levels) == 1:
+        s.insert(random_batch(s, rng, 500, 1.0))
+    s.check_invariants()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

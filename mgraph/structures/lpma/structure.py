@@ -23,7 +23,7 @@ widest ranges of which a half is out of bounds. "hybrid" goes top-down where the
 
 A new leaf is empty until a window with it is rewritten, or a key is located in it. Searches pass empty leaves over to
 the left. What is known of each leaf (its count, its head, sums of groups) lies in reading order, and is written anew
-when a level is appended: 5 bytes a leaf.
+when a level is appended: 5 bytes a leaf. The memory of a large level is taken and filled by some batches before it.
 
 Invariants
 ----------
@@ -46,6 +46,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.pma.frame import Frame
+from mgraph.structures.pma.scratch import Scratch
 from mgraph.structures.pma.structure import NOBODY, Pma
 
 __all__ = ["Lpma"]
@@ -55,6 +56,53 @@ Array = Any
 _VIEW = constants("structures/lpma/view.cuh")
 END, SHIFT = _VIEW["array_end"], _VIEW["level_shift"]
 STRATEGIES = ("bottom-up", "top-down", "hybrid")
+LARGE = 1 << 22  #: slots of an array whose next level is made ahead
+LEAD = 8  #: batches as large as the last one that may fill the array, from which on it is
+PARTS = 4  #: batches that share the filling of a level
+
+
+class _Level:
+    """One level more, made in steps of bounded work.
+
+    Attributes
+    ----------
+    nbytes : int
+        Of its arrays.
+    frame : Frame
+        The structure's arrays with the level; what is known of each leaf is undefined.
+    scratch : Scratch or None
+        For a batch as large as the last one.
+    """
+
+    frame: Frame
+    scratch: Scratch | None = None
+
+    def __init__(self) -> None:
+        self.nbytes, self._steps = 0, 0
+
+    def step(self, s: Lpma, capacity: int = 0) -> bool:
+        """Make a part of it; False if nothing was left to make. `CapacityError` where memory does not suffice.
+
+        `capacity` is that of the scratch, in operations; 0 for none.
+        """
+        step, n = self._steps, s.leaves * s.leaf
+        if step == 0:
+            if 2 * s.leaves >= 1 << 32:
+                raise CapacityError(f"{2 * s.leaves} leaves are needed; 32-bit leaf numbers allow {(1 << 32) - 1}")
+            self._level = s.flat(s.leaves, blank=False)
+            self.nbytes = sum(int(array.nbytes) for array in self._level.values() if array is not None)
+        elif step == 1:
+            directory = s.directory(2 * s.leaves)
+            self.nbytes += sum(int(array.nbytes) for array in directory.values())
+            self.frame = s.frame(s._arrays([*s.levels, self._level], directory), s.start, s._degrees)
+        elif step == 2:
+            self.scratch = s.new_scratch(capacity, self.frame) if capacity else None
+        elif (part := step - 3) < PARTS:
+            s.device.fill(self._level["slots"][n * part // PARTS : n * (part + 1) // PARTS], NOBODY)
+        else:
+            return False
+        self._steps += 1
+        return True
 
 
 class Lpma(Pma):
@@ -154,19 +202,43 @@ class Lpma(Pma):
         dense = self.num_edges > self.pi * self.leaves * self.leaf
         return self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
 
-    def _grown(self, n: int) -> Frame | None:
+    def _take(self, frame: Frame) -> None:
+        super()._take(frame)
+        self._ahead: _Level | None = None  # the next level
+        self._ahead_refused, self._most = False, self.root_bounds(self.leaves)[1]
+
+    def _foresee(self, n: int, operations: int, capacity: int) -> None:
+        """Make a part of the next level, once some more batches like this one may fill the array, of `n` items then."""
+        if 4 * n < 3 * self._most:
+            self._ahead = None
+            return
+        if self._most - n > LEAD * operations or self.leaves * self.leaf < LARGE or self._ahead_refused:
+            return
+        self._ahead = self._ahead or _Level()
+        try:
+            self._ahead.step(self, capacity)
+        except CapacityError:  # the batch that needs it tries again
+            self._ahead, self._ahead_refused = None, True
+
+    def _grown(self, n: int) -> tuple[Frame, Scratch | None] | None:
         """The arrays with one level more, where the root is too full for `n` items and that is room enough."""
-        leaves, old = 2 * self.leaves, self._frame
-        (_, most), (_, more) = self.root_bounds(self.leaves), self.root_bounds(leaves)
-        if not most < n <= more:
+        if not self._most < n <= self.root_bounds(2 * self.leaves)[1]:
             return None
-        if leaves >= 1 << 32:
-            raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
-        level, directory = self.flat(self.leaves, blank=False), self.directory(leaves)
-        arrays, bounds = self._arrays([*self.levels, level], directory), self.level_arrays(leaves)
-        self.device.fill(level["slots"], NOBODY)  # after the copies to the device, which would wait for it
-        self._kernels["prepare"].Interleave(leaves, leaves=old.leaves, old_heads=self.heads, **directory)
-        return self.frame(arrays, self.start, self._degrees, bounds)
+        level = self._ahead or _Level()
+        while level.step(self):
+            pass
+        arrays, scratch = level.frame.arrays, level.scratch
+        level.scratch = None  # each plan has its own
+        self._kernels["prepare"].Interleave(
+            2 * self.leaves, leaves=self._frame.leaves, old_heads=self.heads,
+            **{name: arrays[name] for name in ("counts", "groups", "heads")},
+        )  # fmt: skip
+        return level.frame, scratch
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that the structure holds, also of a level that it makes ahead; not its scratch."""
+        return self._nbytes + (0 if self._ahead is None else self._ahead.nbytes)
 
     # --- in reading order, on the host ---
 

@@ -85,6 +85,8 @@ class Pma(Structure):
         self._kernels = {
             part: load(device, self._files[part], self._view_of()) for part in self._files if part != "view"
         }
+        if device.kind == "cuda":  # the first wide window would wait for it
+            load(device, "structures/sums.cuh")
         array = self.new_array(1)
         device.fill(array["heads"], NOBODY)
         array["counts"].fill(0)
@@ -106,9 +108,18 @@ class Pma(Structure):
     def _pack(self, arrays: dict[str, Any], start: Array, degrees: Array) -> tuple[Struct, Struct, View]:
         """What the structure's view.cuh declares: Array, Starts and PmaView."""
 
-    def _grown(self, n: int) -> Frame | None:
-        """More room for `n` items, without moving one; None where the whole array is to be written anew."""
+    def _grown(self, n: int) -> tuple[Frame, Scratch | None] | None:
+        """More room for `n` items, without moving one; None where the whole array is to be written anew.
+
+        And the scratch for it, if that was made before.
+        """
         return None
+
+    def _foresee(self, n: int, operations: int, capacity: int) -> None:
+        """Prepare for a later batch's growth: there are `n` items after this one of so many operations.
+
+        Its scratch has this `capacity`, or 0 if it is too large to be kept.
+        """
 
     def _asks_top_down(self) -> bool:
         """Whether the next batch chooses its windows from the top down."""
@@ -221,11 +232,13 @@ class Pma(Structure):
         counts, num_edges = Counts(inserted, found.updates, deleted, found.misses), self.num_edges + inserted - deleted
         grown = self._grown(num_edges) if found.resize else None
         if grown:
-            frame, kept = grown, kept if kept.capacity <= KEPT else None
+            (frame, made), kept = grown, kept if kept.capacity <= KEPT else None
             del scratch  # a large one is freed here
-            scratch = self._new_scratch(n, run, grown)
+            scratch = made if made is not None and made.capacity >= n else self.new_scratch(n, frame)
             scratch.begin(run, top_down)
             outcome, found = scratch.outcome[:n], scratch.end()
+        elif not found.resize:
+            self._foresee(num_edges, n, scratch.capacity if scratch.capacity <= KEPT else 0)
         work = Work(frame, scratch, run, num_edges, found.leaf_windows)
         if found.crowded_leaves or top_down:
             work.widen(found)
@@ -233,8 +246,11 @@ class Pma(Structure):
                 self._plan_wide(work, 0 if found.resize else found.scratch_leaves)
         return Plan(run, counts, outcome, work, self._state, kept)
 
-    def _new_scratch(self, capacity: int, run: Run, frame: Frame | None = None) -> Scratch:
-        frame = self._frame if frame is None else frame
+    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+        return self.new_scratch(capacity, self._frame)
+
+    def new_scratch(self, capacity: int, frame: Frame) -> Scratch:
+        """Memory for a batch of up to `capacity` operations on a frame's arrays."""
         leaves = len(frame.arrays["counts"])
         scratch = Scratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
         scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
