@@ -145,12 +145,16 @@ def execute(
             if growth is not None:
                 growth.undo()
             raise
-        if epoch is None:
-            change.prepare()
-        else:
-            _decide(rank, change, keys)
-        value = {"epoch": shard.epoch, **answered(shard, change.answers)}
-        return {**value, **change.updates.told}
+        change.brought = keys
+        try:
+            if epoch is None:
+                change.prepare()
+            else:
+                rank.ballot.decide(change, settle=False)
+            value = answered(shard, change.answers)  # while the device makes the updates
+        finally:
+            rank.ballot.settle()
+        return {"epoch": shard.epoch, **value, **change.updates.told}
 
 
 def ingest(
