@@ -31,11 +31,7 @@ class Struct:
         """The bytes for a kernel's field, cached by the field's declaration."""
         found = self._packed.get(id(field.inner))
         if found is None:
-            packer = _inner_packers.get((id(field.inner), device.kind))
-            if packer is None:
-                packer = _Packer(field.name, field.inner, device)
-                _inner_packers[id(field.inner), device.kind] = packer
-            found = self._packed[id(field.inner)] = packer(self.values)
+            found = self._packed[id(field.inner)] = _inner_packer(field, device)(self.values)
         return found
 
 
@@ -118,6 +114,7 @@ class _Packer:
             value, kind = f"values[{f.name!r}]", f"kind{i}"
             given[kind] = f if f.inner else np.dtype(f.dtype)
             if f.inner:
+                _inner_packer(f, device)  # made now: the first launch would take 0.1 ms longer
                 slow.append(f"struct({value}, {kind})")
                 fast.append(f"({value}._packed.get({id(f.inner)}) or {value}.packed({kind}, device))")
             elif f.pointer:
@@ -174,6 +171,15 @@ class _Packer:
 
 
 _inner_packers: dict[tuple[int, str], _Packer] = {}
+
+
+def _inner_packer(field: Field, device: Device) -> _Packer:
+    """The packer of a field that is a struct, one for all kernels with such a field."""
+    found = _inner_packers.get((id(field.inner), device.kind))
+    if found is None:
+        assert field.inner
+        found = _inner_packers[id(field.inner), device.kind] = _Packer(field.name, field.inner, device)
+    return found
 
 
 class Kernel:
