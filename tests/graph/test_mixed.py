@@ -101,6 +101,24 @@ def test_bad_input_changes_nothing(given, options, error, message):
             graph.weights([N], [1])
 
 
+@pytest.mark.gpu
+def test_arrays_on_the_graphs_gpu_are_checked_there():
+    cupy, rng, model = pytest.importorskip("cupy"), fresh_rng(), StreamModel()
+    with DynamicGraph(n_vertices=N, device="cuda") as graph:
+        for epoch in (1, 2):
+            kinds, src, dst, _ = random_stream(rng, N, 500, model, False)
+            kinds = np.array([KIND_NAMES[kind] for kind in kinds])
+            for name, code in (("src", "degree"), ("dst", "insert")):
+                at, ends = int(np.flatnonzero(kinds == KIND_NAMES[code])[0]), {"src": src.copy(), "dst": dst.copy()}
+                ends[name][at] = N
+                with pytest.raises(UnknownVertex, match=rf"{name}\[{at}\] is {N}; the graph has {N} vertices"):
+                    graph.execute(Operations(*map(cupy.asarray, (kinds, ends["src"], ends["dst"]))))
+                assert graph.epoch == epoch - 1
+            answers = graph.execute(Operations(*map(cupy.asarray, (kinds, src, dst))))
+            names = list(KIND_NAMES)
+            check_answers(answers, model.replay([names[kind] for kind in kinds], src, dst, None), False)
+
+
 def test_answers_past_the_clients_memory_are_refused(place, monkeypatch):
     with DynamicGraph(n_vertices=N, **place) as graph:
         graph.insert(np.zeros(N, int), np.arange(N))

@@ -129,8 +129,8 @@ class Lpma(Pma):
     As gpma+: a batch of b operations is located in O(b log m), and the windows around its keys are rewritten, by 2 to 4
     launches up to 131,072 operations (1,023 on a CPU), 7 to 9 above and where windows are chosen from the top down, up
     to 6 more where they are wide, and one read-back. A batch that appends a level is located twice: two read-backs, 5
-    bytes written a leaf, and no edge moved. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row; and where
-    the array is large, the next level some batches before it is needed. Neighbours are sorted.
+    bytes written a leaf, and no edge moved. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row; and
+    where the array is large, the next level some batches before it is needed. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "lpma"
