@@ -16,7 +16,7 @@ from mgraph.device import Device
 from mgraph.errors import InvalidOption, MgraphError
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
-from workloads.gap import kernels, verify
+from workloads.gap import graphs, kernels, verify
 from workloads.gap.gapbs import write_serialized
 from workloads.gap.graphs import GapGraph, generate, shuffled, sources
 
@@ -32,7 +32,7 @@ def gap(tmp_path, *options):
 
 def of_edges(n, edges):
     src, dst, weight = (np.array(c) for c in zip(*sorted((min(u, v), max(u, v), w) for u, v, w in edges), strict=True))
-    return GapGraph(n, src.astype(np.uint32), dst.astype(np.uint32), weight.astype(np.float32), CPU)
+    return GapGraph.of(n, src.astype(np.uint32), dst.astype(np.uint32), weight.astype(np.float32), CPU)
 
 
 # ---- the graphs ----------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def of_edges(n, edges):
 )
 def test_shuffle_is_the_library_s(n, first, polynomial):
     """Against ``std::shuffle`` of g++ 12 with ``std::mt19937(27491095)``."""
-    found = shuffled(n)
+    found = shuffled(n, CPU)
     assert found[: len(first)].tolist() == first
     value = 0
     for x in found.tolist():
@@ -58,7 +58,7 @@ def test_shuffle_is_the_library_s(n, first, polynomial):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 255])
 def test_shuffle_is_a_permutation(n):
-    assert sorted(shuffled(n)) == list(range(n))
+    assert sorted(shuffled(n, CPU)) == list(range(n))
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_kron_is_gapbs_s(scale, degree, edges, polynomial):
     graph = generate("kron", scale, degree, CPU)
     assert len(graph) == edges
     if scale > 10:
-        graph = GapGraph(graph.n_vertices, *(a[:1000] for a in (graph.src, graph.dst, graph.weight)), CPU)
-        assert (np.diff(graph.src.astype(np.int64) << 32 | graph.dst) > 0).all()
+        (keys,) = graph.parts
+        assert (np.diff(keys >> np.uint64(8)) > 0).all()
         return
     value = 0
-    for u, v, w in zip(graph.src.tolist(), graph.dst.tolist(), graph.weight.tolist(), strict=True):
+    for u, v, w in zip(*(column.tolist() for column in graph.columns()), strict=True):
         value = (value * 1_000_003 + u * 31 + v * 17 + int(w)) % 2**64
     assert value == polynomial
 
@@ -85,17 +85,49 @@ def test_kron_is_gapbs_s(scale, degree, edges, polynomial):
 def test_graphs_do_not_depend_on_threads():
     for kind in ("kron", "urand"):
         one, two = (generate(kind, 15, 16, Device("cpu", threads=k)) for k in (1, 2))  # two blocks of draws
-        assert all((getattr(one, a) == getattr(two, a)).all() for a in ("src", "dst", "weight"))
-        assert (one.src < one.dst).all()
-        assert set(np.unique(one.weight)) == set(range(1, 256))
+        assert (one.parts[0] == two.parts[0]).all()
+        src, dst, weight = one.columns()
+        assert (src < dst).all()
+        assert set(np.unique(weight)) == set(range(1, 256))
+
+
+def test_urand_is_gapbs_s():
+    """Against NumPy's twisters, a block of edges each."""
+    ends, weights = [], []
+    for block in range(2):
+        words = np.random.RandomState(27491095 + block).randint(0, 2**32, 2 << 18, np.uint32)
+        ends.append(words.reshape(-1, 2) % 2**15)
+        weights.append(words[: 1 << 18] % 255)
+    low, high = np.sort(np.concatenate(ends).astype(np.uint64), axis=1).T
+    keys = np.sort((low << np.uint64(15) | high) << np.uint64(8) | np.concatenate(weights))
+    _, first = np.unique(keys >> np.uint64(8), return_index=True)
+    keys = keys[first]
+    keys = keys[keys >> np.uint64(23) != keys >> np.uint64(8) & np.uint64(2**15 - 1)]
+    np.testing.assert_array_equal(generate("urand", 15, 16, CPU).parts[0], keys)
+
+
+def test_a_weight_that_is_drawn_again():
+    """The draw that tells of it comes but once in 2**31: the block's weights are then those of NumPy's words."""
+    found = graphs._weights(27491095, 1000)
+    assert found.tolist() == [w % 255 for w in np.random.RandomState(27491095).randint(0, 2**32, 1000, np.uint32)]
+
+
+def test_parts_are_the_same_graph(monkeypatch):
+    for kind in ("kron", "urand"):
+        (whole,) = generate(kind, 15, 16, CPU).parts
+        monkeypatch.setattr(graphs, "PART", 100_000)  # two pieces are drawn, and cut into five or more parts
+        parts = generate(kind, 15, 16, CPU).parts
+        monkeypatch.undo()
+        assert len(parts) > 4
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
 def test_sources_have_edges():
     graph = generate("kron", 8, 1, CPU)
     picked = list(itertools.islice(sources(graph), 300))
     assert picked == list(itertools.islice(sources(graph), 300))
-    assert (graph.degrees()[picked] > 0).all()
-    assert (graph.degrees() == 0).any()
+    assert (graph.degrees[picked] > 0).all()
+    assert (graph.degrees == 0).any()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +142,9 @@ def test_bad_graphs(given, says):
 
 
 def test_all_kernels_are_verified(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("workloads.gap.command.PART", 100)  # edges inserted at once
+    monkeypatch.setattr("workloads.gap.command.INSERTED", 70)
+    monkeypatch.setattr(graphs, "PART", 100)
+    monkeypatch.setattr(graphs, "BLOCK", 100)
     lines = gap(tmp_path, "--trials", "2", "--verify", "2", "--peer", "scipy,networkx")
     ours = [line for line in lines if line["kind"] == "kernel" and line["who"] == "mgraph"]
     assert [(line["graph"], line["kernel"]) for line in ours] == [
@@ -208,7 +242,7 @@ def found():
     edges = [(0, 1, 3), (1, 2, 4), (0, 2, 9), (2, 3, 1), (3, 4, 2), (4, 5, 2), (2, 5, 8), (6, 7, 1)]
     graph = of_edges(9, edges)
     with DynamicGraph(n_vertices=9, directed=False, weighted=True, device="cpu") as g:
-        g.insert(graph.src, graph.dst, graph.weight)
+        g.insert(*graph.columns())
         yield graph, g
 
 
@@ -251,7 +285,7 @@ def test_verifiers_catch_what_is_wrong(found):
 
     given = [0, 4, 6]
     sums = np.zeros(9)
-    plain = nx.Graph(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    plain = nx.Graph(zip(*(column.tolist() for column in graph.columns()[:2]), strict=True))
     for s, v in itertools.product(given, range(9)):
         pairs = nx.betweenness_centrality_subset(plain, [s], [t for t in plain if t != s])
         sums[v] += 2 * pairs.get(v, 0) * (v != s)
@@ -275,5 +309,4 @@ def test_on_a_gpu(tmp_path):
     lines = gap(tmp_path, "--device", "cuda", "--trials", "2", "--verify", "2", "--ids", "degree")
     assert sum(line["kind"] == "kernel" and line["verified"] == 2 for line in lines) == 12
     cpu, gpu = (generate("kron", 16, 4, device) for device in (CPU, Device("cuda")))
-    for name in ("src", "dst", "weight"):
-        np.testing.assert_array_equal(gpu.device.to_host(getattr(gpu, name)), getattr(cpu, name))
+    np.testing.assert_array_equal(gpu.device.to_host(gpu.parts[0]), cpu.parts[0])

@@ -27,8 +27,8 @@ from workloads.pivot import pivot
 
 __all__ = ["HELP", "add_arguments", "means", "run"]
 
+INSERTED = 1 << 25  #: edges inserted at once; gpma+ takes 200 bytes for each meanwhile
 HELP = "run the six kernels of the GAP benchmark on its generated graphs"
-PART = 1 << 28  #: edges inserted at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,9 +109,10 @@ def _ours(bench: Bench, kind: str, graph: GapGraph, kernels: list[Kernel], weigh
 
 
 def _fill(g: DynamicGraph, graph: GapGraph, weighted: bool) -> None:
-    columns = [graph.src, graph.dst, *([graph.weight] if weighted else [])]
-    for at in range(0, len(graph), PART):
-        g.insert(*(graph.device.to_host(column[at : at + PART]) for column in columns))
+    for columns in graph.edges():
+        for at in range(0, len(columns[0]), INSERTED):
+            src, dst, weight = (column[at : at + INSERTED] for column in columns)
+            g.insert(src, dst, weight if weighted else None)
 
 
 def _time(bench: Bench, kind: str, graph: GapGraph, g: DynamicGraph, kernel: Kernel) -> None:

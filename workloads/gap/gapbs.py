@@ -32,14 +32,15 @@ def write_serialized(graph: GapGraph, path: Path, weighted: bool) -> None:
     int32, followed by its weight as int32 in a ``.wsg``. Rows ascend. O(m log m) on the device.
     """
     xp, n = graph.device.xp, graph.n_vertices
-    src, dst = xp.concatenate([graph.src, graph.dst]), xp.concatenate([graph.dst, graph.src])
+    lesser, greater, weight = graph.columns()
+    src, dst = xp.concatenate([lesser, greater]), xp.concatenate([greater, lesser])
     order = xp.argsort(src.astype(np.uint64) << np.uint64(32) | dst)
     offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(graph.device.to_host(graph.degrees()), out=offsets[1:])
+    np.cumsum(graph.device.to_host(graph.degrees), out=offsets[1:])
     arcs = np.empty((len(order), 1 + weighted), np.int32)
     arcs[:, 0] = graph.device.to_host(dst[order])
     if weighted:
-        arcs[:, 1] = graph.device.to_host(xp.concatenate([graph.weight, graph.weight])[order])
+        arcs[:, 1] = graph.device.to_host(xp.concatenate([weight, weight])[order])
     with path.open("wb") as file:
         file.write(b"\0")
         for part in (np.array([len(order), n], np.int64), offsets, arcs):

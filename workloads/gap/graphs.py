@@ -13,23 +13,27 @@ D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 20
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
+from mgraph.kernels import load
 
 __all__ = ["KINDS", "GapGraph", "generate", "shuffled", "sources"]
 
 KINDS = ("kron", "urand")
 SEED = 27491095  #: gapbs's kRandSeed
 BLOCK = 1 << 18  #: edges drawn from one seed
+PART = 1 << 27  #: edges of a part of the list, about
 MAX_SCALE = 27  #: two ids and a weight fit into 64 bits, and so do the steps of the shuffle
 WORDS = 1 << 32
 PAIRED = 1 << 16  #: libstdc++ shuffles shorter sequences by two steps a draw
+DRAW = str(Path(__file__).with_name("draw.cuh"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,26 +42,52 @@ class GapGraph:
 
     Attributes
     ----------
-    n_vertices : int
-    src, dst : uint32[m]
-        On the device; src < dst, ascending.
-    weight : float32[m]
+    scale : int
+        There are 2**scale vertices, or fewer.
+    parts : tuple of uint64[m]
+        On the device: each edge once, ``(lesser end << scale | greater end) << 8 | weight - 1``. They ascend, also from
+        part to part.
     device : Device
+    n_vertices : int
     """
 
-    n_vertices: int
-    src: Array
-    dst: Array
-    weight: Array
+    scale: int
+    parts: tuple[Array, ...]
     device: Device
+    n_vertices: int
+
+    @classmethod
+    def of(cls, n_vertices: int, src: np.ndarray, dst: np.ndarray, weight: np.ndarray, device: Device) -> GapGraph:
+        """The graph of given edges, src < dst, ascending; weights are whole numbers from 1 to 256."""
+        scale = max(n_vertices - 1, 1).bit_length()
+        keys = (src.astype(np.uint64) << np.uint64(scale) | dst) << np.uint64(8) | (weight - 1).astype(np.uint64)
+        return cls(scale, (device.asarray(keys),), device, n_vertices)
 
     def __len__(self) -> int:
-        return len(self.src)
+        return sum(map(len, self.parts))
 
+    def edges(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Part by part, the ends of edges and their weights: uint32[k], uint32[k], src < dst, and float32[k]."""
+        for keys in self.parts:
+            ends = keys >> np.uint64(8)
+            src, dst = ends >> np.uint64(self.scale), ends & np.uint64((1 << self.scale) - 1)
+            weight = (keys & np.uint64(255)).astype(np.float32) + np.float32(1)
+            yield src.astype(np.uint32), dst.astype(np.uint32), weight
+
+    def columns(self) -> tuple[Array, Array, Array]:
+        """All edges: src, dst and weight."""
+        src, dst, weight = (self.device.concatenate(list(column)) for column in zip(*self.edges(), strict=True))
+        return src, dst, weight
+
+    @cached_property
     def degrees(self) -> Array:
         """The degree of each vertex: int64[n_vertices]."""
         xp, n = self.device.xp, self.n_vertices
-        return xp.bincount(self.src, minlength=n) + xp.bincount(self.dst, minlength=n)
+        found = xp.zeros(n, np.int64)
+        for src, dst, _ in self.edges():
+            for ends in (src, dst):
+                found += xp.bincount(ends, minlength=n)
+        return found
 
 
 def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
@@ -71,11 +101,11 @@ def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
     degree : int
         degree * 2**scale edges are drawn, repeats and self-loops included.
     device : Device
-        Where the graph is kept; edges are drawn on the host by `device.threads` threads.
+        Where the graph is drawn and kept.
 
     Notes
     -----
-    O(m * scale) draws and a sort of m 64-bit keys on the device, which also takes the keys' memory once more.
+    O(m * scale) draws and two sorts of m 64-bit keys. Takes 16 bytes for each drawn edge, and 3 GB.
     """
     if kind not in KINDS:
         raise InvalidOption(f"graph {kind!r} is none of {', '.join(map(repr, KINDS))}")
@@ -83,130 +113,105 @@ def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
         raise InvalidOption(f"scale is {scale}; it goes from 1 to {MAX_SCALE}")
     if degree < 1:
         raise InvalidOption(f"degree is {degree}; at least 1 is needed")
-    ids = device.to_host(shuffled(1 << scale, device.xp)).astype(np.uint64) if kind == "kron" else None
-    keys = device.xp.sort(device.asarray(_keys(scale, degree << scale, ids, device.threads)))
-    return _unique(keys, scale, device)
+    ids = shuffled(1 << scale, device).astype(np.uint32) if kind == "kron" else None
+    edges, step = degree << scale, 2 * PART // BLOCK * BLOCK or BLOCK
+    pieces = [_drawn(scale, first, min(step, edges - first), ids, device) for first in range(0, edges, step)]
+    return GapGraph(scale, tuple(_merged(pieces, device)), device, 1 << scale)
 
 
-def _keys(scale: int, m: int, ids: np.ndarray | None, threads: int) -> np.ndarray:
-    """Of each drawn edge (lesser end, greater end, weight - 1) in one word: of kron where `ids` are given."""
-    keys = np.empty(m, np.uint64)
-
-    def draw(first: int) -> None:
-        n = min(BLOCK, m - first)
-        u, v = _urand(scale, first, n) if ids is None else (ids[end] for end in _kron(scale, first, n))
-        ends = np.minimum(u, v) << np.uint64(scale) | np.maximum(u, v)
-        keys[first : first + n] = ends << np.uint64(8) | _weights(first, n)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(draw, range(0, m, BLOCK)))
-    return keys
-
-
-def _unique(keys: Array, scale: int, device: Device) -> GapGraph:
-    """The graph of sorted keys (lesser end, greater end, weight - 1): the first of equal ends stays."""
+def _drawn(scale: int, first: int, n: int, ids: Array, device: Device) -> Array:
+    """The `n` edges from number `first` on, sorted, each once, without self-loops."""
+    blocks = -(-n // BLOCK)
+    weights, keys, again = device.empty(n, np.uint8), device.empty(n, np.uint64), device.zeros(blocks, np.uint8)
+    load(device, DRAW).DrawEdges(
+        blocks, scale=scale, edges=n, of_block=BLOCK, first=first // BLOCK, seed=SEED, ids=ids, weights=weights,
+        keys=keys, again=again,
+    )  # fmt: skip
+    for block in np.flatnonzero(device.to_host(again)).tolist():  # one of 8,000
+        at = slice(block * BLOCK, min((block + 1) * BLOCK, n))
+        keys[at] &= ~np.uint64(255)
+        keys[at] |= device.asarray(_weights(SEED + first // BLOCK + block, at.stop - at.start))
+    del weights
+    device.sort(keys)
     ends = keys >> np.uint64(8)
-    src, dst = (ends >> np.uint64(scale)).astype(np.uint32), (ends & np.uint64((1 << scale) - 1)).astype(np.uint32)
-    keep = src != dst
-    keep[1:] &= ends[1:] != ends[:-1]
-    weight = (keys & np.uint64(255)).astype(np.float32) + np.float32(1)
-    return GapGraph(1 << scale, src[keep], dst[keep], weight[keep], device)
+    loops = (ends >> np.uint64(scale)) == (ends & np.uint64((1 << scale) - 1))
+    return keys[~loops & _firsts(keys, device)]
 
 
-def _draws(seed: int, n: int) -> np.ndarray:
-    """The first n outputs of ``std::mt19937(seed)``: uint32."""
-    return np.random.RandomState(seed).randint(0, WORDS, n, np.uint32)
+def _firsts(keys: Array, device: Device) -> Array:
+    """Which of some sorted keys are the first with their ends: bool[n]."""
+    ends, first = keys >> np.uint64(8), device.xp.ones(len(keys), bool)
+    first[1:] = ends[1:] != ends[:-1]
+    return first
 
 
-def _kron(scale: int, first: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """A block of R-MAT edges before the ids are permuted: one draw a level, as float32 between 0 and 1."""
-    a, b, c = np.float32(0.57), np.float32(0.19), np.float32(0.19)
-    point = _draws(SEED + first // BLOCK, n * scale).astype(np.float32) / np.float32(WORDS)
-    point = np.minimum(point, np.nextafter(np.float32(1), np.float32(0))).reshape(n, scale)
-    low = point >= a + b
-    right = ((point > a) & ~low) | (point > a + b + c)
-    return _numbers(low), _numbers(right)
+def _merged(pieces: list[Array], device: Device) -> Iterator[Array]:
+    """The edges of sorted pieces in sorted parts, those with equal ends once."""
+    if len(pieces) == 1:
+        yield pieces[0]
+        return
+    xp = device.xp
+    some = xp.sort(device.concatenate([piece[::1024] for piece in pieces]))
+    step = max(PART // 1024, 1)
+    cuts = xp.unique(some[step::step] & ~np.uint64(255))  # between keys with different ends
+    places = [[0, *device.to_host(xp.searchsorted(piece, cuts)).tolist(), len(piece)] for piece in pieces]
+    for at in range(len(cuts) + 1):
+        spans = zip(pieces, places, strict=True)
+        keys = device.concatenate([piece[place[at] : place[at + 1]] for piece, place in spans])
+        device.sort(keys)
+        yield keys[_firsts(keys, device)]
 
 
-def _numbers(bits: np.ndarray) -> np.ndarray:
-    """The number that each row of bits stands for, the highest first: uint64[n]."""
-    wide = np.zeros((len(bits), 32), bool)
-    wide[:, 32 - bits.shape[1] :] = bits
-    return np.packbits(wide, axis=1).view(">u4").ravel().astype(np.uint64)
-
-
-def _urand(scale: int, first: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """A block of uniform edges."""
-    ends = _draws(SEED + first // BLOCK, 2 * n).astype(np.uint64) & np.uint64((1 << scale) - 1)
-    return ends[::2], ends[1::2]
-
-
-def _weights(first: int, n: int) -> np.ndarray:
+def _weights(seed: int, n: int) -> np.ndarray:
     """The weights of a block, less 1: uint64. Two of 2**32 draws are drawn again, so that 255 divides the rest."""
     spare = 64
-    words = _draws(SEED + first // BLOCK, n + spare)
+    words = np.random.RandomState(seed).randint(0, WORDS, n + spare, np.uint32)
     return (words[words < WORDS - 2][:n] % np.uint32(255)).astype(np.uint64)
 
 
 def sources(graph: GapGraph) -> Iterator[int]:
     """The starting points of gapbs's searches, without end: random vertices that have an edge."""
-    degree = graph.device.to_host(graph.degrees())
-    if not degree.any():
+    device = graph.device
+    if not len(graph):
         raise InvalidOption("the graph has no edges; choose a larger scale")
     generator = np.random.RandomState(SEED)
     while True:
-        for vertex in generator.randint(0, WORDS, 256, np.uint32) & np.uint32(graph.n_vertices - 1):
-            if degree[vertex]:
-                yield int(vertex)
+        drawn = generator.randint(0, WORDS, 256, np.uint32) & np.uint32(graph.n_vertices - 1)
+        yield from drawn[device.to_host(graph.degrees[device.asarray(drawn)]) > 0].tolist()
 
 
 # ---- std::shuffle ----------------------------------------------------------------------------------------------------
 
 
-def shuffled(n: int, xp: Any = np) -> Array:
+def shuffled(n: int, device: Device) -> Array:
     """0 .. n - 1 as ``std::shuffle`` of libstdc++ leaves them with ``std::mt19937(SEED)``: int64[n]. O(n log n)."""
-    return _after_swaps(xp.asarray(_swaps(n)), xp)
+    if n < PAIRED:
+        return _after_swaps(device.asarray(_swaps(n)), device.xp)
+    places = device.zeros(n, np.int64)
+    load(device, DRAW).DrawSwaps(1, n=n, seed=SEED, places=places)
+    return _after_swaps(places, device.xp)
 
 
 def _swaps(n: int) -> np.ndarray:
-    """For each place i, the place that it is swapped with in step i: int64[n], at most i."""
+    """For each place i, the place that it is swapped with in step i: int64[n], at most i. For `n` below `PAIRED`."""
     found = np.zeros(n, np.int64)
     if n < 2:
         return found
-    if n >= PAIRED:
-        found[1:] = _below(np.arange(2, n + 1, dtype=np.uint64))
-        return found
+    words = iter(np.random.RandomState(SEED).randint(0, WORDS, 2 * n + 64, np.uint32).tolist())
     at = 1 + (n % 2 == 0)
-    size = np.arange(at + 1, n + 1, 2, dtype=np.uint64)  # of the first of two places, counted with it
-    ranges = size * (size + np.uint64(1))
     if at == 2:
-        ranges = np.concatenate([[np.uint64(2)], ranges])
-    drawn = _below(ranges)
-    if at == 2:
-        found[1], drawn = drawn[0], drawn[1:]
-    found[at::2], found[at + 1 :: 2] = drawn // (size + np.uint64(1)), drawn % (size + np.uint64(1))
+        found[1] = _below(2, words)
+    for i in range(at, n, 2):  # two places by one draw
+        found[i], found[i + 1] = divmod(_below((i + 1) * (i + 2), words), i + 2)
     return found
 
 
-def _below(ranges: np.ndarray) -> np.ndarray:
-    """A random number below each of `ranges`, uint64, in order, as ``std::uniform_int_distribution`` draws them.
-
-    A draw that would bias the result is drawn again, which moves all that follow: so piece by piece, each up to the
-    first such draw.
-    """
-    words = _draws(SEED, 2 * len(ranges) + 64).astype(np.uint64)
-    found = np.empty(len(ranges), np.uint64)
-    done = at = 0
-    piece = 1 << 10
-    while done < len(ranges):
-        some = ranges[done : done + piece]
-        product = words[at : at + len(some)] * some
-        again = np.flatnonzero((product & np.uint64(WORDS - 1)) < (np.uint64(WORDS) - some) % some)
-        good = int(again[0]) if len(again) else len(some)
-        found[done : done + good] = product[:good] >> np.uint64(32)
-        done, at = done + good, at + good + (len(again) > 0)
-        piece = max(16, min(2 * good, 1 << 20))
-    return found
+def _below(size: int, words: Iterator[int]) -> int:
+    """A random number below `size`, as ``std::uniform_int_distribution`` draws it."""
+    for word in words:
+        if word * size % WORDS >= (WORDS - size) % size:
+            return word * size // WORDS
+    raise AssertionError("a draw is refused with less than an even chance")
 
 
 def _after_swaps(target: Array, xp: Any) -> Array:

@@ -22,7 +22,7 @@ def _scipy(graph: GapGraph, weighted: bool) -> dict[str, Run]:
     import scipy.sparse as sparse
     from scipy.sparse import csgraph
 
-    src, dst, weight = (graph.device.to_host(a) for a in (graph.src, graph.dst, graph.weight))
+    src, dst, weight = map(graph.device.to_host, graph.columns())
     n, ends = graph.n_vertices, (np.concatenate([src, dst]), np.concatenate([dst, src]))
     data = np.tile(weight if weighted else np.ones(len(src), np.float32), 2).astype(np.float64)
     matrix = sparse.csr_array((data, ends), shape=(n, n))
@@ -52,7 +52,7 @@ def _networkx(graph: GapGraph, weighted: bool) -> dict[str, Run]:
 
     g = nx.Graph()
     g.add_nodes_from(range(graph.n_vertices))
-    src, dst, weight = (graph.device.to_host(a).tolist() for a in (graph.src, graph.dst, graph.weight))
+    src, dst, weight = (graph.device.to_host(column).tolist() for column in graph.columns())
     if weighted:
         g.add_weighted_edges_from(zip(src, dst, weight, strict=True))
         return {"sssp": lambda s: nx.single_source_dijkstra_path_length(g, s[0])}
