@@ -18,28 +18,33 @@ ROOM = 32  #: bytes an arc while the keys are sorted: keys, the sort's buffers, 
 
 @dataclass(frozen=True)
 class Rows:
-    """The in-edges of the own vertices as a CSR, with what an algorithm's kernels need of a structure.
+    """The edges of the own vertices as a CSR, with what an algorithm's kernels need of a structure.
 
     Attributes
     ----------
     offsets : int64[hi - lo + 1]
         Row i is ``ids[offsets[i] : offsets[i + 1]]``.
     ids : uint32[num_edges]
-        The sources of each vertex's in-edges, ascending.
+        The other ends of each vertex's edges.
+    weights : float32[num_edges] or None
+    sorted_rows : bool
+        Whether the ids of a row ascend.
     """
 
     offsets: Array
     ids: Array
-    sorted_rows = True
+    weights: Array = None
+    sorted_rows: bool = True
 
     @property
     def num_edges(self) -> int:
-        """The number of in-edges."""
+        """The number of edges."""
         return len(self.ids)
 
     def view(self) -> View:
         """The view through which kernels read the rows."""
-        return View("structures/csr/view.cuh", "CsrView", {"offsets": self.offsets, "dst": self.ids, "weights": None})
+        fields = {"offsets": self.offsets, "dst": self.ids, "weights": self.weights}
+        return View("structures/csr/view.cuh", "CsrView", fields)
 
 
 def transposed(shard: Shard) -> Rows | None:

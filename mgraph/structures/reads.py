@@ -42,6 +42,7 @@ class Reads(ABC):
     device: Device
     weighted: bool
     sorted_rows: ClassVar[bool]  #: whether neighbours come in ascending order
+    contiguous_rows: ClassVar[bool] = False  #: whether a row's edges lie side by side
     _readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
 
     @abstractmethod

@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
+from mgraph.algorithms.packed.packed import packed, some_packed
 from mgraph.algorithms.pagerank.distribution import Base, distribution, scale, teleport, whole
 from mgraph.algorithms.pagerank.iteration import Iteration, Pull, Push, common
 from mgraph.algorithms.transpose import Rows, some_rows, transposed
@@ -65,7 +66,7 @@ FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that take
 
 def warm(shard: Shard) -> None:
     """Compile what PageRank runs on this shard, except for float64 and push, which few calls need."""
-    rows = shard.in_edges or some_rows(shard.device)
+    rows = some_rows(shard.device) if shard.in_edges is None else some_packed(shard, shard.in_edges)
     common(shard)
     for bits in (16, 32):  # shares by default, and those of a given start
         kernels(shard, "algorithms/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
@@ -159,6 +160,8 @@ def run(
     incoming: Structure | Rows | None = shard.in_edges
     if incoming is None and max_iter > FEW and not weight:
         incoming = transposed(shard)
+    elif shard.in_edges is not None and max_iter > FEW and start is None:  # from a start it takes few iterations
+        incoming = packed(shard, shard.in_edges, weight)
     narrow = tol >= NARROW_TOL and (dangling != "drop" or shard.device.kind == "cuda")
     bits = 64 if weight or dtype == "float64" else 16 if narrow else 32
     results, infos = [], []

@@ -67,6 +67,7 @@ class CsrStructure(Structure):
 
     name = "csr"
     sorted_rows = True
+    contiguous_rows = True
 
     def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
         super().__init__(n_rows, n_vertices, device, weighted)

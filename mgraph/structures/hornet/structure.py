@@ -106,6 +106,7 @@ class Hornet(Structure):
 
     name: ClassVar[str] = "hornet"
     sorted_rows: ClassVar[bool] = True
+    contiguous_rows: ClassVar[bool] = True
 
     def __init__(
         self,

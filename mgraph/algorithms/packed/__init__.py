@@ -1,0 +1,1 @@
+"""Rows without gaps, made for a call that reads them many times."""
