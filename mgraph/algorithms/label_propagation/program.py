@@ -3,7 +3,7 @@
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a round           1; 4 more, 5 if directed, for each group of rows of more  an allreduce of one number; an allgather of
+a round           1; 3 more, 4 if directed, for each group of rows of more  an allreduce of one number; an allgather of
                   than 192 edges; a read-back                               4 bytes a vertex
 ================= ========================================================= ===========================================
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming
+from mgraph.algorithms.packed.packed import packed, some_packed
 from mgraph.algorithms.replicas import share
 from mgraph.algorithms.tally.tally import Tally, tally_kernels
 from mgraph.device import Array, Device
@@ -45,7 +46,8 @@ def count_labels(device: Device, labels: Array, n: int) -> int:
 
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
-    tally_kernels(shard, shard.out_edges.view())
+    out = shard.out_edges
+    tally_kernels(shard, (some_packed(shard, out) if shard.in_edges is out else out).view())
 
 
 def run(shard: Shard, max_iter: int = 10) -> Columns:
@@ -69,9 +71,11 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     O(n + m) a round. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
     device, out, back = shard.device, shard.out_edges, incoming(shard, "label_propagation")
-    views, degrees = [out.view()], out.degrees()
-    if back is not out:
-        views.append(back.view())
+    degrees = out.degrees()
+    if back is out:
+        views = [packed(shard, out).view()]
+    else:
+        views = [out.view(), back.view()]  # of one type, so that a kernel can read both
         degrees += back.degrees()
     tally = Tally(shard, views, degrees)
     labels = own_ids(shard)

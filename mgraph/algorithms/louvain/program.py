@@ -18,7 +18,8 @@ step              launches                                                  exch
 ================= ========================================================= ===========================================
 a turn            p + 1, and those of wide rows (see `tally`); a read-back  an allgather of 8 bytes a move
 a sweep           `TURNS` turns, and 1, 2 where there may be hubs; two      an allreduce of two numbers
-                  read-backs
+                  read-backs; where there are wide rows, a sort of a byte
+                  a row, and three more
 a smaller graph   8, and for each piece 4; a sort of each piece, and two    two alltoallvs of 8 bytes a pair of
                   sorts of all pairs                                        communities that a rank has
 ================= ========================================================= ===========================================
@@ -43,6 +44,7 @@ from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES, Columns, Shard
 from mgraph.algorithms.label_propagation.program import own_ids
 from mgraph.algorithms.louvain.weights import FILE, Weights, unit_of
+from mgraph.algorithms.packed.packed import packed, some_packed
 from mgraph.algorithms.replicas import share
 from mgraph.algorithms.tally.tally import Tally, tally_kernels
 from mgraph.device import Array, Device
@@ -125,12 +127,14 @@ class _Level:
     def sweep(self, seed: int, number: int, turns: int) -> int:
         """Have each vertex choose once, in so many turns; how many have moved."""
         moved = 0
+        votes: dict[str, Any] = {"labels": self.labels, "first": self.first, "unit": self.weights.unit}
+        votes |= {"strength": self.strength, "sums": self.sums, "price": self.resolution / self.total}
+        votes |= {"names": self.names, "classes": turns, "turn": 0, "seed": _mixed(seed, number)}
+        votes |= {"chosen": None, "moves": self.moves, "count": self.count}
+        self.tally.deal(votes)
         for turn in range(turns):
             self.device.fill(self.count, 0)
-            votes: dict[str, Any] = {"labels": self.labels, "first": self.first, "unit": self.weights.unit}
-            votes |= {"strength": self.strength, "sums": self.sums, "price": self.resolution / self.total}
-            votes |= {"names": self.names, "classes": turns, "turn": turn, "seed": _mixed(seed, number)}
-            self.tally.vote({**votes, "chosen": None, "moves": self.moves, "count": self.count})
+            self.tally.vote({**votes, "turn": turn})
             n = int(Device.to_host(self.count)[0])
             state = {"strength": self.strength, "labels": self.labels, "sums": self.sums}
             for part in self.shard.exchange.allgather(self.moves[:n]):
@@ -254,7 +258,7 @@ def warm(shard: Shard) -> None:
     device = shard.device
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     rows = _Coarse(offsets, device.empty(0, np.uint32), none)
-    for edges in (shard.out_edges, rows):
+    for edges in (some_packed(shard, shard.out_edges), rows):
         Weights(shard, edges.view(), edges, 0, 0)
         tally_kernels(shard, edges.view())
     _added(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))
@@ -292,7 +296,7 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     device, unit = shard.device, unit_of(shard, "louvain", 2)
     names = None if shard.order is None else own_ids(shard)
     out, lo = shard.out_edges, shard.lo
-    level = _Level(shard, out, shard.partition, out.degrees(), names, None, 0, unit, resolution)
+    level = _Level(shard, packed(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution)
     members = device.arange(lo, shard.hi, np.uint32)  # the vertex of the present level that each own vertex is in
     called, levels = names, 0  # the smallest user's id of each vertex of the present level; None for its id
     q = 0.0

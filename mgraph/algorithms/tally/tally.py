@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels
 from mgraph.device import Array
-from mgraph.kernels import Library, View, constants
+from mgraph.kernels import Library, Struct, View, constants
 
 __all__ = ["Tally", "tally_kernels"]
 
@@ -32,7 +32,7 @@ def tally_kernels(shard: Shard, view: View) -> Library:
 class Tally:
     """The rows of one rank, and the tables of those that are wide.
 
-    Takes 28 bytes a wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
+    Takes 45 bytes a wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
 
     Parameters
     ----------
@@ -48,54 +48,77 @@ class Tally:
         self.kernels = tally_kernels(shard, views[0])
         device, xp = self.device, self.device.xp
         self.wide = device.astype(xp.flatnonzero(degrees > TABLED), np.uint32)
-        self.places = device.zeros(len(self.wide) + 1, np.int64)
-        slots = device.astype(device.gather(degrees, self.wide), np.int64)
-        slots *= 2
-        device.cumsum(slots, out=self.places[1:])
-        self.tasks = [self._tasks(view, slots) for view in views]
-        self._cut()
+        self.slots = device.astype(device.gather(degrees, self.wide), np.int64)
+        self.slots *= 2
+        n = len(self.wide)
+        self.total, most = (int(self.slots.sum()), int(self.slots.max())) if n else (0, 0)
+        room = min(self.total, ROOM + most)
+        self.keys, self.sums = device.empty(room, np.uint32), device.empty(room, np.uint64)
+        pieces = -(-room // CHUNK_SLOTS) + n
+        self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
+        self._arrange(np.array([0, n]))
 
-    def _tasks(self, view: View, spare: Array) -> Array:
+    def deal(self, votes: dict[str, Any]) -> None:
+        """Put the wide rows in the order of the turns in which they choose, before the turns of a sweep.
+
+        `votes` has the number of turns, up to 255, as "classes". A sort of a byte a wide row, and three read-backs.
+        """
+        device, n = self.device, len(self.wide)
+        if n == 0:
+            self._arrange(np.zeros(votes["classes"] + 1, np.int64))
+            return
+        turns = device.empty(n, np.uint8)
+        self.kernels.Turns(n, votes=votes, wide=self.wide, n=n, turns=turns)
+        order = device.xp.argsort(turns, kind="stable")
+        self.wide, self.slots, turns = (device.gather(one, order) for one in (self.wide, self.slots, turns))
+        marks = device.arange(0, votes["classes"] + 1, np.uint8)
+        self._arrange(device.to_host(device.xp.searchsorted(turns, marks)))
+
+    def _arrange(self, turns: np.ndarray) -> None:
+        """Divide the wide rows of each turn into groups whose tables there is room for at a time.
+
+        Turn k's rows begin at ``turns[k]``.
+        """
+        device, xp, n = self.device, self.device.xp, len(self.wide)
+        self.groups: list[list[tuple[int, int, int, list[int]]]] = [[] for _ in turns[1:]]
+        if n == 0:
+            return
+        self.places = device.zeros(n + 1, np.int64)
+        device.cumsum(self.slots, out=self.places[1:])
+        self.tasks = [self._tasks(view) for view in self.views]
+        marks = device.asarray(np.arange(1, -(-self.total // ROOM), dtype=np.int64) * ROOM)
+        inner = device.to_host(xp.searchsorted(self.places, marks))
+        cuts = np.unique(np.concatenate([inner, turns]).astype(np.int64))
+        at = device.asarray(cuts)
+        bounds = device.to_host(device.concatenate([device.gather(one, at) for one in (self.places, *self.tasks)]))
+        sizes = np.diff(bounds.reshape(-1, len(cuts))).T.tolist()
+        for (begin, end), (slots, *tasks) in zip(pairwise(cuts.tolist()), sizes, strict=True):
+            turn = int(np.searchsorted(turns, begin, side="right")) - 1
+            self.groups[turn].append((begin, end, slots, tasks))
+
+    def _tasks(self, view: View) -> Array:
         """The first task of each wide row in a view: int64[wide + 1]."""
-        first = self.device.zeros(len(self.wide) + 1, np.int64)
-        self.kernels.CountTasks(len(self.wide), graph=view, wide=self.wide, n=len(self.wide), counts=spare)
-        self.device.cumsum(spare, out=first[1:])
+        n = len(self.wide)
+        first, counts = self.device.zeros(n + 1, np.int64), self.device.empty(n, np.int64)
+        self.kernels.CountTasks(n, graph=view, wide=self.wide, n=n, counts=counts)
+        self.device.cumsum(counts, out=first[1:])
         return first
 
-    def _cut(self) -> None:
-        """Divide the wide rows into groups whose tables there is room for at a time. One read-back."""
-        device, xp = self.device, self.device.xp
-        n = len(self.wide)
-        if n == 0:
-            self.groups: list[tuple[int, int]] = []
-            return
-        groups = -(-int(self.places[-1]) // ROOM)
-        marks = device.asarray(np.arange(1, groups, dtype=np.int64) * ROOM)
-        cuts = np.unique(np.concatenate([[0], device.to_host(xp.searchsorted(self.places, marks)), [n]])).clip(0, n)
-        at = device.asarray(cuts.astype(np.int64))
-        self.bounds = [device.to_host(device.gather(one, at)) for one in (self.places, *self.tasks)]
-        self.groups = list(pairwise(cuts.tolist()))
-        most = int(np.diff(self.bounds[0]).max())
-        self.keys, self.sums = device.empty(most, np.uint32), device.empty(most, np.uint64)
-        rows = max(end - begin for begin, end in self.groups)
-        self.scores, self.names = device.empty(rows, np.uint64), device.empty(rows, np.uint32)
-
     def vote(self, votes: dict[str, Any]) -> None:
-        """Have each row choose. One launch, and for each group of wide rows 4, 5 with two views; no read-back."""
-        rows = -(-self.rows // LANES)
+        """Have each row of a turn choose; where there are several turns, `deal` comes first.
+
+        One launch, and for each group of wide rows 3, 4 with two views; no read-back.
+        """
+        rows, turn, given = -(-self.rows // LANES), votes["turn"], Struct(**votes)
         both = {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
-        self.kernels.Vote(rows, **both, rows=self.rows, votes=votes)
-        for number, (begin, end) in enumerate(self.groups):
-            slots, *tasks = (int(bound[number + 1] - bound[number]) for bound in self.bounds)
+        self.kernels.Vote(rows, **both, rows=self.rows, votes=given)
+        for begin, end, slots, tasks in self.groups[turn]:
             self.device.fill(self.keys[:slots], 2**32 - 1)
             self.device.fill(self.sums[:slots], 0)
-            self.device.fill(self.scores, 0)
-            self.device.fill(self.names, 2**32 - 1)
-            group = {"votes": votes, "wide": self.wide, "begin": begin}
-            tables = {**group, "places": self.places, "end": end, "keys": self.keys, "sums": self.sums}
+            group = {"votes": given, "wide": self.wide, "places": self.places, "begin": begin}
+            tables = {**group, "end": end, "keys": self.keys, "sums": self.sums}
             for view, first, n in zip(self.views, self.tasks, tasks, strict=True):
                 self.kernels.CastWide(n, graph=view, task_of=first, tasks=n, **tables)
-            best = {"scores": self.scores, "names": self.names}
-            for naming in (0, 1):
-                self.kernels.RankWide(-(-slots // CHUNK_SLOTS), naming=naming, **tables, **best)
+            best = {"scores": self.scores, "labels": self.labels}
+            self.kernels.RankWide(-(-slots // CHUNK_SLOTS), **tables, **best)
             self.kernels.SettleWide(end - begin, n=end - begin, **group, **best)
