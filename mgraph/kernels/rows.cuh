@@ -105,10 +105,10 @@ struct EveryRow {  // row_at of all rows, from `first` on
     DEVICE i64 operator()(i64 at) const { return first + at; }
 };
 
-// Folds. `fold` reduces a row's edges to a number: nothing() is that of no edges, with(part, row, id, slot) takes an edge
+// Folds. `fold` reduces a row's edges to a value: nothing() is that of no edges, with(part, row, id, slot) takes an edge
 // in, and over(group, part) joins the parts of a group's lanes.
-template <class View, class Group, class Fold>
-DEVICE f64 fold_unit(const View& graph, Group group, i64 row, i64 unit, f64 part, const Fold& fold) {
+template <class View, class Group, class Fold, class Part>
+DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part part, const Fold& fold) {
     graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
         if (live) part = fold.with(part, row, id, slot);
         return false;
@@ -117,27 +117,27 @@ DEVICE f64 fold_unit(const View& graph, Group group, i64 row, i64 unit, f64 part
 }
 
 template <class View, class Group, class Fold>
-DEVICE f64 fold_row(const View& graph, Group group, i64 row, const Fold& fold) {  // this lane's part of the row
-    f64 part = fold.nothing();
+DEVICE auto fold_row(const View& graph, Group group, i64 row, const Fold& fold) {  // this lane's part of the row
+    auto part = fold.nothing();
     i64 units = graph.units(row);
     for (i64 unit = 0; unit < units; ++unit) part = fold_unit(graph, group, row, unit, part, fold);
     return part;
 }
 
-template <class View, class Group, class Fold>
-DEVICE void fold_together(const View& graph, Group group, bool mine, i64 row, const Fold& fold, f64& all) {
+template <class View, class Group, class Fold, class Part>
+DEVICE void fold_together(const View& graph, Group group, bool mine, i64 row, const Fold& fold, Part& all) {
     for (u32 rest = group.ballot(mine); rest; rest &= rest - 1) {
         int lane = lowest_bit(rest);
-        f64 joined = fold.over(group, fold_row(graph, group, group.shfl(row, lane), fold));
+        Part joined = fold.over(group, fold_row(graph, group, group.shfl(row, lane), fold));
         if (group.rank() == lane) all = joined;
     }
 }
 
 // Each lane of the tile brings a row, or -1, and gets its fold; that of a hub is nothing().
 template <class View, class Tile32, class Fold>
-DEVICE f64 fold_rows(const View& graph, Tile32 tile, i64 row, const Fold& fold) {
+DEVICE auto fold_rows(const View& graph, Tile32 tile, i64 row, const Fold& fold) {
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row), narrow = lesser(narrow_degree, (i64)HUB_DEGREE);
-    f64 all = fold.nothing();
+    auto all = fold.nothing();
     if constexpr (Tile32::size() == 1) {
         return degree > 0 && degree <= HUB_DEGREE ? fold_row(graph, tile, row, fold) : all;
     } else {
@@ -149,8 +149,8 @@ DEVICE f64 fold_rows(const View& graph, Tile32 tile, i64 row, const Fold& fold) 
 }
 
 template <class View, class Tile32, class Fold>
-DEVICE f64 fold_task(const View& graph, Tile32 tile, u64 task, const Fold& fold) {  // of a task's edges, by the tile
-    f64 part = fold.nothing();
+DEVICE auto fold_task(const View& graph, Tile32 tile, u64 task, const Fold& fold) {  // of a task's edges, by the tile
+    auto part = fold.nothing();
     visit_task(graph, task, [&](i64 row, i64 unit) {
         part = fold_unit(graph, tile, row, unit, part, fold);
         return false;

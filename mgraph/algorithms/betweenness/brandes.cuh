@@ -1,7 +1,9 @@
 // Numbers of shortest paths, and dependencies, level by level: every vertex of a level sums over its neighbours in the
-// level before (forward, over in-edges) or after (backward, over out-edges). A vertex sums by itself, so that no sum
-// depends on timing. Numbers of paths may be past any float: they are m * 2^(512 power), m from 1 to below 2^512.
+// level before (forward, over in-edges) or after (backward, over out-edges), which a bitmap shows. A vertex sums by
+// itself, so that no sum depends on timing. Numbers of paths may be past any float: they are m * 2^(512 power), m from 1
+// to below 2^512.
 #pragma once
+#include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
 constexpr f64 step_up = 1.3407807929942597e154, step_down = 1 / step_up;  // 2^512
@@ -24,37 +26,69 @@ template <class Tile> DEVICE Big sum(Tile tile, Big part) {
 }
 
 struct Counts {
-    const i32* level;  // of all vertices, from the source; -1 if it does not reach them
-    f64* paths;        // of all vertices: the number of shortest paths from the source
+    const u32* near;  // a bit for each vertex: whether it is in the level that is summed over
+    f64* paths;       // of all vertices: the number of shortest paths from the source
     i32* power;
-    f64* dependency;   // of all vertices
-    f64* total;        // of own rows: the sum of the dependencies of all sources
+    i64* raised;      // 1 once a power is above 0: until then no power is read
+    f64* credit;      // of all vertices: (1 + dependency) / paths
+    f64* total;       // of own rows: the sum of the dependencies of all sources
     i64 first;
     i64 backward;
-    // What a neighbour adds to the sum of an own vertex.
-    DEVICE Big term(i64 v, u32 id) const {
-        if (level[id] != level[v] + (backward ? 1 : -1)) return {0, 0};
-        if (!backward) return {paths[id], power[id]};
-        return {scaled(paths[v] / paths[id], power[id] - power[v]) * (1 + dependency[id]), 0};
-    }
     DEVICE void put(i64 row, Big sum) const {
         i64 v = first + row;
         if (backward) {
-            dependency[v] = sum.m, total[row] += sum.m;
+            f64 dependency = paths[v] * sum.m;
+            credit[v] = (1 + dependency) / paths[v], total[row] += dependency;
             return;
         }
         bool up = sum.m >= step_up;
         paths[v] = up ? sum.m * step_down : sum.m, power[v] = (i32)(sum.power + up);
+        if (sum.power + up) store(raised, (i64)1);
     }
 };
 
-template <class View, class Tile>
-DEVICE void add_unit(const View& graph, const Counts& counts, Tile tile, i64 row, i64 unit, Big& sum) {
-    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) sum = add(sum, counts.term(counts.first + row, id));
-        return false;
-    });
-}
+struct Terms {  // the fold of a row: what its neighbours that are near add to its sum
+    const Counts& counts;
+    bool plain;  // all powers are 0
+    DEVICE explicit Terms(const Counts& counts) : counts(counts), plain(load(counts.raised) == 0) {}
+    DEVICE Big nothing() const { return {0, 0}; }
+    DEVICE Big with(Big sum, i64 row, u32 id, i64) const {
+        if (!saw_bit(counts.near, id)) return sum;
+        f64 value = (counts.backward ? counts.credit : counts.paths)[id];
+        if (plain) return {sum.m + value, 0};
+        i64 power = counts.power[id];
+        if (!counts.backward) return add(sum, {value, power});
+        return {sum.m + scaled(value, power - counts.power[counts.first + row]), 0};
+    }
+    template <class Group> DEVICE Big over(Group group, Big part) const {
+        return plain ? Big{group.sum(part.m), 0} : sum(group, part);
+    }
+};
+
+// One lane a listed vertex. Lists ascend, so the first vertex of each word writes it. The words of the vertices listed in
+// `old` become 0.
+struct MarkLevel {
+    static constexpr int lanes = 1;
+    const i64* listed;
+    i64 n;
+    u32* near;
+    const i64* old;
+    i64 n_old;
+    u32* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(greater(n, n_old))) {
+            if (i < n_old && first_of_word(old, i)) before[old[i] / word_bits] = 0;
+            if (i >= n || !first_of_word(listed, i)) continue;
+            i64 word = listed[i] / word_bits;
+            u32 bits = 0;
+            for (i64 at = i; at < n && listed[at] / word_bits == word; ++at) bits |= bit_of(listed[at]);
+            near[word] = bits;
+        }
+    }
+    DEVICE static bool first_of_word(const i64* list, i64 i) {
+        return i == 0 || list[i - 1] / word_bits != list[i] / word_bits;
+    }
+};
 
 template <class View>
 struct SumRows {  // a tile 32 vertices of a level; hubs become tasks
@@ -67,27 +101,16 @@ struct SumRows {  // a tile 32 vertices of a level; hubs become tasks
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Terms terms(counts);
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank();
             fetch_row(graph, at, n, [&](i64 next) { return listed[next] - counts.first; });
-            take(tile, at < n ? listed[at] - counts.first : -1);
+            i64 row = at < n ? listed[at] - counts.first : -1;
+            Big sum = fold_rows(graph, tile, row, terms);
+            if (row < 0) continue;
+            if ((i64)graph.degree(row) > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
+            else counts.put(row, sum);
         }
-    }
-    template <class Tile32> DEVICE void take(Tile32 tile, i64 row) const {
-        i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
-        if (row >= 0 && degree <= short_degree) counts.put(row, whole(Tile<1>{}, row));
-        for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
-            i64 next = tile.shfl(row, lowest_bit(rest));
-            Big all = sum(tile, whole(tile, next));
-            if (tile.rank() == 0) counts.put(next, all);
-        }
-        if (degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
-    }
-    template <class Group> DEVICE Big whole(Group group, i64 row) const {
-        Big sum{0, 0};
-        i64 units = graph.units(row);
-        for (i64 unit = 0; unit < units; ++unit) add_unit(graph, counts, group, row, unit, sum);
-        return sum;
     }
 };
 
@@ -102,13 +125,9 @@ struct SumHubs {  // a tile a task: its part of the sum
     i64* powers;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
+        Terms terms(counts);
         for (i64 i : grid.items(tile, *n_tasks)) {
-            Big part{0, 0};
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                add_unit(graph, counts, tile, row, unit, part);
-                return false;
-            });
-            part = sum(tile, part);
+            Big part = fold_task(graph, tile, tasks[i], terms);
             if (tile.rank() == 0) parts[i] = part.m, powers[i] = part.power;
         }
     }

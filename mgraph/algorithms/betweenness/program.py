@@ -12,8 +12,9 @@ If the graph is directed and does not store in-edges, they are made once for all
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
 search           see `mgraph.algorithms.bfs`                    the same
-levels           a sort                              2          an allgather of 4 bytes a vertex
-a level, forward 1, 4 where there may be hubs        0          an allgather of 16 bytes a vertex of the level
+levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes a vertex
+                 where there are more levels
+a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes a vertex of the level
 and backward     the same                            0          an allgather of 8 bytes a vertex of the level
 ================ =================================== ========== ======================================================
 
@@ -24,12 +25,12 @@ References
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mgraph.algorithms import bfs
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
+from mgraph.algorithms.frontier.frontier import words_of
+from mgraph.algorithms.packed.packed import packed, some_packed
 from mgraph.algorithms.transpose import Rows, transposed
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
@@ -48,19 +49,15 @@ def warm(shard: Shard) -> None:
     bfs.ALGORITHM.warm(shard)
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
-            _library(shard, rows)
+            _library(shard, some_packed(shard, rows))
 
 
 class _Side:
     """The edges of one direction, and the tasks of its hubs."""
 
     def __init__(self, shard: Shard, rows: Structure | Rows) -> None:
-        self.kernels, self.view, self.device, self.room = (
-            _library(shard, rows),
-            rows.view(),
-            shard.device,
-            task_room(rows),
-        )
+        self.kernels, self.view, self.device = _library(shard, rows), rows.view(), shard.device
+        self.room = task_room(rows)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
         self.parts = {"parts": self.device.empty(self.room, np.float64)}
         self.parts["powers"] = self.device.empty(self.room, np.int64)
@@ -78,26 +75,32 @@ class _Side:
 class _Levels:
     """The vertices of the graph by their level, from one source.
 
+    Parameters
+    ----------
+    shard : Shard
+    level : int32[n_vertices]
+        The level of each vertex; -1 where the source does not reach it.
+    count : int
+        The number of levels.
+
     Attributes
     ----------
-    order : int64[reached]
-        The internal ids of all vertices that the source reaches, by level, and ascending in each.
+    order : int64[n_vertices]
+        The internal ids of all vertices by level, and ascending in each; at the end those that are not reached.
     """
 
-    def __init__(self, shard: Shard, level: Array) -> None:
-        self.shard, xp = shard, shard.device.xp
-        self.order = xp.argsort(level, kind="stable")
-        counts = self._counts(level)
-        unreached, self.counts = int(counts[0]), counts[1:]
-        self.order = self.order[unreached:]
-        self.first = np.concatenate([[0], np.cumsum(self.counts)])
-        below, own = (self._counts(part)[1:] for part in (level[: shard.lo], level[shard.lo : shard.hi]))
-        n = len(self.counts)
-        below, own = (np.concatenate([part, np.zeros(n - len(part), np.int64)]) for part in (below, own))
-        self.own_first, self.own_end = self.first[:-1] + below, self.first[:-1] + below + own
-
-    def _counts(self, level: Array) -> np.ndarray:
-        return Device.to_host(self.shard.device.xp.bincount(level + 1, minlength=1)).astype(np.int64)
+    def __init__(self, shard: Shard, level: Array, count: int) -> None:
+        device, xp = shard.device, shard.device.xp
+        with device.taking(20 * len(level), "the order of the vertices by level"):
+            narrow = level.astype(np.min_scalar_type(count))  # -1 becomes the largest number: few bits sort faster
+            self.order = xp.argsort(narrow, kind="stable")
+            keys = narrow[self.order].astype(np.int64)
+            keys <<= 32
+            keys |= self.order
+        starts = np.arange(count + 1, dtype=np.int64) << 32
+        marks = device.asarray(np.concatenate([starts, starts + shard.lo, starts + shard.hi]))
+        self.count, found = count, Device.to_host(xp.searchsorted(keys, marks))
+        self.first, self.own_first, self.own_end = np.split(found, 3)
 
     def whole(self, level: int) -> Array:
         """The vertices of a level."""
@@ -113,33 +116,52 @@ class _Brandes:
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device, n = shard, shard.device, shard.n_vertices
-        incoming: Any = shard.in_edges if shard.in_edges is not None else transposed(shard)
-        if incoming is None:
-            raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
-        self.out = _Side(shard, shard.out_edges)
-        self.back = self.out if incoming is shard.out_edges else _Side(shard, incoming)
+        self.out = self.back = _Side(shard, packed(shard, shard.out_edges))
+        if shard.in_edges is not shard.out_edges:
+            incoming = transposed(shard) if shard.in_edges is None else packed(shard, shard.in_edges)
+            if incoming is None:
+                raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
+            self.back = _Side(shard, incoming)
         self.total = self.device.zeros(shard.hi - shard.lo, np.float64)
-        self.paths, self.dependency = (self.device.empty(n, np.float64) for _ in range(2))
-        self.power = self.device.empty(n, np.int32)
+        self.paths, self.credit = (self.device.empty(n, np.float64) for _ in range(2))
+        self.power, self.raised = self.device.empty(n, np.int32), self.device.zeros(1, np.int64)
+        self.near = [self.device.empty(words_of(n), np.uint32) for _ in range(2)]  # of levels in turn
+        fields = {"paths": self.paths, "power": self.power, "raised": self.raised, "credit": self.credit}
+        fields |= {"total": self.total, "first": shard.lo}
+        self.counts = [[Struct(near=near, backward=way, **fields) for near in self.near] for way in (0, 1)]
 
     def add(self, source: int) -> None:
         """Add the dependencies of one source."""
         shard = self.shard
-        found = bfs.ALGORITHM.run(shard, source=source)[0]["distance"]
-        level = found if shard.size == 1 else self.device.concatenate(shard.exchange.allgather(found))
-        levels = _Levels(shard, level)
-        fields = {"level": level, "paths": self.paths, "power": self.power, "dependency": self.dependency}
-        ways = [Struct(**fields, total=self.total, first=shard.lo, backward=way) for way in (0, 1)]
+        columns, found = bfs.ALGORITHM.run(shard, source=source)
+        own = columns.pop("distance")
+        level = own if shard.size == 1 else self.device.concatenate(shard.exchange.allgather(own))
+        levels = _Levels(shard, level, found["levels"])
+        del own, level
         self.paths[source : source + 1] = 1
         self.power[source : source + 1] = 0
-        last = len(levels.counts) - 1
+        for array in (self.raised, *self.near):
+            self.device.fill(array, 0)
+        self.turn, self.marked = 0, levels.order[:0]
+        last = levels.count - 1
         for at in range(1, last + 1):
-            self.back.sum(ways[0], levels.own(at))
+            self._sum(levels, at, backward=0)
             self._share(levels, at, self.paths, self.power)
-        self.dependency[levels.whole(last)] = 0
+        self.credit[levels.whole(last)] = 1 / self.paths[levels.whole(last)]
         for at in range(last - 1, 0, -1):
-            self.out.sum(ways[1], levels.own(at))
-            self._share(levels, at, self.dependency)
+            self._sum(levels, at, backward=1)
+            self._share(levels, at, self.credit)
+
+    def _sum(self, levels: _Levels, at: int, backward: int) -> None:
+        """Sum over the neighbours of a level's own vertices that are in the level before, or after it."""
+        side, old = self.out if backward else self.back, self.marked
+        listed = levels.whole(at + 1 if backward else at - 1)
+        self.turn, self.marked = 1 - self.turn, listed
+        side.kernels.MarkLevel(
+            max(len(listed), len(old)), listed=listed, n=len(listed), near=self.near[self.turn],
+            old=old, n_old=len(old), before=self.near[1 - self.turn],
+        )  # fmt: skip
+        side.sum(self.counts[backward][self.turn], levels.own(at))
 
     def _share(self, levels: _Levels, at: int, *arrays: Array) -> None:
         """Make the values of a level known to all ranks. One allgather."""
@@ -151,6 +173,8 @@ class _Brandes:
         values = self.device.xp.concatenate(parts, axis=1)
         for array, row in zip(arrays, values, strict=True):
             array[everyone] = row.astype(array.dtype)
+            if array is self.power:
+                self.raised |= (row > 0).any()
 
 
 def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: float) -> Columns:
