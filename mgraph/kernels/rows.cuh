@@ -107,12 +107,23 @@ struct EveryRow {  // row_at of all rows, from `first` on
 
 // Folds. `fold` reduces a row's edges to a value: nothing() is that of no edges, with(part, row, id, slot) takes an edge
 // in, and over(group, part) joins the parts of a group's lanes.
+template <class View, class Group, class F>
+DEVICE auto read_unit(const View& graph, Group group, i64 row, i64 unit, F f, int)
+    -> decltype(graph.read(group, row, unit, f)) {
+    graph.read(group, row, unit, f);
+}
+template <class View, class Group, class F>
+DEVICE void read_unit(const View& graph, Group group, i64 row, i64 unit, F f, long) {
+    graph.visit(group, row, unit, f);
+}
+
 template <class View, class Group, class Fold, class Part>
 DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part part, const Fold& fold) {
-    graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
+    auto take = [&](u32 id, i64 slot, bool live) {
         if (live) part = fold.with(part, row, id, slot);
         return false;
-    });
+    };
+    read_unit(graph, group, row, unit, take, 0);
     return part;
 }
 

@@ -7,6 +7,7 @@
 //   sorted                     constexpr: whether visiting the units in order meets a row's dst in ascending order
 //   find(v, dst)               the slot of an edge, or -1, by one lane: O(log degree), O(1) by hashing, or O(degree)
 //   fetch(v)                   may be missing: prefetches what a CPU reads first of a row
+//   read(tile, v, unit, f)     may be missing: visit for f that never returns true, with more loads under way
 #pragma once
 
 // f(dst, slot_u, slot_v, live) for the common neighbours of rows u and v, by all lanes of the tile together, until f
