@@ -6,7 +6,8 @@ last level, it sums its share of the paths that go on through its out-neighbours
 and are pulled, so that they do not depend on timing. Numbers of paths have an exponent of their own: on a grid of
 4096 x 4096 there are about 2^8184 paths from corner to corner, and float64 ends at 2^1024.
 
-If the graph is directed and does not store in-edges, they are made once for all sources, see `transposed`.
+If the graph is directed and does not store in-edges, they are made once for all sources, see `transposed`. On a GPU
+rows with gaps are copied once for all sources, see `packed`.
 
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks

@@ -7,7 +7,8 @@ a round           1; 3 more, 4 if directed, for each group of rows of more  an a
                   than 192 edges; a read-back                               4 bytes a vertex
 ================= ========================================================= ===========================================
 
-A group is as many rows as have tables in 200 MB; see `mgraph.algorithms.tally`.
+A group is as many rows as have tables in 200 MB; see `mgraph.algorithms.tally`. On a GPU rows with gaps are copied once
+for the call, see `packed`, unless the graph is directed.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ each other. A sweep that gains no modularity all the same is undone. In a small 
 turns, a few times; else it ends its level. Then the communities become the vertices of a smaller graph, and so on,
 while modularity gains.
 
+On a GPU rows with gaps are copied once for the first graph, see `packed`.
+
 Every rank has the community, the weight and the name of each vertex of the graph, and the rows of its own vertices.
 After each turn the ranks share the moves. Ranks own equal ranges of the vertices of smaller graphs, whose edges are
 sent to them, added up by pairs of communities.

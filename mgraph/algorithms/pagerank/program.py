@@ -8,7 +8,8 @@ by alpha only in each iteration. To a tol of 1e-4, RMAT 18 took 9 iterations wit
 graph 9 and 6, of the same duration on a CPU, which therefore takes 32 bits then. If the graph is directed and does not
 store in-edges, they are made for the call by a sort (see `transpose`). If there is too little memory for that, or for a
 few iterations only, ranks push: whole shares are added to a sum for every vertex of the graph, and the sums of other
-ranges are sent to their owners.
+ranges are sent to their owners. On a GPU, in-edges whose rows have gaps are copied for the call, unless it has a start
+or few iterations (see `packed`).
 
 With weights, a vertex sends rank / the sum of its out-edges' weights, times the edge's weight. Then whole float64
 shares are gathered, and graphs without in-edges push.
