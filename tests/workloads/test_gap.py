@@ -6,6 +6,7 @@ import itertools
 import json
 import stat
 import sys
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -106,10 +107,21 @@ def test_urand_is_gapbs_s():
     np.testing.assert_array_equal(generate("urand", 15, 16, CPU).parts[0], keys)
 
 
-def test_a_weight_that_is_drawn_again():
-    """The draw that tells of it comes but once in 2**31: the block's weights are then those of NumPy's words."""
-    found = graphs._weights(27491095, 1000)
-    assert found.tolist() == [w % 255 for w in np.random.RandomState(27491095).randint(0, 2**32, 1000, np.uint32)]
+def test_weights_that_are_drawn_again(monkeypatch):
+    """A block in whose words one comes that is refused, of which there are two in 2**32: NumPy's words are used."""
+    (want,) = generate("kron", 15, 16, CPU).parts
+    kernels_of = graphs.load
+
+    def refusing(device, file):
+        def draw(blocks, again, keys, **fields):
+            kernels_of(device, file).DrawEdges(blocks, again=again, keys=keys, **fields)
+            again[:] = 1
+            keys |= np.uint64(255)
+
+        return SimpleNamespace(DrawEdges=draw)
+
+    monkeypatch.setattr(graphs, "load", refusing)
+    np.testing.assert_array_equal(generate("kron", 15, 16, CPU).parts[0], want)
 
 
 def test_parts_are_the_same_graph(monkeypatch):
