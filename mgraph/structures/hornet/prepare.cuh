@@ -45,8 +45,9 @@ struct Locate {  // one lane per key: its place in its row, what becomes of it, 
 #ifndef HUGE_EDGES
 #define HUGE_EDGES 65536
 #endif
-// Rows of at most so many edges are merged by a tile of 8, by a tile of 32, and by a block; longer ones in pieces.
-constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
+// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
+// pieces.
+constexpr i64 few_edges = 64, some_edges = 1024, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
@@ -81,7 +82,7 @@ struct Needs {  // one lane per key, a warp in step: rows that change are listed
             bool moves = changes && change.from != change.to;
             draw(warp, moves && change.to >= 0, change.to, at + pop0);
             draw(warp, moves && change.from >= 0, change.from, at + push0);
-            i64 size = greater(change.had, change.has);
+            i64 size = change.had + (changes ? batch.inserts_in(k, last) : 0);
             int list = size > huge_edges ? 3 : size > some_edges ? 2 : size > few_edges;
             i64 to = draw(warp, changes, list, at + few_rows);
             if (changes && list < 3) (list == 0 ? lists.few : list == 1 ? lists.some : lists.many)[to] = (u32)k;
