@@ -3,6 +3,7 @@
 // read and written twice.
 #pragma once
 #include "kernels/scan.cuh"
+#include "kernels/small_tile.cuh"
 #include "kernels/tile_sort.cuh"
 
 constexpr int few_buckets = 4096, many_buckets = placed ? 12288 : 16384;  // that DealToFew and DealToMany take at most
@@ -19,7 +20,6 @@ struct Sorting {  // what the kernels share; offsets are in `scratch`
     i64 slots;
     i64 slot_places;
     i64 every;
-    i64 tile;  // keys of the sample that a block sorts
     i64 buckets;  // at least 2
     i64 room;  // keys that a slot holds
     // without a branch, so that a lane's loads are under way at once: keys are columns with gaps
@@ -54,27 +54,29 @@ struct Buckets : Sorting {
 
 // A block a tile of the sample, of one key of each share of the keys; counts begin at 0.
 struct SortSample {
-    static constexpr int lanes = TileSort::lanes;
-    static constexpr int shared = TileSort::bytes;
+    static constexpr int lanes = SmallTile::lanes;
     Sorting sorting;
     i64 to;
     i64 places_to;
     DEVICE void operator()(Grid grid) const {
-        SHARED_LARGE(u64, room, shared / sizeof(u64));
-        TileSort tile = TileSort::in(room);
+        SHARED(u64, room, 2 * SmallTile::room);
+        SHARED(u32, places, placed ? 2 * SmallTile::room : 1);
+        SmallTile tile{Block(), room, placed ? places : nullptr};
         Buckets sort(sorting);
-        i64 all = sort.every * sort.buckets, most = sort.tile;
+        i64 all = sort.every * sort.buckets;
         u64 share = ((u64)sort.n << 32) / (u64)all;  // the last 32 bits are a fraction
         for (i64 i : grid.items(sort.buckets)) sort.counts()[i] = 0;
         for ([[maybe_unused]] i64 i : grid.items(1)) *sort.scratch = 0;
-        for (i64 t : grid.items(tile.block, (all + most - 1) / most)) {
-            i64 first = t * most;
-            auto pick = [=](i64 i) {  // somewhere in its share
+        for (i64 t : grid.items(tile.block, (all + tile_keys - 1) / tile_keys)) {
+            i64 first = t * tile_keys;
+            auto pick = [=](int i) -> SmallTile::Item {  // somewhere in its share
                 u32 x = (u32)(first + i) * 0x9e3779b1u;
                 x = (x ^ x >> 15) * 0x85ebca77u;
-                return sort.item((i64)(((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32));
+                u64 at = ((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32;
+                return {sort.at((i64)at), (u32)at};
             };
-            tile.sort(lesser(all - first, most), pick, sort.array(to, places_to).from(first));
+            ItemArray out = sort.array(to, places_to).from(first);
+            tile.sort((int)lesser(all - first, tile_keys), pick, out.keys, out.places);
         }
     }
 };

@@ -3,6 +3,7 @@
 // takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
 #pragma once
 #include "kernels/search.cuh"
+#include "kernels/small_tile.cuh"
 
 struct MakeKeys {  // one lane per edge; the largest ids are found on the way
     static constexpr int lanes = 1;
@@ -64,89 +65,27 @@ struct Deal {  // one item per chunk: move its keys and places behind those of s
     }
 };
 
-constexpr i64 tile_keys = 1024;
-
-// one block per tile of edges, or of keys: sorted in shared memory, runs of twice the length each round
+// one block per tile of edges, or of keys
 struct SortTiles {
-    static constexpr int lanes = 256;
-    static constexpr int four = 4;  // neighbouring keys that a lane takes at once
+    static constexpr int lanes = SmallTile::lanes;
     const u32* src;
     const u32* dst;
     const u64* keys;  // where there is no src
     i64 n;
     u64* keys_out;
     u32* places_out;  // where each key stood; may be null
-    struct Item {
-        u64 key;
-        u32 place;
-    };
-    struct Items {  // one place in 17 is left out, since lanes that take fours would meet in the same banks
-        u64* keys;
-        u32* places;
-        static DEVICE int at(int i) { return i + (i >> 4); }
-        DEVICE u64 key(int i) const { return keys[at(i)]; }
-        DEVICE Item get(int i) const { return {keys[at(i)], places ? places[at(i)] : 0}; }
-        DEVICE void set(int i, const Item& item) const {
-            keys[at(i)] = item.key;
-            if (places) places[at(i)] = item.place;
-        }
-    };
-    static constexpr int room = tile_keys + tile_keys / 16;
     DEVICE void operator()(Grid grid) const {
-        SHARED(u64, some, 2 * room);
-        SHARED(u32, places, 2 * room);
-        Block block;
-        for (i64 t : grid.items(block, (n + tile_keys - 1) / tile_keys)) {
+        SHARED(u64, room, 2 * SmallTile::room);
+        SHARED(u32, places, 2 * SmallTile::room);
+        SmallTile tile{Block(), room, places_out ? places : nullptr};
+        for (i64 t : grid.items(tile.block, (n + tile_keys - 1) / tile_keys)) {
             i64 first = t * tile_keys;
             int m = (int)lesser(n - first, tile_keys);
-            Items from{some, places_out ? places : nullptr}, to{some + room, places_out ? places + room : nullptr};
-            for (int i = block.rank() * four; i < m; i += block.size() * four)
-                start(first, i, lesser(m - i, +four), from);
-            for (int width = four; width < m; width *= 2) {
-                block.sync();
-                for (int i = block.rank() * four; i < m; i += block.size() * four) merge(from, to, i, m, width);
-                Items other = from;
-                from = to, to = other;
-            }
-            block.sync();
-            for (int i = block.rank(); i < m; i += block.size()) {
-                Item item = from.get(i);
-                keys_out[first + i] = item.key;
-                if (places_out) places_out[first + i] = item.place;
-            }
-            block.sync();
-        }
-    }
-    // A run of four, sorted by exchanges of neighbours, which keep the order of equal keys.
-    DEVICE void start(i64 first, int at, int some, const Items& to) const {
-        Item mine[four];
-        for (int j = 0; j < four; ++j) {
-            i64 i = first + at + j;
-            mine[j] = {j >= some ? ~(u64)0 : src ? (u64)src[i] << 32 | dst[i] : keys[i], (u32)i};
-        }
-        for (int round = 0; round < four; ++round)
-            for (int j = round & 1; j + 1 < four; j += 2)
-                if (mine[j + 1].key < mine[j].key) {
-                    Item other = mine[j];
-                    mine[j] = mine[j + 1], mine[j + 1] = other;
-                }
-        for (int j = 0; j < some; ++j) to.set(at + j, mine[j]);
-    }
-    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the
-    // first run's come first.
-    DEVICE void merge(const Items& from, const Items& to, int at, int m, int width) const {
-        int a = at & -2 * width, b = lesser(a + width, m), a_end = b, b_end = lesser(b + width, m), d = at - a;
-        int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);
-        while (low < high) {
-            int i = (low + high) >> 1;
-            if (from.key(a + i) <= from.key(b + d - 1 - i)) low = i + 1;
-            else high = i;
-        }
-        a += low, b += d - low;
-        for (int j = 0; j < four && at + j < m; ++j) {
-            bool second = a == a_end || (b < b_end && from.key(b) < from.key(a));
-            to.set(at + j, from.get(second ? b : a));
-            second ? ++b : ++a;
+            auto get = [=](int i) -> SmallTile::Item {
+                i64 at = first + i;
+                return {src ? (u64)src[at] << 32 | dst[at] : keys[at], (u32)at};
+            };
+            tile.sort(m, get, keys_out + first, places_out + first);
         }
     }
 };

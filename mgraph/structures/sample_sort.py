@@ -22,7 +22,8 @@ FEW = _ALONE["few_buckets"]  #: buckets up to which DealToFew deals, else DealTo
 DEAL = _ALONE["DealToFew::lanes"] * _ALONE["Dealer::some"]  #: keys that a block deals at once
 DEAL_TO_MANY = _ALONE["DealToMany::lanes"] * _ALONE["Dealer::some"]
 BLOCKS = 264  #: blocks that deal, at most, since each first makes a table of the splitters
-FAN = 16  #: sorted tiles of the sample that become one run in a launch
+SMALL_TILE = constants("kernels/small_tile.cuh")["tile_keys"]  #: keys of the sample that a block sorts
+FAN = 16  #: sorted tiles of the sample, or runs, that become one run in a launch
 
 
 def sort_sampled(
@@ -37,7 +38,7 @@ def sort_sampled(
 ) -> tuple[Array, Array]:
     """Sorted keys, of `keys` or of two uint32 columns, as a new array; and `with_places` where each stood, uint32.
 
-    Three launches up to 131k keys, four up to 16M, five for more; no read-back. While it runs it takes 16 bytes per
+    Three to six launches, the more the larger the sample; no read-back. While it runs it takes 16 bytes per
     key, 24 with places. One key in 128 is sampled, with places one in 64. Splitters from the sample cut the keys into
     buckets of `bucket` keys on average, each with room for `room`. A bucket of 4096 on average outgrows 8192 once in
     100,000; it is then sorted in its place in the output, which is slower. The largest id of each column goes into
@@ -48,8 +49,7 @@ def sort_sampled(
     bucket, room = bucket or min(max(n >> 8, 512), tile // 2), room or tile
     buckets, every = max(2, -(-n // bucket)), max(8, 64 * bucket // tile)
     samples = buckets * every
-    part = next((t for t in (1024, 2048, 4096) if t * FAN >= samples), tile)
-    rounds = next(r for r in range(9) if part * FAN**r >= samples)
+    rounds = next(r for r in range(9) if SMALL_TILE * FAN**r >= samples)
     sizes = [buckets + 1, samples, samples if rounds else 0, buckets * room]  # in words of 8 bytes
     starts = [0, *accumulate(sizes + [m // 2 + 1 for m in sizes[1:] if with_places])]
     (first, second, slots), (*places, slot_places) = starts[1:4], starts[4:7] if with_places else (0, 0, 0)
@@ -57,17 +57,16 @@ def sort_sampled(
     out, out_places = device.empty(n, np.uint64), device.empty(n, np.uint32) if with_places else None
     sort = Struct(
         src=src, dst=dst, keys=keys, n=n, scratch=scratch, sample=(first, second)[rounds % 2],
-        sample_places=places[rounds % 2], slots=slots, slot_places=slot_places, every=every, tile=part, buckets=buckets,
-        room=room,
+        sample_places=places[rounds % 2], slots=slots, slot_places=slot_places, every=every, buckets=buckets, room=room,
     )  # fmt: skip
     kernels = load(device, "kernels/sample_sort.cuh", None, **CONSTANTS[with_places])
-    kernels.SortSample(-(-samples // part), sorting=sort, to=first, places_to=places[0])
+    kernels.SortSample(-(-samples // SMALL_TILE), sorting=sort, to=first, places_to=places[0])
     if rounds:
         keys_of = [scratch[at : at + samples] for at in (first, second)]
         places_of = [scratch[at:].view(np.uint32)[:samples] if with_places else None for at in places]
         for r in range(rounds):
             load(device, "kernels/sort.cuh").MergeRuns(
-                samples, keys=keys_of[r % 2], places=places_of[r % 2], n=samples, width=part * FAN**r, fan=FAN,
+                samples, keys=keys_of[r % 2], places=places_of[r % 2], n=samples, width=SMALL_TILE * FAN**r, fan=FAN,
                 keys_out=keys_of[1 - r % 2], places_out=places_of[1 - r % 2],
             )  # fmt: skip
     if buckets <= FEW:

@@ -14,7 +14,7 @@ __all__ = ["load_sorts", "make_keys", "sort_keys", "sort_small"]
 
 Array = Any
 SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
-TILE = constants("kernels/sort.cuh")["tile_keys"]  #: keys that a block sorts in shared memory
+TILE = constants("kernels/small_tile.cuh")["tile_keys"]  #: keys that a block sorts in shared memory
 FAN = 16  #: runs that become one in a round
 
 

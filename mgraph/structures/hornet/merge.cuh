@@ -54,11 +54,7 @@ struct MergeMany {  // one block per row
         SHARED(u32, room, Its::words);
         Block block;
         Its weaver(block, room);
-        for (i64 i : grid.items(block, n)) {
-            Merger<Block> row(block, batch, slots, rows, weight, list[i]);
-            if (row.places() > weaver.most()) merge_in_steps(row);
-            else merge_row(weaver, row);
-        }
+        for (i64 i : grid.items(block, n)) merge_row(weaver, Merger<Block>(block, batch, slots, rows, weight, list[i]));
     }
 };
 

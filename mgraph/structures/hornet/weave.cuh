@@ -22,7 +22,11 @@ template <class Group, int lanes, int each> struct Weaver {  // of up to each wo
         : group(its), come(room), gone(come + its.size() * each / 32), before(gone + its.size() * each / 32),
           least(before + its.size() * each / 32) {}
 
-    DEVICE i64 most() const { return (i64)group.size() * each; }
+    // Not rows that are too long, nor those of more than a step where they lie, if some edges move back and others on.
+    DEVICE bool takes(const Merger<Group>& row) const {
+        bool both = row.stays() && row.inserts_to(row.b) && row.deletes_to(row.b);
+        return each == together || row.places() <= (i64)group.size() * (both ? +together : each);
+    }
     static DEVICE u32 bit(int v) { return 1u << v % 32; }
     DEVICE int below(const u32* set, int v) const { return popcount(set[v / 32] & (bit(v) - 1)); }
     DEVICE int edge(int v) const { return v - (int)(before[v / 32] & 0xffffu) - below(come, v); }
@@ -46,29 +50,29 @@ template <class Group, int lanes, int each> struct Weaver {  // of up to each wo
         group.sync();
         int first = row.stays() ? (int)*least : 0;
         const Slots& slots = row.slots;
-        move(slots.ids + row.from, slots.ids_out + row.to, first, places, (int)row.edges);
-        if (slots.weights) move(slots.weights + row.from, slots.weights_out + row.to, first, places, (int)row.edges);
+        bool back = row.stays() && row.inserts_to(row.b) > 0;  // none is written over that is still to be read
+        move(slots.ids + row.from, slots.ids_out + row.to, first, places, (int)row.edges, back);
+        if (slots.weights)
+            move(slots.weights + row.from, slots.weights_out + row.to, first, places, (int)row.edges, back);
         for (i64 k = row.a + w; k < row.b; k += group.size())
             if (row.batch.outcome[k] == inserted) row.set(k, place(row.woven(k)));
         group.sync();
     }
-    // The edges at the places [first, places), from a row of `edges` to their new places.
-    template <class T> DEVICE void move(const T* from, T* to, int first, int places, int edges) const {
-        T held[each];
-        int step = group.size(), own = first + group.rank();
-        if (edges == 0) return;
+    // The edges at the places [first, places), from a row of `edges` to their new places; `back`: the last ones first.
+    template <class T> DEVICE void move(const T* from, T* to, int first, int places, int edges, bool back) const {
+        int size = group.size(), step = size * together, steps = edges ? (places - first + step - 1) / step : 0;
+        for (int s = 0; s < steps; ++s) {
+            int own = first + (back ? steps - 1 - s : s) * step + group.rank();
+            T held[together];
 #pragma unroll
-        for (int j = 0; j < each; j += together) {
-            if (first + j * step >= places) continue;
+            for (int j = 0; j < together; ++j)
+                held[j] = from[lesser(edge(lesser(own + j * size, places - 1)), edges - 1)];
+            group.sync();
 #pragma unroll
-            for (int i = j; i < j + together; ++i)
-                held[i] = from[lesser(edge(lesser(own + i * step, places - 1)), edges - 1)];
-        }
-        group.sync();
-#pragma unroll
-        for (int j = 0; j < each; ++j) {
-            int v = own + j * step;
-            if (v < places && !((come[v / 32] | gone[v / 32]) & bit(v))) to[place(v)] = held[j];
+            for (int j = 0; j < together; ++j) {
+                int v = own + j * size;
+                if (v < places && !((come[v / 32] | gone[v / 32]) & bit(v))) to[place(v)] = held[j];
+            }
         }
     }
 };
@@ -76,5 +80,6 @@ template <class Group, int lanes, int each> struct Weaver {  // of up to each wo
 // One lane alone moves what lies between two keys at once instead.
 template <class Weaver, class Merger> DEVICE void merge_row(const Weaver& weaver, const Merger& row) {
     if constexpr (alone) merge_in_steps(row);
-    else weaver.merge(row);
+    else if (weaver.takes(row)) weaver.merge(row);
+    else merge_in_steps(row);
 }
