@@ -34,3 +34,9 @@ struct Levels {  // the bounds of each level's full window, and which nodes are 
         return tile.any(is);
     }
 };
+
+// Where bits say which lanes of a warp begin a stretch: the bits of the one that `lane` begins; none if it begins none.
+DEVICE u32 stretch(u32 begins, int lane) {
+    u32 from = ~0u << lane, behind = begins & from << 1;
+    return begins >> lane & 1 ? from & (behind ? (behind & (0u - behind)) - 1 : ~0u) : 0;
+}

@@ -29,8 +29,19 @@ struct UpdateRows {
         for (i64 t : grid.items(warp, of_leaves + of_keys)) {
             i64 i = (t < of_leaves ? t : t - of_leaves) * side + warp.rank();
             if (t < of_leaves) move_starts(warp, i);
-            else if (i < batch.n) move_degree(i);
+            else if (side > 1) move_degrees(warp, i);
+            else move_degree(i);
         }
+    }
+    // Neighbouring keys at once: rows are stretches of lanes, and may go on in other warps.
+    DEVICE void move_degrees(const Tile<32>& warp, i64 k) const {
+        bool is = k < batch.n;
+        u32 row = (u32)batch.row(is ? k : batch.n - 1), before = warp.shfl(row, (warp.rank() + 31) & 31);
+        int by = is ? batch.by_key(k) : 0;
+        u32 come = warp.ballot(by > 0), gone = warp.ballot(by < 0);
+        u32 its = stretch(warp.ballot(warp.rank() == 0 || before != row), warp.rank());
+        int net = popcount(come & its) - popcount(gone & its);
+        if (net) atomic_add(degrees + row, (u32)net);
     }
     DEVICE void move_degree(i64 k) const {
         if (k + 16 < batch.n) prefetch_to_write(degrees + batch.row(k + 16));
