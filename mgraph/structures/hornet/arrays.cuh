@@ -33,8 +33,7 @@ enum Count {
 };
 enum ByClass {
     push0 = pop0 + classes,
-    next0 = push0 + classes,  // requests that commit has answered
-    offset0 = next0 + classes,  // requests of lower classes
+    offset0 = push0 + classes,  // requests of lower classes
     free0 = offset0 + classes,
     bares = free0 + classes,
     array_end,  // one past the last array in use

@@ -11,6 +11,7 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
     const u64* before;  // of each key, and at the end: inserts << 32 | deletes of the keys before it
     const u32* end;     // of each row: one past its last key; 0 where the batch leaves the row as it is
     const u64* held;    // of each row: its word before the batch
+    const u32* drawn;   // of each row that gets another block: its number among those of its class
     i64 n;
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
     DEVICE bool leads(i64 k) const { return k == 0 || keys[k - 1] >> 32 != keys[k] >> 32; }
@@ -27,11 +28,3 @@ struct Change {
         from = had ? class_of(had, unit) : -1, to = has ? class_of(has, unit) : -1;
     }
 };
-
-// By the lanes of a warp together: one number each from the counter of its class, for those that want one.
-DEVICE i64 draw(Tile<32> warp, bool wants, int k, i64* counters) {
-    u32 peers = warp.match(wants ? k : -1);
-    int first = lowest_bit(peers);
-    i64 drawn = wants && warp.rank() == first ? atomic_add(counters + k, (i64)popcount(peers)) : 0;
-    return warp.shfl(drawn, first) + popcount(peers & ((1u << warp.rank()) - 1));
-}

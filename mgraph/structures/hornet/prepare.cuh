@@ -20,7 +20,8 @@ struct Locate {  // one lane per key: its place in its row, what becomes of it, 
             bool known = (i64)(keys[k] >> 32) < rows && (i64)(u32)keys[k] < vertices;
             u8 is = known ? look_up(k) : (u8)missing;
             if (!known) place[k] = 0, ++strange;
-            outcome[k] = is, ++found[is];
+            outcome[k] = is;
+            for (int c = 0; c < 5; ++c) found[c] += is == c;  // an index would need memory
             before[k + 1] = (u64)(is == inserted) << 32 | (u64)(is == deleted);
             if (k == 0) before[0] = 0;
         }
@@ -58,7 +59,29 @@ struct Lists {  // first keys of the rows that change, by what merges them; huge
     i64 capacity;
 };
 
-struct Needs {  // one lane per key, a warp in step: rows that change are listed; what classes lose and gain is counted
+// Numbers from the counters of lists and of classes, for all lanes of a block at once: atomics of all blocks on the same
+// few words wait for each other.
+struct Draws {
+    static constexpr int first_word = few_rows, words = push0 + classes - few_rows;
+    i64* at;
+    u32* wanted;
+    i64* from;  // the first number of the block
+    DEVICE u32 want(int word) const { return atomic_add(wanted + (word - first_word), 1u); }  // its rank in the block
+    DEVICE i64 number(int word, u32 rank) const { return from[word - first_word] + rank; }
+    DEVICE void clear(Block block) const {
+        for (int w = block.rank(); w < words; w += block.size()) wanted[w] = 0;
+        block.sync();
+    }
+    DEVICE void draw(Block block) const {
+        block.sync();
+        for (int w = block.rank(); w < words; w += block.size())
+            if (wanted[w]) from[w] = atomic_add(at + first_word + w, (i64)wanted[w]);
+        block.sync();
+    }
+};
+
+// A few keys per lane, a block in step: rows that change are listed; what classes lose and gain is counted.
+struct Needs {
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -67,31 +90,55 @@ struct Needs {  // one lane per key, a warp in step: rows that change are listed
     const u64* before;
     u32* end;
     u64* held;
+    u32* drawn;
     Lists lists;
     i64* at;
     DEVICE void operator()(Grid grid) const {
-        Tile<32> warp;
-        Batch batch = {keys, nullptr, nullptr, before, end, held, n};
-        for (i64 t : grid.items(warp, (n + warp.size() - 1) / warp.size())) {
-            i64 k = t * warp.size() + warp.rank(), last = k;
-            if (k < n && batch.leads(k)) last = end_of(batch, k);
-            bool changes = last > k;
-            u64 word = changes ? graph.rows[batch.row(k)] : 0;
-            Change change(batch, changes ? k : 0, changes ? last : 0, word, graph.unit);
-            if (changes) held[k] = word;
-            bool moves = changes && change.from != change.to;
-            draw(warp, moves && change.to >= 0, change.to, at + pop0);
-            draw(warp, moves && change.from >= 0, change.from, at + push0);
-            i64 size = change.had + (changes ? batch.inserts_in(k, last) : 0);
-            int list = size > huge_edges ? 3 : size > some_edges ? 2 : size > few_edges;
-            i64 to = draw(warp, changes, list, at + few_rows);
-            if (changes && list < 3) (list == 0 ? lists.few : list == 1 ? lists.some : lists.many)[to] = (u32)k;
-            if (changes && list == 3) {
-                lists.many[lists.capacity - 1 - to] = (u32)k;
-                atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
-                if (!moves) atomic_add(at + saved, change.had);
+        constexpr int each = in_flight > 1 ? in_flight : 4;
+        SHARED(u32, wanted, Draws::words);
+        SHARED(i64, from, Draws::words);
+        Block block;
+        Draws draws{at, wanted, from};
+        Batch batch = {keys, nullptr, nullptr, before, end, held, drawn, n};
+        i64 step = (i64)block.size() * each;
+        for (i64 b : grid.items(block, (n + step - 1) / step)) {
+            int list[each], pop[each];
+            u32 listed[each], popped[each];
+            draws.clear(block);
+            for (int j = 0; j < each; ++j) {
+                look(batch, b * step + j * block.size() + block.rank(), draws, list[j], pop[j]);
+                if (list[j]) listed[j] = draws.want(list[j]);
+                if (pop[j]) popped[j] = draws.want(pop[j]);
             }
+            draws.draw(block);
+            for (int j = 0; j < each; ++j) {
+                i64 k = b * step + j * block.size() + block.rank();
+                if (list[j]) put(k, list[j], draws.number(list[j], listed[j]));
+                if (pop[j]) drawn[k] = (u32)draws.number(pop[j], popped[j]);
+            }
+            block.sync();
         }
+    }
+    // The counter of the list of key k's row, and that of the class of which it needs a block; 0 for none.
+    DEVICE void look(const Batch& batch, i64 k, const Draws& draws, int& list, int& pop) const {
+        i64 last = k < n && batch.leads(k) ? end_of(batch, k) : k;
+        list = pop = 0;
+        if (last == k) return;
+        u64 word = graph.rows[batch.row(k)];
+        Change change(batch, k, last, word, graph.unit);
+        held[k] = word;
+        bool moves = change.from != change.to;
+        if (moves && change.to >= 0) pop = pop0 + change.to;
+        if (moves && change.from >= 0) draws.want(push0 + change.from);
+        i64 size = change.had + batch.inserts_in(k, last);
+        list = size > huge_edges ? huge_rows : size > some_edges ? many_rows : size > few_edges ? some_rows : few_rows;
+        if (list != huge_rows) return;
+        atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
+        if (!moves) atomic_add(at + saved, change.had);
+    }
+    DEVICE void put(i64 k, int list, i64 to) const {
+        u32* its = list == few_rows ? lists.few : list == some_rows ? lists.some : lists.many;
+        its[list == huge_rows ? lists.capacity - 1 - to : to] = (u32)k;
     }
     DEVICE i64 end_of(const Batch& batch, i64 k) const {  // `k` itself where the row stays as it is
         i64 row = batch.row(k);

@@ -48,13 +48,15 @@ class Look:
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, 41 bytes each."""
+    """Memory for a batch of up to `capacity` operations, 45 bytes each."""
 
     def __init__(self, device: Device, capacity: int) -> None:
         self.device, self.capacity = device, capacity
-        self.before, self.held, self.words, self.place, self.end, self.blocks, *lists, self.outcome = device.carve(
+        (
+            self.before, self.held, self.words, self.place, self.end, self.drawn, self.blocks, *lists, self.outcome,
+        ) = device.carve(
             (capacity + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
-            *[(capacity, np.uint32)] * 6, (capacity, np.uint8),
+            *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
         )  # fmt: skip
         self.few, self.some, self.many = lists
         self.mail, self.mailbox = device.mailbox(WORDS)
@@ -70,7 +72,8 @@ class Scratch:
         running_sums(device, self.before[1 : n + 1])
         kernels.Needs(
             n, keys=run.keys, n=n, graph=graph, rows=rows, before=self.before, end=self.end, held=self.held,
-            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity), at=words,
+            drawn=self.drawn, at=words,
+            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity),
         )  # fmt: skip
         kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
         device.synchronize()  # the one wait for the device
@@ -80,5 +83,5 @@ class Scratch:
         """What kernels take of a run that was looked at."""
         return Struct(
             keys=run.keys, outcome=self.outcome, place=self.place, before=self.before, end=self.end, held=self.held,
-            n=len(run),
+            drawn=self.drawn, n=len(run),
         )  # fmt: skip

@@ -215,7 +215,6 @@ class Hornet(Structure):
     def _change(self, run: Run, work: _Work, batch: Struct, scratch: Scratch) -> None:
         assert work.look is not None
         old, needs, commit = self.pool, work.look.needs, self.kernels["commit"]
-        moves = bool(needs.pops.any() or needs.pushes.any())
         if work.rebuild:
             self._copy(work.rebuild)
             self._take_over(work.rebuild)
@@ -226,10 +225,10 @@ class Hornet(Structure):
             if needs.pops.any():
                 self._take_blocks(work.look, scratch)
             self.used += needs.slots
-            commit.Assign(len(run), batch=batch, unit=old.unit, at=scratch.words, list=scratch.blocks, rows=self.rows)
+            commit.Assign(
+                len(run), batch=batch, arrays=self._arrays, at=scratch.words, list=scratch.blocks, rows=self.rows
+            )
         self._merge(work, batch, run, scratch, old)
-        if moves and not work.rebuild:
-            commit.Release(len(run), batch=batch, arrays=self._arrays)
 
     def _copy(self, new: Rebuild) -> None:
         """Copy the rows that a batch leaves as they are into a new pool."""
