@@ -29,6 +29,7 @@ enum Count {
     saved,
     next_piece,
     next_saved,
+    arrived,  // blocks of Locate
     pop0
 };
 enum ByClass {

@@ -2,8 +2,8 @@
 #pragma once
 #include "structures/hornet/batch.cuh"
 
-struct Locate {  // one lane per key: its place in its row, what becomes of it, and the counts
-    static constexpr int lanes = 1;
+struct Locate {  // one block per chunk, a lane per key: its place in its row, what becomes of it, and the counts
+    static constexpr int lanes = 256;
     const u64* keys;
     const i8* op;
     i64 n;
@@ -12,24 +12,35 @@ struct Locate {  // one lane per key: its place in its row, what becomes of it, 
     i64 vertices;
     u32* place;
     u8* outcome;
-    u64* before;  // at k + 1, what key k is; to be summed up
+    u32* before;
+    u64* chunks;
+    i64 shift;
     i64* at;
     DEVICE void operator()(Grid grid) const {
-        i64 found[5] = {}, strange = 0;
-        for (i64 k : grid.items(n)) {
-            bool known = (i64)(keys[k] >> 32) < rows && (i64)(u32)keys[k] < vertices;
-            u8 is = known ? look_up(k) : (u8)missing;
-            if (!known) place[k] = 0, ++strange;
-            outcome[k] = is;
-            for (int c = 0; c < 5; ++c) found[c] += is == c;  // an index would need memory
-            before[k + 1] = (u64)(is == inserted) << 32 | (u64)(is == deleted);
-            if (k == 0) before[0] = 0;
+        Block block;
+        i64 found[5] = {}, strange = 0, many = (n >> shift) + 1;  // the last one has the end of the keys
+        for (i64 c : grid.items(block, many)) {
+            i64 last = lesser((c + 1) << shift, n + 1);
+            ChunkMoves moves;
+            for (i64 first = c << shift; first < last; first += block.size()) {
+                i64 k = first + block.rank();
+                u8 is = k < n ? settle(k, strange) : (u8)overridden;
+                for (int o = 0; k < n && o < 5; ++o) found[o] += is == o;  // an index would need memory
+                u32 upto = moves.before(block, is == inserted ? 1u << 16 : (u32)(is == deleted));
+                if (k < last) before[k] = upto;
+            }
+            moves.close(block, chunks, (u64*)at + arrived, c, many, [](u64) {});
         }
         Tile<32> tile;
         for (int c = 0; c < 5; ++c) {
             i64 sum = tile.sum(c ? found[c] : strange);
             if (tile.rank() == 0 && sum) atomic_add(at + unknown + c, sum);
         }
+    }
+    DEVICE u8 settle(i64 k, i64& strange) const {
+        bool known = (i64)(keys[k] >> 32) < rows && (i64)(u32)keys[k] < vertices;
+        if (!known) place[k] = 0, ++strange;
+        return outcome[k] = known ? look_up(k) : (u8)missing;
     }
     DEVICE u8 look_up(i64 k) const {
         u64 word = graph.rows[keys[k] >> 32];
@@ -87,7 +98,9 @@ struct Needs {
     i64 n;
     HornetView graph;
     i64 rows;
-    const u64* before;
+    const u32* before;
+    const u64* chunks;
+    i64 shift;
     u32* end;
     u64* held;
     u32* drawn;
@@ -99,7 +112,7 @@ struct Needs {
         SHARED(i64, from, Draws::words);
         Block block;
         Draws draws{at, wanted, from};
-        Batch batch = {keys, nullptr, nullptr, before, end, held, drawn, n};
+        Batch batch = {keys, nullptr, nullptr, before, chunks, shift, end, held, drawn, n};
         i64 step = (i64)block.size() * each;
         for (i64 b : grid.items(block, (n + step - 1) / step)) {
             int list[each], pop[each];
@@ -144,7 +157,7 @@ struct Needs {
         i64 row = batch.row(k);
         if (row >= rows) return end[k] = 0, k;
         i64 last = lower_bound_near(keys, n, k + 1, first_key_of(row + 1));
-        bool stays = before[last] == before[k];
+        bool stays = batch.moves(last) == batch.moves(k);
         end[k] = stays ? 0 : (u32)last;
         return stays ? k : last;
     }

@@ -9,9 +9,9 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.hornet.pool import CLASSES, Needs
+from mgraph.structures.moves import chunk_shift
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
-from mgraph.structures.sums import running_sums
 
 __all__ = ["Look", "Scratch"]
 
@@ -48,15 +48,16 @@ class Look:
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, 45 bytes each."""
+    """Memory for a batch of up to `capacity` operations, 41 bytes each."""
 
     def __init__(self, device: Device, capacity: int) -> None:
-        self.device, self.capacity = device, capacity
+        self.device, self.capacity, self.shift = device, capacity, chunk_shift(capacity)
         (
-            self.before, self.held, self.words, self.place, self.end, self.drawn, self.blocks, *lists, self.outcome,
+            self.chunks, self.held, self.words, self.before, self.place, self.end, self.drawn, self.blocks, *lists,
+            self.outcome,
         ) = device.carve(
-            (capacity + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
-            *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
+            ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
+            (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
         )  # fmt: skip
         self.few, self.some, self.many = lists
         self.mail, self.mailbox = device.mailbox(WORDS)
@@ -65,13 +66,13 @@ class Scratch:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
         n, device, words = len(run), self.device, self.words
         device.fill(words, 0)
+        moves = {"before": self.before, "chunks": self.chunks, "shift": self.shift}
         kernels.Locate(
-            n, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices, place=self.place,
-            outcome=self.outcome, before=self.before, at=words,
+            (n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices,
+            place=self.place, outcome=self.outcome, **moves, at=words,
         )  # fmt: skip
-        running_sums(device, self.before[1 : n + 1])
         kernels.Needs(
-            n, keys=run.keys, n=n, graph=graph, rows=rows, before=self.before, end=self.end, held=self.held,
+            n, keys=run.keys, n=n, graph=graph, rows=rows, **moves, end=self.end, held=self.held,
             drawn=self.drawn, at=words,
             lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity),
         )  # fmt: skip
@@ -82,6 +83,6 @@ class Scratch:
     def batch(self, run: Run) -> Struct:
         """What kernels take of a run that was looked at."""
         return Struct(
-            keys=run.keys, outcome=self.outcome, place=self.place, before=self.before, end=self.end, held=self.held,
-            drawn=self.drawn, n=len(run),
+            keys=run.keys, outcome=self.outcome, place=self.place, before=self.before, chunks=self.chunks,
+            shift=self.shift, end=self.end, held=self.held, drawn=self.drawn, n=len(run),
         )  # fmt: skip

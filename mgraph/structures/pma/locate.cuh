@@ -2,7 +2,7 @@
 #pragma once
 #include "structures/pma/window.cuh"
 #include "structures/outcome.cuh"
-#include "kernels/scan.cuh"
+#include "structures/moves.cuh"
 
 enum Status {  // counts for the host, one read-back
     updates,
@@ -41,17 +41,16 @@ struct Locate {  // one block per chunk
         i64 found[3] = {}, many = (n >> shift) + 1;  // the last one has the end of the keys
         for (i64 c : grid.items(block, many)) {
             i64 last = lesser((c + 1) << shift, n + 1);
-            u32 moved = 0;  // inserts << 16 | deletes: a chunk has no more keys
+            ChunkMoves moves;
             for (i64 first = c << shift; first < last; first += block.size() * in_flight) {
                 i64 k = first + block.rank() * in_flight;
-                u32 move[in_flight] = {}, mine = 0, all;
+                u32 move[in_flight] = {}, mine = 0;
                 look_up(k, (int)greater((i64)0, lesser(n - k, (i64)in_flight)), move, found);
                 for (int j = 0; j < in_flight; ++j) mine += move[j];
-                u32 upto = moved + scan(block, mine, all) - mine;
+                u32 upto = moves.before(block, mine);
                 for (int j = 0; j < in_flight && k + j < last; upto += move[j++]) before[k + j] = upto;
-                moved += all;
             }
-            close(block, c, many, (u64)(moved >> 16) << 32 | (moved & 0xffffu));
+            moves.close(block, chunks, arrived, c, many, [&](u64 all) { status[all_moves] = (i64)all; });
         }
         report(updates, found[0]);
         report(misses, found[1]);
@@ -89,24 +88,6 @@ struct Locate {  // one block per chunk
         found[2] += !known;
         located[k] = Batch::at_slot(row < rows ? at : graph.first(rows)) + (is == inserted ? 2 : is == deleted ? 0 : 1);
         return is == inserted ? 1u << 16 : (u32)(is == deleted);
-    }
-    // The block that comes last sums up the chunks.
-    DEVICE void close(Block block, i64 chunk, i64 many, u64 moved) const {
-        SHARED(bool, is_last, 1);
-        if (block.rank() == 0) {
-            store(chunks + chunk, moved);
-            *is_last = arrive(arrived) == (u64)many - 1;
-        }
-        block.sync();
-        u64 sum = 0;
-        for (i64 first = 0; *is_last && first < many; first += block.size()) {
-            i64 c = first + block.rank();
-            u64 all, mine = c < many ? load(chunks + c) : 0, upto = scan(block, mine, all);
-            if (c < many) chunks[c] = sum + upto - mine;
-            sum += all;
-        }
-        if (*is_last && block.rank() == 0) status[all_moves] = (i64)sum;
-        block.sync();
     }
     DEVICE void report(Status word, i64 mine) const {
         Tile<32> tile;

@@ -9,6 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, constants
+from mgraph.structures.moves import chunk_shift
 from mgraph.structures.run import Run
 
 __all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
@@ -23,7 +24,6 @@ FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of i
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
 SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: the most operations that one launch prepares; on a CPU one thread does it
-CHUNK, MOST_CHUNK = 8, 15  # log2 of how many keys one block counts: in batches under 2**21, and in the largest
 
 
 class Scratch:
@@ -49,7 +49,7 @@ class Scratch:
         self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
     ) -> None:
         self.device, self.capacity = device, capacity
-        self.shift = min(CHUNK + (capacity >> 21).bit_length(), MOST_CHUNK)
+        self.shift = chunk_shift(capacity)
         height = (leaves - 1).bit_length()
         nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more
         sums = (2 << height) // GROUP + 1  # of nodes above groups

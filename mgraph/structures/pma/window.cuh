@@ -1,5 +1,6 @@
 // What preparing and committing a batch share: the located batch, ranks, and windows.
 #pragma once
+#include "structures/moves.cuh"
 
 struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     const u64* keys;
@@ -16,9 +17,7 @@ struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     DEVICE bool inserts(i64 k) const { return by_key(k) > 0; }
     DEVICE bool deletes(i64 k) const { return by_key(k) < 0; }
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
-    DEVICE u64 moves(i64 k) const {
-        return chunks[k >> shift] + ((u64)(before[k] >> 16) << 32 | (before[k] & 0xffffu));
-    }
+    DEVICE u64 moves(i64 k) const { return moves_before(before, chunks, shift, k); }
     DEVICE i64 net(i64 k) const { return sum(moves(k)); }
     DEVICE i32 net32(i64 k) const { return (i32)net(k); }
     static DEVICE i64 sum(u64 moves) { return (i64)(moves >> 32) - (i64)(moves & 0xffffffffu); }
