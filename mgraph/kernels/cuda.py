@@ -25,7 +25,8 @@ def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
-        bounds = f"{BLOCK}" if kernel.lanes <= BLOCK else f"{kernel.lanes}, {THREADS // kernel.lanes}"
+        resident = kernel.resident or (THREADS // kernel.lanes if kernel.lanes > BLOCK else 0)
+        bounds = f"{max(BLOCK, kernel.lanes)}" + (f", {resident}" if resident else "")
         lines.append(
             f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes} && {kind}::lanes == {kernel.lanes}); "

@@ -63,7 +63,10 @@ class Field:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet."""
+    """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet.
+
+    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler.
+    """
 
     name: str
     fields: tuple[Field, ...]
@@ -71,6 +74,7 @@ class KernelSource:
     template: bool
     shared: int = 0
     stays: bool = False
+    resident: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -154,7 +158,8 @@ def read_program(
         fields = _fields(found[3], views, view and view[1])
         shared = known.get(f"{name}::shared", 0)
         stays = bool(known.get(f"{name}::stays", 0))
-        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared, stays))
+        resident = known.get(f"{name}::resident", 0)
+        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared, stays, resident))
     text += views_text + body
     return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 

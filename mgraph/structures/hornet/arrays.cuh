@@ -181,52 +181,48 @@ struct TakeBlocks {  // one tile per array: its share of the free blocks that ar
             if (k >= classes || !at[pop0 + k] || k > arrays.bits) continue;
             i64 frees = arrays.frees[a], before = arrays.before[a], want = lesser(frees, at[pop0 + k] - before);
             tile.sync();
-            if (kind & opened) set_all(tile, a, k);
-            if (want > 0) take(tile, a, k, want, list + at[offset0 + k] + before);
+            u32* to = list + at[offset0 + k] + before;
+            if (kind & opened) take_first(tile, a, k, greater(want, (i64)0), to);
+            else if (want > 0) take(tile, a, want, k, to);
             if (tile.rank() == 0) arrays.kinds[a] = k, arrays.frees[a] = (u32)(frees - greater(want, (i64)0));
         }
     }
-    template <class T> DEVICE void set_all(T tile, i64 a, i64 k) const {
-        i64 blocks = arrays.blocks(k), full = (blocks + bits_of_word - 1) / bits_of_word, leaves = arrays.leaf_words();
-        u32 all = blocks < bits_of_word ? (1u << blocks) - 1 : ~0u;
-        for (i64 w = tile.rank(); w < leaves; w += tile.size()) arrays.leaves[a * leaves + w] = w < full ? all : 0;
-        for (i64 w = tile.rank(); w < arrays.node_words(); w += tile.size()) {
-            i64 left = full - w * bits_of_word;
-            arrays.nodes[a * arrays.node_words() + w] = left >= bits_of_word ? ~0u : left > 0 ? (1u << left) - 1 : 0;
-        }
-        tile.sync();
+    // The bits of a word that are in [from, end) of all.
+    static DEVICE u32 mask(i64 word, i64 from, i64 end) {
+        i64 low = greater(from - word * bits_of_word, (i64)0), high = lesser(end - word * bits_of_word, bits_of_word);
+        return high > low ? ~0u >> (bits_of_word - (high - low)) << low : 0;
     }
-    template <class T> DEVICE void take(T tile, i64 a, i64 k, i64 want, u32* to) const {
+    // Of an array that was opened the first blocks; the others are free.
+    template <class T> DEVICE void take_first(T tile, i64 a, i64 k, i64 want, u32* to) const {
+        i64 blocks = arrays.blocks(k), leaves = arrays.leaf_words(), nodes = arrays.node_words();
+        i64 from = want / bits_of_word, end = want < blocks ? (blocks + bits_of_word - 1) / bits_of_word : 0;
+        for (i64 i = tile.rank(); i < want; i += tile.size()) to[i] = arrays.address(a, i, k);
+        for (i64 w = tile.rank(); w < leaves; w += tile.size()) arrays.leaves[a * leaves + w] = mask(w, want, blocks);
+        for (i64 w = tile.rank(); w < nodes; w += tile.size()) arrays.nodes[a * nodes + w] = mask(w, from, end);
+    }
+    // A lane has a node, whose leaf words it reads at once: a tile that took one node after another would wait for each.
+    template <class T> DEVICE void take(T tile, i64 a, i64 want, i64 k, u32* to) const {
         i64 nodes = arrays.node_words(), taken = 0;
         for (i64 base = 0; base < nodes && taken < want; base += tile.size()) {
-            i64 n = base + tile.rank();
-            u32 mine = n < nodes ? arrays.nodes[a * nodes + n] : 0;
-            for (u32 hot = tile.ballot(mine != 0); hot && taken < want; hot &= hot - 1) {
-                int who = lowest_bit(hot);
-                taken += take_leaves(tile, a, k, base + who, tile.shfl(mine, who), want - taken, to + taken);
+            i64 n = base + tile.rank(), first = n * bits_of_word, mine = 0;
+            u32 hot = n < nodes ? arrays.nodes[a * nodes + n] : 0;
+            u32* leaves = arrays.leaves + a * arrays.leaf_words() + first;
+            int words = hot ? (int)lesser(bits_of_word, arrays.leaf_words() - first) : 0;
+#pragma unroll 8
+            for (int j = 0; j < words; ++j) mine += popcount(leaves[j]);
+            i64 upto = tile.scan(mine), next = taken + upto - mine;
+            u32 left = hot;
+            for (; hot && next < want; hot &= hot - 1) {
+                int j = lowest_bit(hot);
+                u32 word = leaves[j];
+                for (; word && next < want; word &= word - 1)
+                    to[next++] = arrays.address(a, (first + j) * bits_of_word + lowest_bit(word), k);
+                leaves[j] = word;
+                if (!word) left &= ~(1u << j);
             }
-        }
-    }
-    // Takes up to `want` blocks of the leaf words below one node word; how many there were.
-    template <class T> DEVICE i64 take_leaves(T tile, i64 a, i64 k, i64 node, u32 hot, i64 want, u32* to) const {
-        i64 taken = 0;
-        u32 empty = 0;
-        for (int j = tile.rank(); j < bits_of_word; j += tile.size()) {
-            bool has = hot >> j & 1;
-            i64 w = node * bits_of_word + j;
-            u32* leaf = arrays.leaves + a * arrays.leaf_words() + w;
-            u32 word = has ? *leaf : 0;
-            i64 mine = popcount(word), upto = tile.scan(mine), at_most = lesser(mine, want - taken - (upto - mine));
-            for (i64 i = 0; i < at_most; ++i, word &= word - 1)
-                to[taken + upto - mine + i] = arrays.address(a, w * bits_of_word + lowest_bit(word), k);
-            if (at_most > 0) *leaf = word;
-            empty |= tile.ballot(has && !word) << (j - tile.rank());
+            if (n < nodes) arrays.nodes[a * nodes + n] = left;
             taken += tile.shfl(upto, tile.size() - 1);
         }
-        tile.sync();
-        if (tile.rank() == 0 && empty) arrays.nodes[a * arrays.node_words() + node] = hot & ~empty;
-        tile.sync();
-        return lesser(taken, want);
     }
 };
 

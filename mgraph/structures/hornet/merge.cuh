@@ -4,7 +4,6 @@
 
 struct MergeFew {  // 8 lanes per row
     static constexpr int lanes = 8;
-    static constexpr int each = 8;
     Batch batch;
     const f32* weight;
     const u32* list;
@@ -12,18 +11,14 @@ struct MergeFew {  // 8 lanes per row
     Slots slots;
     const u64* rows;
     DEVICE void operator()(Grid grid) const {
-        using Its = Weaver<Tile<lanes>, lanes, each>;
-        SHARED(u32, room, 256 / lanes * Its::words);
+        SHARED(u32, shared, 256 / lanes * (3 * few_places / 32));
         Tile<lanes> tile;
-        Its weaver(tile, room + tile.index() * Its::words);
-        for (i64 i : grid.items(tile, n))
-            merge_row(weaver, Merger<Tile<lanes>>(tile, batch, slots, rows, weight, list[i]));
+        merge_rows<few_places>(tile, grid.items(tile, n), list, batch, slots, rows, weight, shared);
     }
 };
 
 struct MergeSome {  // 32 lanes per row
     static constexpr int lanes = 32;
-    static constexpr int each = 32;
     Batch batch;
     const f32* weight;
     const u32* list;
@@ -31,18 +26,14 @@ struct MergeSome {  // 32 lanes per row
     Slots slots;
     const u64* rows;
     DEVICE void operator()(Grid grid) const {
-        using Its = Weaver<Tile<lanes>, lanes, each>;
-        SHARED(u32, room, 256 / lanes * Its::words);
+        SHARED(u32, shared, 256 / lanes * (3 * some_places / 32));
         Tile<lanes> tile;
-        Its weaver(tile, room + tile.index() * Its::words);
-        for (i64 i : grid.items(tile, n))
-            merge_row(weaver, Merger<Tile<lanes>>(tile, batch, slots, rows, weight, list[i]));
+        merge_rows<some_places>(tile, grid.items(tile, n), list, batch, slots, rows, weight, shared);
     }
 };
 
 struct MergeMany {  // one block per row
     static constexpr int lanes = 256;
-    static constexpr int each = 32;
     Batch batch;
     const f32* weight;
     const u32* list;
@@ -50,11 +41,8 @@ struct MergeMany {  // one block per row
     Slots slots;
     const u64* rows;
     DEVICE void operator()(Grid grid) const {
-        using Its = Weaver<Block, lanes, each>;
-        SHARED(u32, room, Its::words);
         Block block;
-        Its weaver(block, room);
-        for (i64 i : grid.items(block, n)) merge_row(weaver, Merger<Block>(block, batch, slots, rows, weight, list[i]));
+        for (i64 i : grid.items(block, n)) merge_in_steps(Merger<Block>(block, batch, slots, rows, weight, list[i]));
     }
 };
 

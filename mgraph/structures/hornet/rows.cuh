@@ -164,15 +164,13 @@ template <class Group> struct Merger {
         group.sync();
     }
     DEVICE void insert(i64 first, i64 last) const {
-        for (i64 k = first + group.rank(); k < last; k += group.size())
-            if (batch.outcome[k] == inserted) set(k, closed(k) + inserts_to(k));
+        for (i64 k = first + group.rank(); k < last; k += group.size()) {
+            if (batch.outcome[k] != inserted) continue;
+            i64 slot = to + closed(k) + inserts_to(k);
+            slots.ids_out[slot] = (u32)batch.keys[k];
+            if (slots.weights_out) slots.weights_out[slot] = weight ? weight[k] : 1.0f;
+        }
     }
-    DEVICE void set(i64 k, i64 place) const {  // what key k inserts, to its place in the row
-        slots.ids_out[to + place] = (u32)batch.keys[k];
-        if (slots.weights_out) slots.weights_out[to + place] = weight ? weight[k] : 1.0f;
-    }
-    DEVICE i64 places() const { return edges + inserts_to(b); }
-    DEVICE int woven(i64 k) const { return (int)((i64)batch.place[k] + inserts_to(k)); }  // see weave.cuh
 };
 
 // In as many steps as the row has edges for.

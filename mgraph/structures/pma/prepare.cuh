@@ -15,48 +15,24 @@ struct PickLeaves {  // one lane per key, or four, a block in step: leaves that 
     i64* status;
     enum Kind { none, own, other };
     DEVICE void operator()(Grid grid) const {
-        constexpr i64 most = in_flight > 1 ? in_flight : 4;
         Block block;
-        Tile<32> warp;
-        i64 each = in_flight > 1 ? in_flight : batch.n >> 20 ? most : 1, step = block.size() * each;
+        i64 each = in_flight > 1 ? in_flight : batch.n >> 20 ? 4 : 1, step = block.size() * each;
         for (i64 b : grid.items(block, (batch.n + step - 1) / step)) {
-            i64 first = b * step + warp.index() * warp.size() * each + warp.rank(), to[2];
-            u32 owns[most], others[most], mine = 0;
-#pragma unroll
-            for (i64 j = 0; j < most; ++j) {
-                owns[j] = others[j] = 0;
-                if (j >= each) continue;
-                Kind kind = look(warp, first + j * warp.size());
-                owns[j] = warp.ballot(kind == own), others[j] = warp.ballot(kind == other);
-                mine += (u32)popcount(owns[j]) | (u32)popcount(others[j]) << 16;
+            i64 first = b * step + block.rank() * each;
+            u64 kinds = 0;
+            u32 mine = 0;
+            for (i64 j = 0; j < each; ++j) {
+                Kind kind = first + j < batch.n ? look(first + j) : none;
+                kinds |= (u64)kind << 2 * j;
+                mine += kind == none ? 0 : kind == own ? 1 : 1 << 16;
             }
-            if (!take(block, warp.rank() ? 0 : mine, {status + leaf_windows, status + crowded_leaves}, to)) continue;
-            i64 to_own = warp.shfl(to[0], 0), to_other = warp.shfl(to[1], 0);
-            u32 bit = 1u << warp.rank();
-#pragma unroll
-            for (i64 j = 0; j < most; ++j) {
-                i64 k = first + j * warp.size();
-                if (owns[j] & bit) leaf_list[to_own + popcount(owns[j] & (bit - 1))] = (u32)k;
-                if (others[j] & bit) crowded[to_other + popcount(others[j] & (bit - 1))] = (u64)k << 8;
-                to_own += popcount(owns[j]), to_other += popcount(others[j]);
+            i64 to[2];
+            if (!take(block, mine, {status + leaf_windows, status + crowded_leaves}, to)) continue;
+            for (u64 k = (u64)first; kinds; ++k, kinds >>= 2) {
+                if ((kinds & 3) == own) leaf_list[to[0]++] = (u32)k;
+                if ((kinds & 3) == other) crowded[to[1]++] = k << 8;
             }
         }
-    }
-    // Key k, or none from the end on. The keys of a leaf are a stretch of lanes, and may go on behind the warp.
-    DEVICE Kind look(const Tile<32>& warp, i64 k) const {
-        if (warp.size() == 1) return k < batch.n ? look(k) : none;
-        bool is = k < batch.n;
-        i64 here = batch.located[is ? k : batch.n - 1], leaf = leaves.leaf(here >> 2),
-            first = Batch::at_slot(leaf * LEAF);
-        i64 before = warp.shfl(here, (warp.rank() + 31) & 31);
-        if (warp.rank() == 0) before = k > 0 && is ? batch.located[k - 1] : -1;
-        int by = is ? Batch::by(here) : 0;
-        u32 come = warp.ballot(by > 0), gone = warp.ballot(by < 0),
-            its = stretch(warp.ballot(!is || before < first), warp.rank());
-        if (!is || !its) return none;
-        i64 behind = batch.behind_leaf(leaf, leaves.leaves), last = k + popcount(its);
-        if (its >> 31 && last < batch.n && batch.located[last] < behind) return look(k);
-        return (come | gone) & its ? judge(k, last, leaf, behind, popcount(come & its) - popcount(gone & its)) : none;
     }
     DEVICE Kind look(i64 k) const {
         i64 here = batch.located[k], leaf = leaves.leaf(here >> 2), behind = batch.behind_leaf(leaf, leaves.leaves),
@@ -71,9 +47,7 @@ struct PickLeaves {  // one lane per key, or four, a block in step: leaves that 
             u64 moved = batch.moves(last) - batch.moves(k);
             by = (int)Batch::sum(moved), acts = moved;
         }
-        return acts ? judge(k, last, leaf, behind, by) : none;
-    }
-    DEVICE Kind judge(i64 k, i64 last, i64 leaf, i64 behind, int by) const {
+        if (!acts) return none;
         bool is = levels.holds(0, 1, leaves.counts[leaf] + by);
         return is && last - k <= leaf_keys && !has_many_rows(k, last, behind) ? own : other;
     }

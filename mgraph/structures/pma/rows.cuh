@@ -15,6 +15,7 @@ struct LeafRows {
 // one warp for 32 merged leaves: where their rows begin; or for 32 keys: degrees, by each row's first key
 struct UpdateRows {
     static constexpr int lanes = 1;
+    static constexpr int resident = 8;
     Batch batch;
     Levels levels;
     const u32* first_keys;  // of leaves, as for MergeLeaves
