@@ -23,7 +23,6 @@ enum Status {  // counts for the host, one read-back
 // Each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts.
 struct Locate {  // one block per chunk
     static constexpr int lanes = 256;
-    static constexpr int resident = 8;
     const u64* keys;
     const i8* op;
     i64 n;
