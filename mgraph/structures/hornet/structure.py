@@ -99,7 +99,7 @@ class Hornet(Structure):
     Notes
     -----
     A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
-    edges behind the first change; 6 to 16 launches and one wait for the device. Where the pool is replaced it waits
+    edges behind the first change; 5 to 14 launches and one wait for the device. Where the pool is replaced it waits
     twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
     8 bytes per row. Neighbours are sorted.
     """
@@ -145,7 +145,7 @@ class Hornet(Structure):
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """O(n log d) in 4 launches and a scan; waits once on a GPU, twice for a new pool."""
+        """O(n log d) in 3 launches; waits once on a GPU, twice for a new pool."""
         if not self.num_edges:
             found, outcome, numbers = number_keys(self.device, self.kernels["layout"], run)
             new = plan_build(self, run, numbers) if found.inserted else None
