@@ -12,7 +12,7 @@ A kernel is declared once, in C++::
     };
 
 The launch wrapper takes the names, order and dtypes of the fields from the declaration, so that the two always agree. A
-macro with which the file is compiled may choose the type of a pointer::
+macro with which the file is compiled may choose the types of pointers::
 
     #if SHARE_BITS == 16
     using Share = u16;
@@ -40,7 +40,8 @@ DTYPES = {
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
-_CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\nusing (\w+) = (\w+);$", re.M)
+_CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)+)", re.M)
+_ALIAS = re.compile(r"using (\w+) = (\w+);")
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,10 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
 
 def _chosen(text: str, defines: tuple[tuple[str, int | str], ...]) -> str:
     """`text` with the type names that macros choose replaced by the chosen types."""
-    for constant, value, name, kind in _CHOICE.findall(text):
+    for constant, value, aliases in _CHOICE.findall(text):
         if dict(defines).get(constant) == int(value):
-            text = re.sub(rf"\b{name}\*", f"{kind}*", text)
+            for name, kind in _ALIAS.findall(aliases):
+                text = re.sub(rf"\b{name}\*", f"{kind}*", text)
     return text
 
 

@@ -72,17 +72,24 @@ def test_unknown_and_narrow_fields_are_named(write):
             read_program(write(text.replace("KIND", kind), kind), "kernels/platform/host.h", (), None)
 
 
-def test_a_constant_chooses_a_type(write):
-    choice = "#if BITS == 16\nusing Item = u16;\n#elif BITS == 64\nusing Item = f64;\n#endif\n"
-    text = choice + KERNEL.replace("u16_like*", "Item*").replace("const u8* flags", "const Item* flags")
+def test_a_constant_chooses_types(write):
+    choice = """#if BITS == 16
+using Item = u16;  // a comment
+using Other = i32;
+#elif BITS == 64
+using Item = f64;
+using Other = u8;
+#endif
+"""
+    text = choice + KERNEL.replace("u16_like*", "Item*").replace("const u8* flags", "const Other* flags")
     view = (write(VIEW, "view"), "Inner")
-    for bits, dtype in ((16, "uint16"), (64, "float64")):
+    for bits, item, other in ((16, "uint16", "int32"), (64, "float64", "uint8")):
         (kernel,) = read(text, write, view, WIDTH=8, BITS=bits).kernels
         kinds = {field.name: field for field in kernel.fields}
-        assert kinds["flags"] == Field("flags", dtype, True)
-        assert kinds["pair"].inner == (Field("a", "int8", True), Field("b", dtype, True))
+        assert kinds["flags"] == Field("flags", other, True)
+        assert kinds["pair"].inner == (Field("a", "int8", True), Field("b", item, True))
     for defines in ({"BITS": 32}, {}):
-        with pytest.raises(ValueError, match=r"Item\* "):
+        with pytest.raises(ValueError, match=r"(Item|Other)\* "):
             read(text, write, view, WIDTH=8, **defines)
 
 

@@ -4,19 +4,13 @@
 
 #if LENGTHS == 32
 using Word = u32;
+using Shown = u32;  // as results have them
 #elif LENGTHS == 64
 using Word = u64;
-#elif LENGTHS == 0
-using Word = u64;
-#endif
-
-// As results have them: hops alone.
-#if LENGTHS == 32
-using Shown = u32;
-#elif LENGTHS == 64
 using Shown = u64;
 #elif LENGTHS == 0
-using Shown = i32;
+using Word = u64;
+using Shown = i32;  // hops alone
 #endif
 
 constexpr bool hops = LENGTHS == 0;

@@ -64,23 +64,18 @@ def share_runs(
     UnknownVertex
         With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
     """
-    plain = shard.directed and shard.order is None and not check
-    if plain and len(src) <= FEW and type(src) is np.ndarray and type(dst) is np.ndarray:
-        runs = [sort_few(shard.device, src, dst, op, weight, time)]
-        if len(shard.structures) > 1:
-            runs.append(sort_few(shard.device, dst, src, op, weight, time))
-        return runs
-    src, dst, *rest = [shard.here(column) for column in (src, dst, op, weight, time)]
-    if plain and shard.device.kind == "cuda":  # the sort makes the keys: a launch less
-        ways = [{"src": src, "dst": dst}, {"src": dst, "dst": src}]
-        return [sort_run(shard.device, None, *rest, **way) for way in ways[: len(shard.structures)]]
-    keys = _arcs(shard, src, dst, check)
+    device, plain = shard.device, shard.directed and shard.order is None and not check
+    few = plain and len(src) <= FEW and type(src) is np.ndarray and type(dst) is np.ndarray
+    if not few:
+        src, dst, op, weight, time = (shard.here(column) for column in (src, dst, op, weight, time))
+    ways = [(src, dst), (dst, src)][: len(shard.structures)]
+    if few:
+        return [sort_few(device, *way, op, weight, time) for way in ways]
+    if plain and device.kind == "cuda":  # the sort makes the keys: a launch less
+        return [sort_run(device, None, op, weight, time, src=rows, dst=ends) for rows, ends in ways]
     if not shard.directed:  # each column twice, as the arcs are
-        rest = [a if a is None or isinstance(a, int) else shard.device.repeat(a, 2) for a in rest]
-    runs = [sort_run(shard.device, keys, *rest)]
-    if shard.directed and shard.in_edges is not None:
-        runs.append(sort_run(shard.device, _arcs(shard, dst, src), *rest))
-    return runs
+        op, weight, time = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in (op, weight, time))
+    return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time) for way in ways]
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:
