@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption
 
@@ -18,12 +19,6 @@ KINDS = {
     "batch": lambda columns: pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()}),
     "mapping": dict,
 }
-
-
-def fresh_rng() -> np.random.Generator:
-    seed = int(np.random.SeedSequence().entropy % 2**32)
-    print("seed", seed)
-    return np.random.default_rng(seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
+from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, InvalidBatch, InvalidOption, UnknownVertex
 
 N = 24
-
-
-def fresh_rng() -> np.random.Generator:
-    seed = int(np.random.SeedSequence().entropy % 2**32)
-    print("seed", seed)
-    return np.random.default_rng(seed)
 
 
 def edges(made: nx.Graph) -> dict:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from graph_clusters import HERE, addresses, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
+from plain_graph import fresh_rng
 
 from mgraph import (
     DynamicGraph,
@@ -23,12 +24,6 @@ from mgraph import (
 from mgraph.sources.rmat import Rmat
 
 N = 50
-
-
-def fresh_rng() -> np.random.Generator:
-    seed = int(np.random.SeedSequence().entropy % 2**32)
-    print("seed", seed)
-    return np.random.default_rng(seed)
 
 
 def columns(batch: EdgeBatch) -> dict[str, np.ndarray]:

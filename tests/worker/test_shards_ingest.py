@@ -9,6 +9,7 @@ from itertools import zip_longest
 import numpy as np
 import pytest
 from graph_model import GraphModel, random_batch
+from plain_graph import fresh_rng
 from ranks import Ranks, settled
 from test_shards import check
 
@@ -25,12 +26,6 @@ from mgraph.worker.vertices import rebalance
 
 N = 40
 KINDS = [{}, {"directed": False}, {"reverse": True, "weighted": True}, {"weighted": True, "directed": False}]
-
-
-def fresh_rng() -> np.random.Generator:
-    seed = int(np.random.SeedSequence().entropy % 2**32)
-    print("seed", seed)
-    return np.random.default_rng(seed)
 
 
 def ingest(ranks: Ranks, parts: list[list], epoch: int) -> list:

@@ -1,0 +1,154 @@
+"""What it takes to go on from the last result: few edges are visited, or it is computed again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from graph_model import GraphModel
+from live_results import IDS, assert_same, line, random_change
+from plain_graph import fresh_rng
+
+from mgraph import DynamicGraph, EdgeBatch
+from mgraph.algorithms.components import maintain as components
+from mgraph.worker.results import live as worker_live
+from mgraph.worker.shard import ring
+
+
+def test_few_edges_are_visited_for_few_changes():
+    rng, n, m = fresh_rng(), 200_000, 1_000_000
+    src, dst = rng.integers(0, n, (2, m), dtype=IDS)
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(src, dst)
+        given = {"connected_components": {}, "bfs": {"source": 0}, "sssp": {"source": 0}, "triangles": {}}
+        lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
+        cheap: Counter[str] = Counter()
+        for _ in range(20):
+            gone, new = rng.integers(0, m, 5), rng.integers(0, n, (2, 5), dtype=IDS)
+            op = np.repeat([1, -1], 5).astype(np.int8)
+            graph.update(EdgeBatch(np.append(new[0], src[gone]), np.append(new[1], dst[gone]), op=op))
+            for live in lives:
+                live.result()
+                cheap[live.name] += live.report.how != "again" and live.report.edges < graph.num_edges / 100
+                assert live.report.touched <= 10
+        print(cheap)
+        assert min(cheap.values()) >= 0.9 * 20
+        for live in lives:
+            assert_same(live, graph, given[live.name])
+
+
+def test_the_report_says_what_was_done():
+    with DynamicGraph(n_vertices=1000, directed=False, device="cpu") as graph:
+        graph.insert(*line(1000))
+        live = graph.maintain("bfs", source=0)
+        assert (live.report.how, live.epoch) == ("again", 1)
+        first = live.result()
+        assert (live.report.how, live.report.touched, live.report.edges) == ("unchanged", 0, 0)
+        graph.delete([5], [500])  # which is not there
+        live.result()
+        assert (live.report.how, live.report.touched, live.epoch) == ("unchanged", 0, 2)
+        graph.insert([0], [990])
+        assert live.result()[990] == 1
+        assert (live.report.how, live.report.touched) == ("incremental", 1)
+        assert 0 < live.report.edges < 1998 and live.report.ms > 0
+        graph.insert([7], [9])
+        graph.delete([7], [9])
+        live.result()
+        assert (live.report.how, live.report.touched) == ("unchanged", 0)
+        graph.reorder()
+        assert live.result()[990] == 1 and live.report.how == "again"
+        assert first[990] == 990  # what was read earlier stays
+        assert "bfs" in repr(live) and "again" in repr(live)
+
+
+def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
+    monkeypatch.setattr(ring, "LEAST", 8)
+    with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
+        graph.insert(*line(12))
+        live = graph.maintain("connected_components")
+        graph.insert([20], [21])
+        assert live.result().components == 60 - 11 - 1 and live.report.how == "incremental"
+        graph.insert([30, 32, 34], [31, 33, 35])
+        graph.insert([40, 42, 44], [41, 43, 45])
+        assert live.result().components == 60 - 11 - 7 and live.report.how == "again"
+
+
+def test_many_new_components_and_many_visits_are_left_to_a_fresh_run(monkeypatch):
+    monkeypatch.setattr(components, "PIECES", 3)
+    pairs = np.arange(0, 40, 2)
+    with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
+        graph.insert(np.repeat(1999, 20), pairs)
+        graph.insert(pairs, pairs + 1)
+        live = graph.maintain("connected_components")
+        graph.delete([1999] * 2, [0, 2])
+        assert live.result().components == 1960 + 2 and live.report.how == "incremental"
+        graph.delete([1999] * 10, pairs[2:12])
+        assert live.result().components == 1960 + 12 and live.report.how == "again"
+
+
+def test_large_components_that_are_joined_keep_their_roots_only(monkeypatch):
+    monkeypatch.setattr(worker_live, "FEW", 1)
+    with DynamicGraph(n_vertices=200, directed=False, device="cpu") as graph:
+        graph.insert(*line(100))
+        graph.insert(*(ends + IDS(100) for ends in line(100)))
+        live = graph.maintain("connected_components")
+        graph.insert([50], [150])
+        assert live.result().components == 1 and (live.report.how, live.report.edges) == ("incremental", 0)
+        graph.delete([50], [150])
+        assert live.result().components == 2 and live.report.how == "again"
+
+
+@pytest.fixture
+def only_roots(monkeypatch):
+    """Components are found so quickly that only their roots are kept."""
+    monkeypatch.setattr(components, "LARGE", 0)
+    monkeypatch.setattr(components, "QUICK", 1e9)
+
+
+def test_where_only_roots_are_kept_small_parts_that_are_cut_off_are_found(only_roots):
+    with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
+        graph.insert(*line(50))
+        live = graph.maintain("connected_components")
+        graph.insert([49], [55])
+        assert live.result().components == 10 and (live.report.how, live.report.edges) == ("incremental", 0)
+        graph.delete([41, 55], [42, 49])  # 8 vertices and 1
+        assert live.result().components == 12 and live.report.how == "incremental"
+        assert live.result()[45] == 42 and live.result()[55] == 55
+        graph.delete([20], [21])  # 21
+        assert live.result().components == 13 and live.report.how == "again"
+        graph.delete([19, 18], [20, 20])  # only one of them is there; 20 was between nobody
+        assert live.result().components == 14 and live.report.how == "incremental"
+
+
+@pytest.mark.parametrize("n", [12, 60])
+def test_where_only_roots_are_kept_they_equal_fresh_runs(only_roots, n):
+    rng, hows = fresh_rng(), Counter[str]()
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        model = GraphModel(n, False, False)
+        star = EdgeBatch(np.zeros(n - 3, IDS), np.arange(1, n - 2, dtype=IDS))  # near whose hub ways are short
+        graph.update(star)
+        model.update(star)
+        live = graph.maintain("connected_components")
+        for _ in range(60):
+            random_change(graph, rng, model)
+            assert_same(live, graph, {})
+            hows[live.report.how] += 1
+    print(hows)
+    assert hows["incremental"] > 1
+
+
+def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
+    """After three times in a row, once, then twice and so on; not for batches of less than half the size."""
+    monkeypatch.setattr(worker_live, "SLOWER", -1e9)  # always
+    pairs = np.arange(0, 40, 2)
+    with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
+        live = graph.maintain("bfs", source=0)
+        hows = []
+        for number in range(10):
+            graph.insert(pairs[:8] + 40 * number, pairs[:8] + 40 * number + 1)
+            live.result()
+            hows.append(live.report.how == "again")
+        assert hows == [False] * 3 + [True] + [False] + [True] * 2 + [False] + [True] * 2
+        graph.insert([1000], [1001])
+        assert live.result().levels == 2 and live.report.how == "unchanged"
