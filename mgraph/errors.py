@@ -58,7 +58,7 @@ class InvalidBatch(MgraphError, ValueError):
 
 
 class UnknownVertex(MgraphError, LookupError):
-    """A vertex id is outside ``0 .. num_vertices - 1``, or a key is none of the graph's."""
+    """A vertex id is outside ``0 .. num_vertices - 1``, or a key is not in the graph."""
 
     @classmethod
     def past(cls, what: str, vertex: int, n_vertices: int) -> Self:
@@ -85,7 +85,7 @@ class DeviceError(MgraphError, RuntimeError):
 
 
 class NoPath(MgraphError, LookupError):
-    """No path leads from the one vertex to the other."""
+    """No path leads from the source to the target."""
 
 
 class ReadError(MgraphError, ValueError):

@@ -56,21 +56,21 @@ class DynamicGraph(Properties):
         with the batch, or, if that is refused, not at all. An id past ``16 * vertices + 2**20`` is refused, unless the
         batch is so large that it is not past 32 times its edges. `ingest` and `pipeline` take only ids that there are.
     keys : "int64" | "string" | None | "auto"
-        What the user calls vertices: integers of 64 bits or strings, of which each new one is a new vertex; or, for
-        None, 0, 1 and so on. By default ("auto") a graph with `n_vertices` has no keys, and else the first edges
-        decide: strings become keys, and so do integers unless all lie in ``0 .. 4 * (different ones) + 1024``. In a
-        graph with keys every input and every result is in keys, but for ``to_numpy()``, where vertices are places in
-        `vertices`. Deletions bring no vertices: an edge whose end is none counts as missing.
+        What users call the vertices. With "int64" or "string" they are keys: any integers of 64 bits, or strings; each
+        new key is a new vertex. With None they are 0, 1 and so on. With "auto", a graph with `n_vertices` has no keys;
+        otherwise the first edges decide: strings become keys, and so do integers unless all lie in
+        ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result is in keys, except for
+        ``to_numpy()``, where vertices are places in `vertices`. A deletion adds no vertex: an edge with an unknown end
+        counts as missing.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
         "auto" takes "lpma" on the CPU for a graph without `n_vertices`, which grows, and else "gpma+".
     weighted : bool
         Whether edges have a weight. Edges that are inserted without one get weight 1.
     combine : "last" | "sum" | "min" | "max"
-        What becomes of the weight of an edge that is inserted again, in the same batch or later: the last weight
-        counts, or the sum, the least or the greatest of all. A deletion forgets the weights before it. With "sum",
-        edges that are inserted without weights are counted. Sums are float32, in stream order; that of inf and -inf is
-        NaN.
+        The weight of an edge that is inserted again, in the same batch or later: the last weight, or the sum, the
+        least or the greatest of all. A deletion forgets the weights before it. With "sum" and without weights, the
+        insertions of an edge are counted. Sums are float32, in stream order; inf and -inf add up to NaN.
     directed : bool
         Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
@@ -103,41 +103,47 @@ class DynamicGraph(Properties):
         Whether each edge has a time, and of which dtype; True is int64. The last time of an edge that is inserted again
         counts. `insert` and `update` then need times, and `neighbors` and `to_csr` give them back.
     window : timedelta or int, optional
-        Keep only edges of the last time: those later than the largest time seen minus `window`, a timedelta of
-        datetime64 times (by default datetime64[ns]), or a span in the unit of integer times. What falls out leaves with
-        the batch that moves the window, in the same epoch. An edge that is older than the window is not inserted, and
-        is counted as `late`. With `combine`, what is combined is what is inside the window.
+        Keep only recent edges: those later than the largest time seen minus `window`, a timedelta for datetime64 times
+        (by default datetime64[ns]), or a span in the unit of integer times. Older edges are removed with the batch that
+        moves the window, in the same epoch. A new edge that is older than the window is not inserted, and is counted as
+        `late`. `combine` combines the insertions inside the window.
     window_edges : int, optional
-        Keep only so many edges: after each batch the oldest leave, in the same epoch; of one time those with the least
-        source and destination. A new edge that would leave at once is `late`.
+        Keep only so many edges: each batch removes the oldest ones, in the same epoch; among edges of the same time,
+        those with the least source and destination. A new edge that would be removed at once is `late`.
     drop_isolated : bool
-        Remove vertices that have no edge after a batch, in the same epoch; after the last batch of a `pipeline`. The
-        vertices need `keys`. Where vertices go, each worker rebuilds its part of the graph.
+        Remove vertices that have no edge after a batch, in the same epoch; in a `pipeline`, after its last batch. The
+        graph needs `keys`. When vertices are removed, each worker rebuilds its part of the graph.
     store : path, optional
         A folder in which every change is logged: on a file system that all workers share, or with ``disks="local"`` on
         a disk of each worker. It must not hold a store yet: `DynamicGraph.open` opens one.
     sync : "always" | "background"
-        When a change is acknowledged: once it is on the disk of every worker; or once it is written, while another
-        thread brings it to the disk. In the background, a machine that stops may lose the epochs after `durable_epoch`;
-        a killed process loses none.
+        When a change is acknowledged: once it is on the disk of every worker ("always"), or once it is written, while
+        another thread brings it to the disk ("background"). In the background, a machine that stops may lose the epochs
+        after `durable_epoch`; a killed process loses none.
     **logging
-        Further options of the store: `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``:
-        changes wait while a worker has more bytes than this that are not on the disk, or older ones. A worker with a
-        GPU takes 1.25 times as much of /dev/shm, 1 GiB at most, so as not to wait for writes. `snapshot_bytes`
-        (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0 for never.
-        `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of them:
-        earlier epochs can no longer be opened. 0 keeps all. `recover` (None): with "auto" the graph is opened again
-        from its store when a worker is lost, and the call under way goes on. `max_recoveries` (3): how often that may
-        happen in a row, without a call that succeeds in between; then the call raises. `snapshots`: a folder, or a URL
-        of fsspec such as "s3://bucket/roads", in which the snapshots are, instead of the store's folder.
-        `disks` ("shared"): "local" keeps each worker's part on a disk of its own; see the guide.
+        Further options of the store:
+
+        - `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``: changes wait while a worker
+          has more bytes than this that are not on the disk, or older ones. A worker with a GPU takes 1.25 times as much
+          of /dev/shm, 1 GiB at most, so as not to wait for writes.
+        - `snapshot_bytes` (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0
+          for never.
+        - `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of
+          them: earlier epochs can no longer be opened. 0 keeps all.
+        - `recover` (None): with "auto" the graph is opened again from its store when a worker is lost, and the call
+          under way goes on.
+        - `max_recoveries` (3): how often that may happen in a row, without a call that succeeds in between; then the
+          call raises.
+        - `snapshots`: a folder for the snapshots, or a URL of fsspec such as "s3://bucket/roads", instead of the
+          store's folder.
+        - `disks` ("shared"): "local" keeps each worker's part on a disk of its own; see the guide.
 
     Raises
     ------
     TypeError
         `client` is not a `distributed.Client`.
     InvalidOption
-        A name is unknown, there are no workers, or `order` is not a permutation.
+        A name is unknown, options do not go together, there are no workers, or `order` is not a permutation.
     CapacityError
         There are more vertices than 32-bit ids allow, or than fit into memory.
     DeviceError
@@ -257,7 +263,7 @@ class DynamicGraph(Properties):
     def add_vertices(self, n: Any) -> range:
         """Add `n` vertices without edges and return the range of their ids. This is one epoch.
 
-        In a graph with keys, `n` is an array of keys, of which those are added that are not there; the range has their
+        In a graph with keys, `n` is an array of keys. Those that are not there are added, and the range has their
         places in `vertices`. All workers add them, or none does. The last worker owns the new vertices.
 
         Raises
@@ -350,7 +356,7 @@ class DynamicGraph(Properties):
     # ---- distribution over the workers -------------------------------------------------------------------------------
 
     def balance(self) -> Balance:
-        """Vertices, edges, bytes and the last batch's time of each worker after the last call; makes no call itself."""
+        """Vertices, edges, bytes and the time of the last batch on each worker, as of the last call. Makes no call."""
         return self._updates.balance()
 
     def rebalance(self) -> Balance:
@@ -382,8 +388,8 @@ class DynamicGraph(Properties):
         """Renumber the vertices internally by descending degree, dealt to the workers in turn.
 
         Users' ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch
-        to the new order, or none does. It pays after the graph has grown much: hubs' values then share cache lines
-        again.
+        to the new order, or none does. It is worth its time after the graph has grown much: the values of hubs then
+        share cache lines again.
 
         Returns
         -------

@@ -54,9 +54,9 @@ def update(
     UnknownVertex
         An id is `num_vertices` or more.
     InvalidBatch
-        The batch has weights and the graph is unweighted; or it inserts without times in a graph with `times`, or the
-        other way round. Or a column of a table is not there, or has a missing or
-        wrong value; the message names column, row and value.
+        The batch has weights and the graph is unweighted. Or it inserts edges without times and the graph has `times`,
+        or the other way round. Or a column of a table is not there, or has a missing or wrong value; the message names
+        column, row and value.
     InvalidOption
         `offset` is not after the last one of its source, or the graph has no store.
     CapacityError

@@ -52,7 +52,8 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]
     for text in given:
         option, _, value = text.partition("=")
         if option not in known:
-            raise InvalidOption(f"{name} has no option {option!r}, but {', '.join(map(repr, known)) or 'none'}")
+            there = f"its options are {', '.join(map(repr, known))}" if known else "it has none"
+            raise InvalidOption(f"{name} has no option {option!r}; {there}")
         if option in options:
             raise InvalidOption(f"structure {structure!r} has the option {option!r} twice")
         try:

@@ -134,6 +134,12 @@ def test_a_snapshot_and_a_copy_wait_for_the_snapshot_that_the_graph_takes_by_its
         assert (graph.epoch, graph.num_edges) == (1, 1)
 
 
+@pytest.mark.parametrize("given", [{"sync": "background"}, {"retain": 1}, {"disks": "local"}, {"snapshots": "a"}])
+def test_options_of_a_store_need_one(given):
+    with pytest.raises(InvalidOption, match=f"{next(iter(given))} is .* and there is no store"):
+        DynamicGraph(n_vertices=9, **given)
+
+
 def test_what_a_store_cannot_take_and_what_is_missing_is_named(tmp_path):
     with DynamicGraph(n_vertices=9, store=tmp_path / "store", device="cpu") as graph:
         for name, what in (("a\ud800", "which UTF-8 cannot have"), (501 * "ä", "1002 bytes; 1000 are the limit")):

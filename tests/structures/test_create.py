@@ -37,8 +37,8 @@ def test_options_in_a_name():
     assert not create("graphvine:compact=0", 10).compact
     assert create("hornet:spare=5e-1", 10).spare == 0.5
     for name, message in {
-        "slabgraph:slabs=32": r"no option 'slabs', but 'slab', 'load_factor', 'limit'",
-        "csr:n_rows=3": "csr has no option 'n_rows', but none",
+        "slabgraph:slabs=32": r"no option 'slabs'; its options are 'slab', 'load_factor', 'limit'",
+        "csr:n_rows=3": "csr has no option 'n_rows'; it has none",
         "slabgraph:slab": "'' is no number",
         "slabgraph:slab=32:slab=64": "has the option 'slab' twice",
         "slabgraph:slab=x": "'x' is no number",
@@ -47,7 +47,7 @@ def test_options_in_a_name():
         "graphvine:block=16.5": "a whole number",
         "graphvine:block=1e1": r"10\.0; a whole number",
         "hornet:spare=nan": "spare of nan",
-        "gpma+:leaf_density=0.5": "gpma\\+ has no option 'leaf_density', but 'leaf', 'fill'",
+        "gpma+:leaf_density=0.5": "gpma\\+ has no option 'leaf_density'; its options are 'leaf', 'fill'",
         ":slab=32": "structure '' is none of",
     }.items():
         with pytest.raises(InvalidOption, match=message):

@@ -189,7 +189,11 @@ def check_client(client: Any) -> None:
         Its scheduler does not answer.
     """
     if not isinstance(client, Client):
-        advice = f"; for {client} vertices in this process write n_vertices={client}" if isinstance(client, int) else ""
+        advice = ""
+        if isinstance(client, int):
+            advice = f"; for {client} vertices in this process write n_vertices={client}"
+        elif isinstance(client, str):
+            advice = f"; write Client({client!r})"
         raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}{advice}")
     if client.asynchronous:
         raise TypeError(

@@ -120,11 +120,14 @@ def asked(store: Any, sync: str, logging: Value) -> Storing | None:
     """The store that a new graph is to have; None without one."""
     if unknown := sorted(set(logging) - {*LOGGING, "snapshots", "disks"}):
         raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}")
-    if store is None and logging.get("recover") is not None:
-        raise InvalidOption(f"recover is {logging['recover']!r} and there is no store: a graph comes back from store=")
+    if store is None:
+        given = {**logging, "sync": None if sync == "always" else sync}
+        for name in (name for name, value in given.items() if value is not None):
+            raise InvalidOption(f"{name} is {given[name]!r} and there is no store: it is an option of store=")
+        return None
     if logging.get("snapshots") is not None:
         logging = {**logging, "snapshots": path_of(logging["snapshots"])}
-    return None if store is None else Storing(path_of(store, log=True), sync, **logging)
+    return Storing(path_of(store, log=True), sync, **logging)
 
 
 def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
