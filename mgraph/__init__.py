@@ -57,7 +57,7 @@ __all__ = [
     "unpublish",
 ]
 
-# These load the structures and algorithms, and are imported at their first use.
+# Imported at their first use, since they load the structures and algorithms.
 _LATE = {
     "Answers": "mgraph.client.batches.mixed",
     "AsyncDynamicGraph": "mgraph.client.asynchronous",

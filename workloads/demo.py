@@ -187,12 +187,12 @@ def _how_fast(console: Console, releases: list[Release], where: str) -> None:
             f"{one.pagerank_seconds * 1e3:,.0f} ms", f"{one.bfs_seconds * 1e3:,.0f} ms",
         )  # fmt: skip
     console.print(table)
-    console.print("   One graph took all changes where it lies; no release was loaded anew.")
+    console.print("   All changes went into one graph; no release was loaded anew.")
 
 
 def _what_came_out(console: Console, stream: EdgeStream, releases: list[Release], target: str) -> None:
     _heading(console, "3. What came out")
-    console.print(f"   The packages that the others rest on most, by PageRank in {releases[-1].name}:")
+    console.print(f"   The packages that most others depend on, by PageRank in {releases[-1].name}:")
     before = [vertex for vertex, _ in releases[0].top]
     for place, (vertex, rank) in enumerate(releases[-1].top, 1):
         then = f"place {before.index(vertex) + 1}" if vertex in before else f"not among the first {len(before)}"

@@ -30,7 +30,7 @@ from mgraph.kernels.source import Program
 
 __all__ = ["HELP", "add_arguments", "programs", "run"]
 
-HELP = "builds a wheel that carries compiled CPU kernels"
+HELP = "build a wheel that carries compiled CPU kernels"
 STRUCTURES = ("gpma+", "lpma", "slabgraph", "graphvine", "hornet", "csr", "gpma")
 ROOT = Path(__file__).parents[1]
 
