@@ -198,7 +198,7 @@ def from_polars(
     ----------
     frame : polars.DataFrame or polars.LazyFrame
         A lazy frame is collected, only the named columns of it.
-    source, target, weight, client, n_vertices, **options
+    source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
     Returns
@@ -248,7 +248,7 @@ def from_cudf(
     Parameters
     ----------
     frame : cudf.DataFrame
-    source, target, weight, client, n_vertices, **options
+    source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
     Returns
