@@ -417,7 +417,7 @@ class DynamicGraph(Properties):
     execute = mixed.execute
     weights = mixed.weights
 
-    # ---- the store: defined in mgraph/client/stores/stored.py, bound here --------------------------------------------
+    # ---- stores, earlier epochs, other places and sources: defined in mgraph/client, bound here ----------------------
 
     open = classmethod(either(stored.open_graph))
     load = classmethod(either(stored.load))
