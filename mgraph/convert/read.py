@@ -54,7 +54,7 @@ def read(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of a file, read in this process, whose format is found out; needs pyarrow.
+    """A new graph of a file, read in this process, whose format is recognised; needs pyarrow.
 
     ========================  =======================================================================================
     format                    recognised by, and what its graph is

@@ -1,4 +1,4 @@
-"""Algorithms of one's own: `gather`, arithmetic with results on the workers, and what is written with them."""
+"""Algorithms of your own: `gather`, arithmetic with results on the workers, and what is written with them."""
 
 from __future__ import annotations
 

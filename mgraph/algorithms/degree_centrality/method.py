@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def degree_centrality(self: Runs[T]) -> T:
-    """The degree of each vertex by ``num_vertices - 1``: float64, on the workers. Weights are ignored.
+    """The degree of each vertex divided by ``num_vertices - 1``: float64, on the workers. Weights are ignored.
 
     In an undirected graph a self-loop counts 2. In a directed graph edges to and from a vertex count. In a graph of one
     vertex it is 1. All this is as in NetworkX. Deleted vertices count as vertices.

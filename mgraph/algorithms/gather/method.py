@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def gather(self: Runs[T], values: Any, reduce: str = "sum", edge: str = "value", direction: str = "in") -> T:
-    """For each vertex v, a reduction over its neighbours u of an expression: the step of an algorithm of one's own.
+    """Reduce an expression over the neighbours u of each vertex v: the step of an algorithm of your own.
 
     Parameters
     ----------

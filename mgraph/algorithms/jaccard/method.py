@@ -16,7 +16,7 @@ __all__ = ["ALGORITHM", "check", "jaccard", "result"]
 
 
 def jaccard(self: Runs[Any], pairs: Any) -> np.ndarray:
-    """Jaccard's coefficient of each pair of vertices: neighbours of both, by the neighbours of one or the other.
+    """Jaccard's coefficient of each pair of vertices: the share of their neighbours that are neighbours of both.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ __all__ = ["ALGORITHM", "k_truss"]
 
 
 def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
-    """The edges of the k-truss of an undirected graph: the most edges of which each is in k - 2 triangles of them.
+    """The k-truss of an undirected graph: the largest set of edges in which each is in ``k - 2`` triangles or more.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def katz_centrality(
     normalized: bool = True,
     weight: bool = False,
 ) -> Any:
-    """The Katz centrality of each vertex: `beta`, and `alpha` times that of its in-neighbours; on the workers.
+    """The Katz centrality of each vertex: `beta` plus `alpha` times that of its in-neighbours; on the workers.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = ["ALGORITHM", "overlap"]
 
 
 def overlap(self: Runs[Any], pairs: Any) -> np.ndarray:
-    """The overlap coefficient of each pair of vertices: neighbours of both, by the smaller number of neighbours.
+    """The overlap coefficient of each pair of vertices: common neighbours divided by the smaller degree of the two.
 
     Parameters
     ----------

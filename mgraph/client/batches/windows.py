@@ -74,7 +74,7 @@ def expire(self: Any, before: Any) -> UpdateReport:
 
 
 def drop_isolated(self: Any) -> int:
-    """Remove the vertices that have no edges, as one epoch; how many. No epoch if there are none.
+    """Remove the vertices that have no edges, as one epoch, and return their number. No epoch if there are none.
 
     Only a graph with keys can remove vertices: they are in no later result and no count, and their keys may come again.
     A graph made with ``drop_isolated=True`` does so after each batch.

@@ -89,7 +89,7 @@ def _taken(found: list[Value], name: str) -> None:
 
 
 def unpublish(self: Any) -> None:
-    """Take the graph's name back. It ends when the last client that has it closes it, or ends.
+    """Take the graph's name back. The graph ends when its last client closes it, or ends.
 
     Nothing if it is not published.
     """

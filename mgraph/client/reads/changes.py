@@ -23,7 +23,7 @@ Columns = dict[str, np.ndarray]
 
 
 def changes(self: Any, from_epoch: int, to_epoch: int | None = None, **options: Any) -> Any:
-    """What changed between two epochs: the edges that are there in one only, or have another weight.
+    """What changed between two epochs: the edges that are in only one of them, or whose weight differs.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class Properties:
 
     @property
     def keys(self) -> str | None:
-        """What users call vertices: "int64" or "string" keys, or None for 0, 1 and so on; else "undecided" so far."""
+        """What users call vertices: "int64" or "string" keys, None for numbers; "undecided" before the first edges."""
         return self._directory.keys
 
     @property
@@ -69,7 +69,7 @@ class Properties:
 
     @property
     def num_vertices(self) -> int:
-        """The number of vertices, without keys deleted ones included. Asks the workers only after a Ctrl-C."""
+        """The number of vertices; without keys, deleted ones count too. Asks the workers only after a Ctrl-C."""
         with suppress(MgraphError):  # lost or closed: what was last known is given
             self._directory.check()
         return self._directory.n_vertices
@@ -91,7 +91,7 @@ class Properties:
 
     @property
     def durable_epoch(self) -> int:
-        """The last epoch that is on the disk on all workers; 0 without a store. One call to the workers with one."""
+        """The last epoch that is on the disk on all workers; 0 without a store. With one, it asks the workers."""
         report = self.store
         return 0 if report is None else report.durable_epoch
 
@@ -102,7 +102,7 @@ class Properties:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """The last committed place in each source, by `update`'s `offset`. One call to the workers with a store."""
+        """The last committed place in each source, by `update`'s `offset`. With a store, it asks the workers."""
         report = self.store
         return {} if report is None else report.offsets
 

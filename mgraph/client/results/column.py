@@ -144,7 +144,7 @@ class Column:
     # ---- the handle --------------------------------------------------------------------------------------------------
 
     def named(self, name: str, **info: Any) -> Self:
-        """The same values as the result of an algorithm of one's own: with its name and its scalars as attributes.
+        """The same values as the result of an algorithm of your own: with its name and its scalars as attributes.
 
         Examples
         --------
