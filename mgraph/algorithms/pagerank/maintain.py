@@ -14,6 +14,8 @@ from mgraph.structures.plan import UPDATED
 
 __all__ = ["Ranks"]
 
+CLOSER = 8  #: going outwards begins from ranks with so much smaller an error than the tolerance
+
 MOST_FUTILE = 5  #: going outwards is tried again after 2**MOST_FUTILE iterations at most
 
 
@@ -52,7 +54,9 @@ class Ranks:
             base = None
             if teleports:
                 base = whole(self.shard, given.get("dense"), given.get("chosen"), given.get("chosen_values"))
-            ranks = self.shard.device.astype(self.found["rank"], np.float64)
+            # residuals must be far below their limit, or what a change hands on makes all those around it hand on, too
+            closer, _ = run(self.shard, start=self.found["rank"], **{**given, "tol": given["tol"] / CLOSER})
+            ranks = self.shard.device.astype(closer["rank"], np.float64)
             self.outwards = Outwards(self.shard, given["alpha"], given["tol"], ranks, base)
             self.found = {}
 
