@@ -78,6 +78,40 @@ DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, 
     visit_rows(graph, tile, row, tasks, n_tasks, visit);
 }
 
+// A GPU asks for the memory of a row that is visited soon, in two steps, where the View can: begin(row), and
+// fetch_from(what it returned).
+template <class View> DEVICE auto begin_if_any(const View& graph, i64 row, int) -> decltype(graph.begins(row)) {
+    return graph.begins(row);
+}
+template <class View> DEVICE i64 begin_if_any(const View&, i64, long) { return 0; }
+template <class View> DEVICE auto fetch_from_if_any(const View& graph, i64 begin, int)
+    -> decltype(graph.fetch_from(begin)) {
+    graph.fetch_from(begin);
+}
+template <class View> DEVICE void fetch_from_if_any(const View&, i64, long) {}
+template <class View> DEVICE i64 begin_of(const View& graph, i64 row) {
+    if constexpr (Tile<32>::size() > 1) return begin_if_any(graph, row, 0);
+    return 0;
+}
+template <class View> DEVICE void fetch_from(const View& graph, i64 begin) {
+    if constexpr (Tile<32>::size() > 1) fetch_from_if_any(graph, begin, 0);
+}
+
+// A block takes n rows: visit(group, i) of the i-th by 8 lanes, or by a whole tile where it has several units.
+template <class View, class RowAt, class Visit>
+DEVICE void visit_in_block(const View& graph, i64 n, RowAt row_at, Visit visit) {
+    Tile<32> tile;
+    Tile<narrow> group;
+    i64 groups = tile.size() / group.size(), all = Block{}.size() / group.size();
+    for (i64 base = Block{}.rank() / tile.size() * groups; base < n; base += all) {
+        i64 i = base + tile.rank() / group.size();
+        bool there = i < n, wide = there && graph.units(row_at(i)) > 1;
+        if (there && !wide) visit(group, i);
+        for (u32 rest = tile.ballot(wide && group.rank() == 0); rest; rest &= rest - 1)
+            visit(tile, tile.shfl(i, lowest_bit(rest)));
+    }
+}
+
 // What a kernel of a tile 32 rows does: visit(group, row, unit) for every unit of the rows row_at(0), .. row_at(n - 1), of
 // which -1 is none. Hubs are added to the tasks, or left out where `tasks` is null.
 template <class View, class RowAt, class Visit>

@@ -13,6 +13,8 @@ from live_results import IDS, assert_same, line, random_change
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
+from mgraph.algorithms.algorithm import HUB_DEGREE
+from mgraph.algorithms.near_far import search
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
@@ -97,16 +99,39 @@ def test_on_a_gpu(kind):
     fuzz(None, kind, 60, n=400, device="cuda")
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_long_ways_with_ties(device, monkeypatch):
-    """On a torus with three weights, a vertex has several ways of the same length, and what is cut off is long."""
+@pytest.fixture(params=["cpu", "cpu, by blocks", pytest.param("cuda", marks=pytest.mark.gpu)])
+def by_blocks(request, monkeypatch):
+    """A device; on a GPU and in the second case, blocks go on by themselves from where paths have changed."""
     monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(worker_live, "SLOWER", 1e9)
+    if request.param == "cpu, by blocks":
+        monkeypatch.setitem(search.SPREAD, "cpu", 4096)
+    return request.param.split(",")[0]
+
+
+def test_paths_through_a_hub(by_blocks):
+    """More is cut off at once than a block's lists hold, and a row is read by the lanes of many tiles."""
+    rng, n = fresh_rng(), 3 * HUB_DEGREE
+    hub, ends = np.full(n - 2, 1, IDS), np.arange(2, n, dtype=IDS)
+    src, dst = np.concatenate([[0, 0], hub, ends[:-1]]), np.concatenate([[1, 2], ends, ends[1:]])
+    weights = np.concatenate([[1, 1], rng.integers(1, 9, n - 2), rng.integers(1, 9, n - 3)]).astype(np.float32)
+    with DynamicGraph(n_vertices=n, directed=False, weighted=True, device=by_blocks) as graph:
+        graph.insert(src.astype(IDS), dst.astype(IDS), weights)
+        live = graph.maintain("sssp", source=0)
+        for weight in (3, 2, 40, 1):
+            some = rng.choice(len(src), 30)
+            graph.insert(np.append(src[some], 0), np.append(dst[some], 1), np.append(weights[some] + weight, weight))
+            assert_same(live, graph, {"source": 0})
+            assert live.report.how == "incremental"
+
+
+def test_long_ways_with_ties(by_blocks):
+    """On a torus with three weights, a vertex has several ways of the same length, and what is cut off is long."""
     rng, side = fresh_rng(), 40
     ids = np.arange(side * side, dtype=IDS)
     src = np.tile(ids, 2)
     dst = np.append((ids % side + 1) % side + ids // side * side, (ids + side) % len(ids)).astype(IDS)
-    with DynamicGraph(n_vertices=len(ids), directed=False, weighted=True, device=device) as graph:
+    with DynamicGraph(n_vertices=len(ids), directed=False, weighted=True, device=by_blocks) as graph:
         graph.insert(src, dst, rng.integers(1, 4, len(src)).astype(np.float32))
         given = {"sssp": {"source": 7}, "bfs": {"source": 3}, "connected_components": {}, "pagerank": {}}
         lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
@@ -117,6 +142,23 @@ def test_long_ways_with_ties(device, monkeypatch):
             for live in lives:
                 assert_same(live, graph, given[live.name])
                 assert live.report.how != "again"
+
+
+def test_ranks_change_around_few_changed_edges_only():
+    rng, side = fresh_rng(), 200
+    ids = np.arange(side * side, dtype=IDS)
+    src = np.tile(ids, 2)
+    dst = np.append((ids % side + 1) % side + ids // side * side, (ids + side) % len(ids)).astype(IDS)
+    there = rng.random(len(src)) < 0.9  # where all have 4 neighbours, ranks are exact after an iteration
+    src, dst = src[there], dst[there]
+    with DynamicGraph(n_vertices=len(ids), directed=False, device="cpu") as graph:
+        graph.insert(src, dst)
+        live = graph.maintain("pagerank", tol=1e-3)
+        for _ in range(3):
+            at = rng.choice(len(src), 2, replace=False)
+            graph.delete(src[at], dst[at])
+            assert_same(live, graph, {"tol": 1e-3})
+            assert live.report.edges < 2 * graph.num_edges / 10
 
 
 def test_the_error_of_ranks_is_that_of_the_way_they_were_found():

@@ -10,11 +10,18 @@ one thread on a CPU: roads have thousands of small turns, and a launch and a rea
 ranks, each goes on until it has no near vertices, and then sends what it found in the others' ranges. Lengths that fall
 again later are corrected, so the result is the same.
 
+A search that goes on after a change (`Search.again`) begins at many places, far from and near to the source, most of
+which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank that is
+alone, blocks take these places and go on from each by themselves (`Spread`), those first whose lengths have changed
+least since before: along a shortest path that stays one, all lengths change by as much. Lengths that fall again later
+are corrected here, too.
+
 ================== ======================================= ========== ================================================
 step               launches                                read-backs exchange
 ================== ======================================= ========== ================================================
 a large turn       1, 2 where there may be hubs            1          allreduce of three numbers (a copy on one rank)
 many small turns   1                                       1          the same
+many places        1                                       1          the same
 found elsewhere    1 for each rank sent to or heard from   1          alltoallv of 8 bytes a vertex (16 with wide words)
 the limit rises    2                                       2          allreduce of a number
 ================== ======================================= ========== ================================================
@@ -42,10 +49,17 @@ __all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
 
 #: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
 FEW = {"cuda": 1 << 15, "cpu": 2048}
+#: so many near vertices, and so many suspects, are left to blocks that go on by themselves
+SPREAD = {"cuda": 1 << 17, "cpu": 0}
+SPREAD_TILES = 1024  #: so many tiles they have
+SPREAD_STEPS = 32  #: of a block, between two meetings of all
+SPREAD_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
+SPREADS = 16  #: launches, after which a search goes on in the order of lengths
+WINDOW = 0.01  #: of changes that are taken together at first, in steps of the limit
 TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
 _WORDS = constants("algorithms/near_far/paths.cuh").enums["State"]
-TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 14
-assert len(_WORDS) == 9
+TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 16
+assert len(_WORDS) == 10
 NONE = 2**64 - 1
 
 
@@ -163,27 +177,46 @@ class Search:
 
     # ---- the search -------------------------------------------------------------------------------------------------
 
-    def again(self, sources: Array, words: Array) -> None:
-        """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides."""
+    def again(self, sources: Array, words: Array, before: Array = None) -> None:
+        """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides.
+
+        With the lengths `before` something changed, blocks go on by themselves where the search `spreads`.
+        """
         self.device.fill(self.state, 0)
         self.device.fill(self.held, 0)
         self.limit = self.lengths.limit(0, self.delta)
-        self.run(sources, words)
+        self._begin(sources, words)
+        self._go_on(before)
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
+        self._begin(sources, words)
+        self._go_on()
+
+    def _begin(self, sources: Array, words: Array) -> None:
         device, n = self.device, len(sources)
         self.kernels.Begin(
             max(n, 1), search=self.fields, limit=self.limit, sources=device.asarray(sources),
             words=device.asarray(words), n=n,
         )  # fmt: skip
         self._read()
+
+    def _go_on(self, before: Array = None) -> None:
+        spreads = SPREADS if before is not None and self.near <= SPREAD[self.device.kind] else 0
         while self._meet():
             self.rounds += 1
-            if self.near > self.few or (self.near and len(self.sides) > 1):
+            if self.near and spreads:
+                self._spread(before)
+                spreads -= 1
+            elif self.near > self.few or (self.near and len(self.sides) > 1):
                 self._turn()
             elif self.near or (self.shard.size == 1 and 0 < self.far <= self.few):
                 self._settle()
+
+    @property
+    def spreads(self) -> bool:
+        """Whether blocks may go on by themselves: on a rank that is alone, along the edges of one structure."""
+        return self.shard.size == 1 and len(self.sides) == 1 and SPREAD[self.device.kind] > 0
 
     @property
     def edges(self) -> int:
@@ -237,6 +270,14 @@ class Search:
         self.kernels.Settle(
             -(-self.few // LANES), graph=self.graph, search=self.fields, alone=int(self.shard.size == 1),
             most=self.few, turns=TURNS, delta=self.delta, tasks=self.tasks, arrived=self.arrived,
+        )  # fmt: skip
+        self._read()
+
+    def _spread(self, before: Array) -> None:
+        """Go on from many places at once, on a rank that is alone; what is left then is near."""
+        self.kernels.Spread(
+            SPREAD_TILES, graph=self.graph, search=self.fields, before=before, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
+            window=self.delta * WINDOW or 1.0, tasks=self.tasks, arrived=self.arrived,
         )  # fmt: skip
         self._read()
 

@@ -35,8 +35,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
-from mgraph.algorithms.near_far.search import TURNS, Lengths, Search
+from mgraph.algorithms.algorithm import Changes, Shard, incoming, kernels
+from mgraph.algorithms.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
@@ -45,7 +45,7 @@ __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
 SUSPECTS, CUT, SEEDS, EDGES, REFUSED = range(5)
-WORDS = 11  #: of the state, with those of `CutOff`
+WORDS = 14  #: of the state, with those of `CutOff`
 assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 6
 
 
@@ -85,6 +85,7 @@ class Repair:
         self.parents = parents
         self.lengths, self.delta = search.lengths, search.delta
         self.kernels, self.edges = load_repair(shard, self.lengths), 0
+        self.before: Array = None
         self.cut_off = self.device.empty(0, np.uint32)
         self._take(search)
 
@@ -142,9 +143,16 @@ class Repair:
         vertices that they lead to, and where a weight is one that a search refuses. `joined`, if given, is called once
         the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
         """
+        self.search.look_at(self.forward)
+        self.before = self.device.concatenate([self.length]) if self.search.spreads else None
+        try:
+            return self._followed(changes, most, joined)
+        finally:
+            self.before = None
+
+    def _followed(self, changes: Changes, most: int, joined: Callable[[], bool] | None) -> bool | None:
         self.edges = 0
         self.device.fill(self.state, 0)
-        self.search.look_at(self.forward)
         if self.inward:
             changes = turned(self.device, changes)
         changed = Struct(**changes.fields())
@@ -213,8 +221,9 @@ class Repair:
         """
         (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         self.kernels.CutOff(
-            -(-search.few // LANES), graph=backward.view(), onward=forward.view(), known=self.known,
-            other=search.lists, few=search.few, most=most, turns=TURNS, arrived=search.arrived,
+            SPREAD_TILES, graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists,
+            few=max(SPREAD[self.device.kind], search.few), most=most, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
+            same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self._read()
         gone.append(self.gone[begin : int(counts[CUT])])
@@ -263,7 +272,7 @@ class Repair:
         if not self._sum(len(sources))[0]:
             return changed
         before = self.own.copy() if several else None
-        self.search.again(sources, words)
+        self.search.again(sources, words, self.before)
         self.edges += self.search.edges
         if several:
             self._share(before)

@@ -10,6 +10,11 @@ struct CsrView {
     static constexpr i64 grain = 256;  // slots of a unit
     DEVICE i64 degree(i64 v) const { return offsets[v + 1] - offsets[v]; }
     DEVICE i64 units(i64 v) const { return (degree(v) + grain - 1) / grain; }
+    DEVICE i64 begins(i64 v) const { return offsets[v]; }
+    DEVICE void fetch_from(i64 slot) const {
+        fetch_line(dst + slot);
+        if (weights) fetch_line(weights + slot);
+    }
     template <class Tile, class F> DEVICE void visit(Tile tile, i64 v, i64 unit, F f) const {
         i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
         for (i64 base = first; base < last; base += tile.size()) {

@@ -43,6 +43,11 @@ struct PmaView {
         i64 a = start[v], b = start[v + 1];
         return a == b ? 0 : unit_of(b - 1) - unit_of(a) + 1;
     }
+    DEVICE i64 begins(i64 v) const { return start[v]; }
+    DEVICE void fetch_from(i64 slot) const {
+        fetch_line(slots + slot);
+        if (weights) fetch_line(weights + slot);
+    }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
         i64 a = start[v], stretch = unit_of(a) + unit;
         i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
