@@ -41,14 +41,14 @@ struct Twister {
 struct DrawEdges {  // a block 2^18 edges: (lesser end, greater end, weight - 1) in a word each
     static constexpr int lanes = 256;
     i64 scale;
-    i64 edges;     // in all
+    i64 edges;  // in all
     i64 of_block;  // edges of a block
-    i64 first;     // the number of the first block, which tells the twisters' seeds
+    i64 first;  // the number of the first block, which tells the twisters' seeds
     i64 seed;
     const u32* ids;  // the id of each vertex of kron; null for urand
-    u8* weights;     // out: by edge, less 1
-    u64* keys;       // out
-    u8* again;       // out: by block, whether a weight must be drawn again
+    u8* weights;  // out: by edge, less 1
+    u64* keys;  // out
+    u8* again;  // out: by block, whether a weight must be drawn again
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, state, 2 * state_words);
         SHARED(u8, drawn, state_words * most_levels);

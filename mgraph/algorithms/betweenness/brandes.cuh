@@ -27,11 +27,11 @@ template <class Tile> DEVICE Big sum(Tile tile, Big part) {
 
 struct Counts {
     const u32* near;  // a bit for each vertex: whether it is in the level that is summed over
-    f64* paths;       // of all vertices: the number of shortest paths from the source
+    f64* paths;  // of all vertices: the number of shortest paths from the source
     i32* power;
-    i64* raised;      // 1 once a power is above 0: until then no power is read
-    f64* credit;      // of all vertices: (1 + dependency) / paths
-    f64* total;       // of own rows: the sum of the dependencies of all sources
+    i64* raised;  // 1 once a power is above 0: until then no power is read
+    f64* credit;  // of all vertices: (1 + dependency) / paths
+    f64* total;  // of own rows: the sum of the dependencies of all sources
     i64 first;
     i64 backward;
     DEVICE void put(i64 row, Big sum) const {

@@ -412,11 +412,12 @@ struct Spread {
             }
             block.sync();
             i64 n_chosen = load(own.chosen_count(step));
-            visit_in_block(graph, n_chosen, [&](i64 i) { return load(own.rows + load(own.chosen + i)); },
-                           [&](auto group, i64 i) {
-                               i64 at = load(own.chosen + i);
-                               edges += go_on(own, group, at, step, least, finds);
-                           });
+            visit_in_block(
+                graph, n_chosen, [&](i64 i) { return load(own.rows + load(own.chosen + i)); },
+                [&](auto group, i64 i) {
+                    i64 at = load(own.chosen + i);
+                    edges += go_on(own, group, at, step, least, finds);
+                });
             least = ~tile.most(~least);
             if (tile.rank() == 0 && least != ~0u) atomic_min(own.least + (step + 1) % 3, least);
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);

@@ -221,8 +221,9 @@ struct CutOff {
             i64 all_idle = block.rank() == 0 && n > much ? load(counts(turn + 1) + 2) : 0;
             if (block.rank() == 0) store(own.count(step + 2), 0u);
             const u32* list = own.list(step);
-            visit_in_block(graph, n, [&](i64 i) { return (i64)load(list + i) - known.first; },
-                           [&](auto group, i64 i) { check(own, group, load(list + i), step + 1, turn, edges); });
+            visit_in_block(
+                graph, n, [&](i64 i) { return (i64)load(list + i) - known.first; },
+                [&](auto group, i64 i) { check(own, group, load(list + i), step + 1, turn, edges); });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
             block.sync();
             if (load(own.gone_count()) > room / 2) put_gone(own);
@@ -240,7 +241,8 @@ struct CutOff {
         i64 n = lesser((i64)load(own.gone_count()), room);
         if (block.rank() == 0) store(own.place, atomic_add(known.state + r_cut, n));
         block.sync();
-        for (i64 i = block.rank(); i < n; i += block.size()) store(known.gone + load(own.place) + i, load(own.gone + i));
+        for (i64 i = block.rank(); i < n; i += block.size())
+            store(known.gone + load(own.place) + i, load(own.gone + i));
         if (block.rank() == 0) store(own.gone_count(), 0u);
         block.sync();
     }
