@@ -381,7 +381,11 @@ class Coordinator:
         """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""
         try:
             if before is not None:
-                await asyncio.wait([before])
+                try:
+                    await asyncio.wait([before])
+                except asyncio.CancelledError:  # Ctrl-C, just when the batch before it has landed
+                    await self.attempt.release()
+                    raise
                 if before.cancelled() or before.exception() is not None:
                     await asyncio.wait(asked, timeout=ABORT_SECONDS)
                     if all(isinstance(_outcome(task), dict) for task in asked):  # before Ctrl-C was heard of
