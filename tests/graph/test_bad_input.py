@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import assert_clean, leftovers
+from fakes import wait_for
+from graph_clusters import assert_clean, sessions
 
 from mgraph import (
     MAX_VERTICES,
@@ -117,7 +118,7 @@ def test_gpus_and_ucx_where_there_are_none(client, graph):
     with pytest.raises(DeviceError, match="no UCXX"):
         DynamicGraph(client, N, exchange="ucx")
     mine = len(graph.workers) - 1  # this module's graph, where it is on the workers
-    assert [found["sessions"] for found in client.run(leftovers).values()] == [mine] * 2
+    assert wait_for(lambda: sessions(client) == [mine] * 2), sessions(client)
 
 
 def test_more_vertices_than_memory_on_the_workers(client):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fakes import wait_for
-from graph_clusters import addresses, assert_clean, leftovers
+from graph_clusters import addresses, assert_clean, sessions
 
 from mgraph import DynamicGraph
 
@@ -46,11 +46,6 @@ def run(shell: InteractiveShell, cell: str) -> BaseException | None:
     return shell.run_cell(cell, store_history=True).error_in_exec
 
 
-def graphs(client) -> int:
-    """How many graphs lie on the workers."""
-    return max(worker["sessions"] for worker in client.run(leftovers).values())
-
-
 def results(dask_worker: Any) -> int:
     """How many results lie on a worker; runs there."""
     sessions = dask_worker.plugins["mgraph"].table.sessions.values()
@@ -71,8 +66,8 @@ CELLS = {  # by what raises
 def test_a_cell_that_makes_a_graph_and_raises_run_ten_times_leaves_two_at_most(shell, client, cell):
     for _ in range(10):
         assert run(shell, cell) is not None
-    assert wait_for(lambda: graphs(client) <= 2, 2), graphs(client)
-    assert graphs(client) >= 1  # that of the last error: IPython keeps it
+    assert wait_for(lambda: max(sessions(client)) <= 2, 2), max(sessions(client))
+    assert max(sessions(client)) >= 1  # that of the last error: IPython keeps it
 
 
 def test_what_cells_gave_is_freed_by_close(shell, client):
@@ -92,6 +87,6 @@ def test_a_graph_that_a_cell_gave_is_freed_by_close(shell, client):
     run(shell, "make()")
     run(shell, "_.insert([0], [1])")
     gc.collect()
-    assert graphs(client) == 1  # Out has it
+    assert max(sessions(client)) == 1  # Out has it
     assert run(shell, "next(iter(Out.values())).close()") is None
     assert_clean(client)

@@ -91,6 +91,11 @@ def leftovers(dask_worker: Any) -> dict[str, Any]:
     }
 
 
+def sessions(client: Client) -> list[int]:
+    """How many sessions each worker has. One that its client has closed goes a little later than the answer."""
+    return [found["sessions"] for found in client.run(leftovers).values()]
+
+
 def assert_clean(client: Client | None, workers: list[str] | None = None, timeout: float = 5.0) -> None:
     """No shards, no threads, no comms of mgraph on these workers, soon; without a client no threads here."""
     if client is None:
