@@ -30,14 +30,14 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import Aborted, InvalidOption, StoreError
+from mgraph.errors import Aborted, StoreError
 from mgraph.log.behind import Behind
 from mgraph.log.files import failed
-from mgraph.log.records import WITHIN, Draft, draft
+from mgraph.log.records import Draft, draft
 from mgraph.log.segments import Segments
 from mgraph.log.spool import Copy, Spool
 
-__all__ = ["SYNCS", "Lag", "Log", "ReadOnly"]
+__all__ = ["SYNCS", "Lag", "Log"]
 
 SYNCS = ("always", "background")
 POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
@@ -394,34 +394,3 @@ class Log:
         for executor in {self._writer, self._syncer, self._hasher}:
             if executor is not None:
                 executor.shutdown()
-
-
-class ReadOnly:
-    """Stands for the log of a graph that has none of its own: it refuses every change that takes an epoch.
-
-    Parameters
-    ----------
-    epoch : int
-    why : str
-        For the message.
-    """
-
-    broken: str | None = None
-    last = ""
-    attempt = lag = place = 0
-    vote = 3
-    safe = None
-
-    def __init__(self, epoch: int, why: str) -> None:
-        self.durable, self._why = epoch, why
-        self.offsets: dict[str, int] = {}
-
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Refuse."""
-        if kind not in WITHIN:
-            raise InvalidOption(f"{self._why} and is read-only")
-
-    def ready(self) -> None:
-        """Nothing was begun."""
-
-    proceed = keep = refuse = close = snapshot = flush = ready

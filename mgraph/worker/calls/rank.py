@@ -18,7 +18,7 @@ from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.failures import Stale, retold
-from mgraph.log.log import ReadOnly
+from mgraph.log.read_only import ReadOnly
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.changes.ballot import Ballot

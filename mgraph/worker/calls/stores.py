@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.errors import InvalidOption
 from mgraph.keys import Names
-from mgraph.log.log import ReadOnly
+from mgraph.log.read_only import ReadOnly
 from mgraph.log.remote import is_remote
 from mgraph.log.spool import finish as finish_logs
 from mgraph.worker.calls.rank import Rank, Value

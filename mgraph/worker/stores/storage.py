@@ -14,7 +14,8 @@ from typing import Any
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
-from mgraph.log.log import Lag, Log, ReadOnly
+from mgraph.log.log import Lag, Log
+from mgraph.log.read_only import ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.segments import Segments
 from mgraph.log.store import Store

@@ -1,0 +1,49 @@
+"""The log of a graph that has none of its own: an earlier epoch of a store, or the copy of a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mgraph.errors import InvalidOption
+from mgraph.log.records import WITHIN
+
+__all__ = ["ReadOnly"]
+
+
+class ReadOnly:
+    """Has the interface of `mgraph.log.log.Log`, and refuses every change that takes an epoch.
+
+    Parameters
+    ----------
+    epoch : int
+        The epoch of the graph, which stays.
+    why : str
+        The first words of the message of a refusal: which graph this is.
+    """
+
+    broken: str | None = None
+    last = ""
+    attempt = lag = place = 0
+    vote = 3
+    safe = None
+
+    def __init__(self, epoch: int, why: str) -> None:
+        self.durable, self._why = epoch, why
+        self.offsets: dict[str, int] = {}
+
+    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
+        """Refuse a change that takes an epoch. One of a kind of `WITHIN` belongs to the epoch before, and goes on.
+
+        Raises
+        ------
+        InvalidOption
+            The change takes an epoch.
+        """
+        if kind not in WITHIN:
+            raise InvalidOption(f"{self._why} and is read-only")
+
+    def ready(self) -> None:
+        """Nothing was begun."""
+
+    proceed = keep = refuse = close = snapshot = flush = ready
