@@ -125,7 +125,8 @@ def _texts(labels: Labels, names: list[Any]) -> dict[Any, str]:
 
 def _paint(nx: Any, picture: Any, at: Any, axes: Any, names: list[Any], seeds: int, colours: Any) -> None:
     size = float(np.clip(6000 / len(names), 15, 200)) if names else 0.0
-    nx.draw_networkx_edges(picture, at, ax=axes, edge_color="0.7", width=0.8, arrowsize=8, node_size=size)
+    arrows = {"arrowsize": 8, "node_size": size} if picture.is_directed() else {}  # NetworkX warns of them without
+    nx.draw_networkx_edges(picture, at, ax=axes, edge_color="0.7", width=0.8, **arrows)
     rims = ["black"] * seeds + ["white"] * (len(names) - seeds)
     nodes = nx.draw_networkx_nodes(
         picture, at, names, ax=axes, node_size=size, node_color=colours, edgecolors=rims, linewidths=0.8

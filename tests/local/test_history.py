@@ -124,6 +124,9 @@ def test_a_drawing_has_the_sampled_edges(graph, pyplot, tmp_path):
     with DynamicGraph() as named:
         named.insert(["a", "b"], ["b", "c"])
         assert {text.get_text() for text in named.draw("a", 2).axes[0].texts} == {"a", "b", "c"}
+    with DynamicGraph(directed=False) as roads:
+        roads.insert([0, 1], [1, 2])
+        assert roads.draw(0, 2).axes[0].get_title() == "3 vertices, 2 edges, epoch 1"
 
 
 def test_a_drawing_refuses_what_it_cannot_draw(graph, pyplot):
