@@ -272,8 +272,8 @@ class LocalStore(Store):
         """Raise `InvalidOption` if the folder holds a store, or parts of one."""
         if self.files.exists(self.at("store.json")) or any(_described(self)):
             raise InvalidOption(
-                f"{self.path} on {socket.gethostname()} holds a store: open it with "
-                f"DynamicGraph.open(client, {self.path!r})"
+                f"{self.path} on {socket.gethostname()} holds a store: open it with DynamicGraph.open({self.path!r}), "
+                "on a cluster with its client before the path"
             )
 
     def own(self) -> list[Any]:

@@ -96,7 +96,10 @@ class Store:
     def check_new(self) -> None:
         """Raise `InvalidOption` if there is a store."""
         if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):  # or a part of one
-            raise InvalidOption(f"{self.path} holds a store: open it with DynamicGraph.open(client, {self.path!r})")
+            raise InvalidOption(
+                f"{self.path} holds a store: open it with DynamicGraph.open({self.path!r}), on a cluster with its "
+                "client before the path"
+            )
 
     def check_place(self, kind: Mapping[str, Any]) -> None:
         """Raise `InvalidOption` if the place where a new graph's snapshots are to be has those of another one."""

@@ -78,6 +78,23 @@ def test_saved_and_loaded(tmp_path):
         assert graph.store is None
 
 
+def test_a_path_alone_is_for_a_graph_in_this_process(tmp_path):
+    with DynamicGraph(store=tmp_path / "store") as graph:
+        graph.insert(["ada", "grace"], ["grace", "tony"])
+        graph.delete(["ada"], ["grace"])
+        graph.save(tmp_path / "saved")
+        with pytest.raises(InvalidOption, match=r"open it with DynamicGraph\.open\('.*/store'\), on a cluster"):
+            DynamicGraph(store=tmp_path / "store")
+    with DynamicGraph.open(tmp_path / "store") as graph, DynamicGraph.load(tmp_path / "saved") as copy:
+        assert graph.insert(["ada"], ["tony"]).epoch == 3
+        assert (copy.epoch, copy.num_edges, graph.num_edges) == (2, 1, 2)
+    with DynamicGraph.open(store=str(tmp_path / "store"), epoch=1) as graph:
+        assert graph.num_edges == 2
+    for make in (DynamicGraph.open, DynamicGraph.load):
+        with pytest.raises(InvalidOption, match="store is None; it must be the path of a folder"):
+            make()
+
+
 @pytest.mark.parametrize("step", ["prepare", "commit"])
 def test_a_graph_of_this_process_comes_back_where_a_change_broke(tmp_path, monkeypatch, step):
     def breaks(self: BatchChange) -> None:

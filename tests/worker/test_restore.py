@@ -177,7 +177,7 @@ def test_a_store_that_is_there_or_in_use_or_missing(tmp_path, monkeypatch):
     store_of(ranks, tmp_path / "a")
     end(ranks)
     other = Ranks((0, 10))
-    with pytest.raises(InvalidOption, match=r"holds a store: open it with DynamicGraph\.open\(client, '.*/a'\)"):
+    with pytest.raises(InvalidOption, match=r"holds a store: open it with DynamicGraph\.open\('.*/a'\), on"):
         store_of(other, tmp_path / "a")
     end(other)
     ranks, second = opened(tmp_path / "a", 2), Ranks((0, 10))

@@ -22,8 +22,8 @@ __all__ = ["at", "load", "open_graph", "save", "snapshot"]
 
 def open_graph(
     cls: Any,
-    client: Any,
-    store: Any,
+    client: Any = None,
+    store: Any = None,
     epoch: int | None = None,
     *,
     repair: bool = False,
@@ -37,8 +37,9 @@ def open_graph(
 
     Parameters
     ----------
-    client : distributed.Client or None
-        None for a graph in this process.
+    client : distributed.Client, optional
+        The cluster that is to hold the graph; None for this process. ``DynamicGraph.open("roads")``, with the path
+        alone, opens it in this process, too.
     store : path
         The folder of the store.
     epoch : int, optional
@@ -71,6 +72,7 @@ def open_graph(
     -----
     O(m log m) for m logged operations, divided over the workers.
     """
+    client, store = _in_order(client, store)
     storing, options = split(store, sync, options)
     return cls._opened(client, storing, options, epoch=epoch, repair=repair, logged=True)
 
@@ -138,10 +140,41 @@ def save(self: Any, path: Any) -> None:
     write(self._directory, self._options, path)
 
 
-def load(cls: Any, client: Any, path: Any, **options: Any) -> Any:
+def load(cls: Any, client: Any = None, path: Any = None, **options: Any) -> Any:
     """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
 
-    `options` are those of `open`.
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The cluster that is to hold the graph; None for this process. ``DynamicGraph.load("roads")``, with the path
+        alone, loads it into this process, too.
+    path : path or URL
+        The folder.
+    **options
+        Those of a new graph, as in `open`.
+
+    Returns
+    -------
+    DynamicGraph
+
+    Raises
+    ------
+    StoreError
+        The folder holds neither, is damaged, or was written by a newer version of mgraph.
+    InvalidOption
+        An option is unknown.
+    CapacityError, DeviceError, WorkerLost
+        As for a new graph.
+
+    Notes
+    -----
+    O(m log m) for m edges and logged operations, divided over the workers.
     """
+    client, path = _in_order(client, path)
     check_opening(options)
     return cls._opened(client, Storing(path_of(path)), options, logged=False)
+
+
+def _in_order(client: Any, path: Any) -> tuple[Any, Any]:
+    """The client and the path that a user gives; a path alone is for a graph in this process."""
+    return (None, client) if path is None else (client, path)
