@@ -65,7 +65,9 @@ def choose(there: Iterable[Any], wanted: Sequence[str | None], what: str) -> lis
     for name in names:
         if there.count(name) != 1:
             count = "no column" if name not in there else f"{there.count(name)} columns"
-            raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {', '.join(map(repr, there)) or 'none'}")
+            advice = "; source= and target= name others" if name in ("source", "target") else ""
+            listed = ", ".join(map(repr, there)) or "none"
+            raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
         if names.count(name) > 1:
             raise InvalidBatch(
                 f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"

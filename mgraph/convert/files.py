@@ -105,9 +105,13 @@ def from_csv(
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The path as text; errors of reading and of values as `ReadError`, which names the file."""
-    file = os.fsdecode(path)
+    """The path as text, ``~`` as the user's home; errors of reading and of values as `ReadError` that names the file."""
+    file = os.path.expanduser(os.fsdecode(path))
     stage(f"reading {os.path.basename(file)}")
+    if os.path.isdir(file):
+        raise ReadError(f"{file}: it is a folder; DynamicGraph.open and load take those of stores and of save")
+    if not os.path.exists(file):
+        raise ReadError(f"{file}: there is no such file on this machine")
     try:
         yield file
     except ImportError as error:

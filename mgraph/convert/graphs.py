@@ -67,7 +67,10 @@ def from_networkx(
     if not hasattr(graph, "is_multigraph"):
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
     if graph.is_multigraph():
-        raise InvalidBatch(f"a {type(graph).__name__} may have parallel edges; networkx.DiGraph(graph) has one of each")
+        simple = "DiGraph" if graph.is_directed() else "Graph"
+        raise InvalidBatch(
+            f"a {type(graph).__name__} may have parallel edges; networkx.{simple}(graph) has one of each"
+        )
     stage("reading the nodes and edges")
     both = bool(directed) and not graph.is_directed()
     options["directed"] = graph.is_directed() if directed is None else directed

@@ -187,8 +187,15 @@ def test_strings_and_parquet(tmp_path):
     assert found(DynamicGraph.read(tmp_path / "nameless")) == {(0, 1): 1.0}
 
 
+def test_a_path_in_the_users_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "a.csv", "source,target\n0,1\n")
+    assert found(DynamicGraph.read("~/a.csv")) == found(DynamicGraph.from_csv("~/a.csv")) == {(0, 1): 1.0}
+
+
 BAD = [
-    ("none.txt", None, "No such file"),
+    ("none.txt", None, "there is no such file"),
+    ("", None, "it is a folder; DynamicGraph.open and load take those of"),
     ("empty.txt", "# nothing\n", "0 edges, so the number of vertices is not known"),
     ("ragged.txt", "0 1\n1 2 3\n", "Expected 2 columns, got 3"),
     ("alone.txt", "0\n1\n", "the file has no column '1'; its columns are '0'"),

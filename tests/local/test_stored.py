@@ -78,14 +78,15 @@ def test_saved_and_loaded(tmp_path):
         assert graph.store is None
 
 
-def test_a_path_alone_is_for_a_graph_in_this_process(tmp_path):
+def test_a_path_alone_is_for_a_graph_in_this_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     with DynamicGraph(store=tmp_path / "store") as graph:
         graph.insert(["ada", "grace"], ["grace", "tony"])
         graph.delete(["ada"], ["grace"])
         graph.save(tmp_path / "saved")
         with pytest.raises(InvalidOption, match=r"open it with DynamicGraph\.open\('.*/store'\), on a cluster"):
             DynamicGraph(store=tmp_path / "store")
-    with DynamicGraph.open(tmp_path / "store") as graph, DynamicGraph.load(tmp_path / "saved") as copy:
+    with DynamicGraph.open("~/store") as graph, DynamicGraph.load(tmp_path / "saved") as copy:
         assert graph.insert(["ada"], ["tony"]).epoch == 3
         assert (copy.epoch, copy.num_edges, graph.num_edges) == (2, 1, 2)
     with DynamicGraph.open(store=str(tmp_path / "store"), epoch=1) as graph:

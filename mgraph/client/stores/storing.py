@@ -99,7 +99,7 @@ OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #:
 def path_of(path: Any, log: bool = False) -> str:
     """A path as the workers are told it, or a URL of fsspec where no `log` is to be; `InvalidOption` if it is none.
 
-    A path that begins with a variable of the workers' environments is left as it is.
+    A path that begins with a variable of the workers' environments is left as it is; ``~`` is this user's home here.
     """
     try:
         text = os.fsdecode(os.fspath(path))
@@ -107,7 +107,7 @@ def path_of(path: Any, log: bool = False) -> str:
             raise InvalidOption(
                 f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
             )
-        return text if is_remote(text) or text.startswith("$") else os.path.abspath(text)
+        return text if is_remote(text) or text.startswith("$") else os.path.abspath(os.path.expanduser(text))
     except TypeError:
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share") from None
 
