@@ -105,7 +105,7 @@ def from_csv(
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The path as text, ``~`` as the user's home; errors of reading and of values as `ReadError` that names the file."""
+    """The path as text, with ``~`` expanded; errors of reading and of values as `ReadError`, which names the file."""
     file = os.path.expanduser(os.fsdecode(path))
     stage(f"reading {os.path.basename(file)}")
     if os.path.isdir(file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,6 +94,8 @@ def test_bad_sources_are_refused_before_anything_changed(tmp_path):
         ({"directed": "no"}, InvalidOption, "directed is 'no'; it must be True or False"),
         ({"weighted": None}, InvalidOption, "weighted is None; it must be True or False"),
         ({"client": 5}, TypeError, r"takes a dask\.distributed\.Client, got int"),
+        ({"client": pd.DataFrame()}, TypeError, r"got DataFrame; DynamicGraph\.from_pandas makes a graph of it"),
+        ({"client": nx.Graph()}, TypeError, r"got Graph; DynamicGraph\.from_networkx makes"),
     ],
 )
 def test_options(options, error, message):

@@ -33,6 +33,15 @@ REPLACED_SECONDS = 5.0  #: for which a graph waits for workers in place of lost 
 RESTART_SECONDS = 20.0  #: for which a nanny may take to restart a worker that does not answer
 LOOK_SECONDS = 0.1  #: between two looks for workers
 
+#: attributes by which data that is given in place of a client is known, and the converter that takes it
+DATA = {
+    "__dask_graph__": "from_dask",
+    "iloc": "from_pandas",
+    "__arrow_c_stream__": "from_arrow",
+    "is_multigraph": "from_networkx",
+    "tocsr": "from_scipy",
+}
+
 
 class OnCluster:
     """The workers that hold a graph; see `mgraph.client.creation.place.Place`.
@@ -194,6 +203,8 @@ def check_client(client: Any) -> None:
             advice = f"; for {client} vertices in this process write n_vertices={client}"
         elif isinstance(client, str):
             advice = f"; write Client({client!r})"
+        elif (of := next((of for sign, of in DATA.items() if hasattr(client, sign)), None)) is not None:
+            advice = f"; DynamicGraph.{of} makes a graph of it"
         raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}{advice}")
     if client.asynchronous:
         raise TypeError(

@@ -51,8 +51,11 @@ class VertexValues(Column, NDArrayOperatorsMixin):
             return info[name]
         if held is not None and name in held.dtypes:
             return column_of(held, name)
-        known = sorted([*info, *held.dtypes]) if held is not None else []
-        raise AttributeError(f"a result of {self.__dict__.get('name')} has no {name!r}; it has {known}")
+        known = ", ".join(map(repr, sorted([*info, *held.dtypes]))) if held is not None else "nothing"
+        raise AttributeError(
+            f"a result of {self.__dict__.get('name')} has no {name!r}; it has {known}, and the methods of "
+            f"{type(self).__name__}, such as top, to_series and to_pandas"
+        )
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.info, *self._held.dtypes]
