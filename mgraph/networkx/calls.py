@@ -31,11 +31,16 @@ def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F
 
 @contextmanager
 def refusing(graph: Graph) -> Iterator[DynamicGraph]:
-    """The graph to run an algorithm on; what mgraph cannot do is `Refused`, so that NetworkX may do it."""
+    """The graph to run an algorithm on; what mgraph cannot do is `Refused`, so that NetworkX may do it.
+
+    The message names nodes, not their ids.
+    """
     try:
         yield graph._store.graph()
     except MgraphError as error:
-        raise Refused(str(error)) from error
+        nodes = graph._store.nodes
+        named = error.named(lambda ids: np.fromiter((nodes[i] for i in ids), object)) if error.vertices else error
+        raise Refused(str(named)) from error
 
 
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
