@@ -124,7 +124,7 @@ class Updates:
         directory = self._directory
         with self._coordinator.turn():
             directory.check()
-            if directory.takes(batch) if isinstance(batch, EdgeBatch) else directory.has_keys:
+            if self._has_keys(batch):
                 with self._keyed(batch) as found:
                     done = self._send_keyed(found, args)
                 self._leave_isolated()
