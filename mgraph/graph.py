@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count, check_flag
@@ -168,10 +168,10 @@ class DynamicGraph(Properties):
     array([0, 1, 2, 3], dtype=int32)
     """
 
-    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Self:
         """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
         if on_its_loop(client):
-            return AsyncDynamicGraph(lambda: cls(client, *args, **kwargs))
+            return cast("Self", AsyncDynamicGraph(lambda: cls(client, *args, **kwargs)))
         return super().__new__(cls)
 
     def __init__(
@@ -297,17 +297,17 @@ class DynamicGraph(Properties):
 
     # ---- other libraries: defined in mgraph/convert, bound here ------------------------------------------------------
 
-    from_arrow = classmethod(either(convert.from_arrow))
-    from_csv = classmethod(either(convert.from_csv))
-    from_cudf = classmethod(either(convert.from_cudf))
-    from_dask = classmethod(either(convert.from_dask))
-    from_dlpack = classmethod(either(convert.from_dlpack))
-    from_networkx = classmethod(either(convert.from_networkx))
-    from_pandas = classmethod(either(convert.from_pandas))
-    from_parquet = classmethod(either(convert.from_parquet))
-    from_polars = classmethod(either(convert.from_polars))
-    from_scipy = classmethod(either(convert.from_scipy))
-    read = classmethod(either(convert.read))
+    from_arrow = either(convert.from_arrow)
+    from_csv = either(convert.from_csv)
+    from_cudf = either(convert.from_cudf)
+    from_dask = either(convert.from_dask)
+    from_dlpack = either(convert.from_dlpack)
+    from_networkx = either(convert.from_networkx)
+    from_pandas = either(convert.from_pandas)
+    from_parquet = either(convert.from_parquet)
+    from_polars = either(convert.from_polars)
+    from_scipy = either(convert.from_scipy)
+    read = either(convert.read)
 
     to_arrow = convert.to_arrow
     to_cugraph = convert.to_cugraph
@@ -419,8 +419,8 @@ class DynamicGraph(Properties):
 
     # ---- stores, earlier epochs, other places and sources: defined in mgraph/client, bound here ----------------------
 
-    open = classmethod(either(stored.open_graph))
-    load = classmethod(either(stored.load))
+    open = either(stored.open_graph)
+    load = either(stored.load)
     at = stored.at
     move_to = move_to
     changes = changes
@@ -431,7 +431,7 @@ class DynamicGraph(Properties):
 
     # ---- several clients: defined in mgraph/client/published/sharing.py, bound here ----------------------------------
 
-    attach = classmethod(either(sharing.attach))
+    attach = either(sharing.attach)
     publish = sharing.publish
     unpublish = sharing.unpublish
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from mgraph.client.batches.pending import PendingAnswers, PendingReport
 from mgraph.client.batches.pipeline import Pipeline
@@ -25,6 +25,8 @@ from mgraph.errors import GraphClosed
 __all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop", "run_in_thread"]
 
 T = TypeVar("T")
+G = TypeVar("G")
+P = ParamSpec("P")
 
 CALLS = {"durable_epoch", "offsets", "store"}  #: properties of a graph that ask the workers
 
@@ -220,16 +222,24 @@ def on_its_loop(client: Any) -> bool:
     return getattr(client, "asynchronous", False) is True
 
 
-def either(function: Callable[..., Any]) -> Callable[..., Any]:
+class Maker(Protocol[P]):
+    """A class method that makes a graph, as type checkers see it."""
+
+    def __get__(self, graph: Any, cls: type[G], /) -> Callable[P, G]:
+        """The method, which makes a `cls`."""
+        ...
+
+
+def either(function: Callable[Concatenate[Any, P], Any]) -> Maker[P]:
     """A function that makes a graph, as a class method; with an asynchronous client it gives an `AsyncDynamicGraph`."""
 
     @wraps(function)
-    def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(cls: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         if any(map(on_its_loop, (*args, *kwargs.values()))):
             return AsyncDynamicGraph(partial(function, cls, *args, **kwargs))
         return function(cls, *args, **kwargs)
 
-    return make
+    return cast("Maker[P]", classmethod(make))
 
 
 def run_in_thread(function: Callable[[], T]) -> Coroutine[Any, Any, T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from mgraph.convert.build import Edges, build
 
 __all__ = ["ego", "subgraph"]
 
+G = TypeVar("G")  #: the class of the graph
 
-def subgraph(self: Any, vertices: Any) -> Any:
+
+def subgraph(self: G, vertices: Any) -> G:
     """The graph of some vertices and of all edges between them, as a new graph in this process.
 
     It is a copy: later changes of one graph do not reach the other. Every ``to_*`` and every algorithm goes on from it.
@@ -53,20 +55,23 @@ def subgraph(self: Any, vertices: Any) -> Any:
     >>> part.vertices().tolist(), sorted(part.to_networkx().edges)
     ([5, 0, 1], [(0, 1), (1, 5), (5, 0)])
     """
-    with self._directory.still():  # keys that are deleted meanwhile would change places
-        names = _once(self, vertices)
-        rows = self.neighbors(names, time=self._options.times is not None)
+    graph: Any = self
+    with graph._directory.still():  # keys that are deleted meanwhile would change places
+        names = _once(graph, vertices)
+        rows = graph.neighbors(names, time=graph._options.times is not None)
     place = _places(names, rows.dst)
     source = np.repeat(np.arange(len(names)), np.diff(rows.offsets))
-    kept = place >= 0 if self.directed else place >= source  # an undirected edge is in two rows
+    kept = place >= 0 if graph.directed else place >= source  # an undirected edge is in two rows
     weight, time = (None if column is None else column[kept] for column in (rows.weight, rows.time))
-    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(self), time=time)
-    options = {name: getattr(self, name) for name in ("directed", "weighted")}
-    options |= {"reverse": self.reverse and self.directed, "device": self.device if self._client is None else "auto"}
-    return build(type(self), edges, None, None, options, names)
+    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(graph), time=time)
+    options = {name: getattr(graph, name) for name in ("directed", "weighted")}
+    options |= {"reverse": graph.reverse and graph.directed}
+    options |= {"device": graph.device if graph._client is None else "auto"}
+    part: G = build(type(graph), edges, None, None, options, names)
+    return part
 
 
-def ego(self: Any, vertex: Any, k: int = 1, direction: str = "out") -> Any:
+def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
     """The neighbourhood of a vertex: `subgraph` of the vertices within `k` edges of it, itself included and first.
 
     Parameters
@@ -103,11 +108,12 @@ def ego(self: Any, vertex: Any, k: int = 1, direction: str = "out") -> Any:
     >>> sorted(g.ego("ada", 2).to_networkx().edges)
     [('ada', 'grace'), ('grace', 'edsger')]
     """
+    graph: Any = self
     k = check_whole(k, "k")
-    with self._directory.still():
-        found = ring = _once(self, [vertex])
+    with graph._directory.still():
+        found = ring = _once(graph, [vertex])
         for _ in range(k):
-            ends = np.unique(self.neighbors(ring, direction).dst)
+            ends = np.unique(graph.neighbors(ring, direction).dst)
             ring = ends[_places(found, ends) < 0]
             if not len(ring):
                 break

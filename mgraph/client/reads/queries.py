@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as clock
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -14,12 +14,18 @@ from mgraph.checks import check_direction
 from mgraph.client.reads import owners
 from mgraph.client.reports.history import told_of_stop
 from mgraph.client.reports.progress import Done, shown
+from mgraph.client.results.handles import VertexValues
 from mgraph.client.results.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
 from mgraph.times import as_shown
 
 __all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
+
+#: algorithms whose result is not one value for each vertex
+Elsewhere = Literal[
+    "jaccard", "k_hop", "k_truss", "modularity", "overlap", "random_walks", "sample_neighbors", "shortest_path"
+]
 
 
 def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
@@ -95,8 +101,18 @@ def fingerprint(self: Any) -> int:
     return owners.fingerprint(self._directory)
 
 
+@overload
+def run(self: Any, algorithm: Elsewhere, /, **arguments: Any) -> Any: ...
+@overload
+def run(self: Any, algorithm: str, /, **arguments: Any) -> VertexValues: ...
 def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
-    """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``."""
+    """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``.
+
+    Raises
+    ------
+    InvalidOption
+        There is none of this name; the message lists those that there are. Or as the algorithm's method.
+    """
     if algorithm not in ALGORITHMS:
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
     known, facts = ALGORITHMS[algorithm], self._options.facts

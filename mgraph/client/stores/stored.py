@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from mgraph.client.stores.storing import (
     Storing,
@@ -18,6 +18,8 @@ from mgraph.client.stores.storing import (
 from mgraph.errors import MgraphError
 
 __all__ = ["at", "load", "open_graph", "save", "snapshot"]
+
+G = TypeVar("G")  #: the class of the graph
 
 
 def open_graph(
@@ -104,7 +106,7 @@ def snapshot(self: Any, wait: bool = True) -> int:
     return write_snapshot(self._directory.coordinator, self._storing, wait)
 
 
-def at(self: Any, epoch: int, **options: Any) -> Any:
+def at(self: G, epoch: int, **options: Any) -> G:
     """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
 
     Parameters
@@ -119,12 +121,14 @@ def at(self: Any, epoch: int, **options: Any) -> Any:
     InvalidOption
         The graph has no store, or the store has no such epoch.
     """
-    mine: dict[str, Any] = {"structure": self.structure, "device": self.device}
-    mine |= {} if self._client is None else {"workers": self.workers}
-    path = place_of(self._storing, epoch, self.epoch)
+    graph: Any = self
+    mine: dict[str, Any] = {"structure": graph.structure, "device": graph.device}
+    mine |= {} if graph._client is None else {"workers": graph.workers}
+    path = place_of(graph._storing, epoch, graph.epoch)
     with suppress(MgraphError):  # a graph that lost its workers has its store
-        report_of(self._directory.coordinator, self._storing)  # after which the files have all that was acknowledged
-    return type(self).open(self._client, path, epoch, **{**mine, **options})
+        report_of(graph._directory.coordinator, graph._storing)  # after which the files have all that was acknowledged
+    then: G = type(graph).open(graph._client, path, epoch, **{**mine, **options})
+    return then
 
 
 def save(self: Any, path: Any) -> None:
