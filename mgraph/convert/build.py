@@ -15,7 +15,7 @@ from mgraph.columns import KINDS, as_keys, chosen_kind
 from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
-__all__ = ["Edges", "build", "columns_of", "edges_of"]
+__all__ = ["Edges", "build", "columns_of", "edges_of", "timed_edges_of"]
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
     Ends are uint32[m], or keys in a graph that has them.
     """
-    src, dst, weight, _ = _timed_edges_of(graph)
+    src, dst, weight, _ = timed_edges_of(graph)
     return src, dst, weight
 
 
-def _timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """As `edges_of`, and the times of the edges or None."""
+def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """As `edges_of`, and the times of the edges, int64[m] or datetime64[m], or None."""
     with graph._directory.still():  # vertices that are deleted meanwhile would change places
         csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
     src = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.uint32), np.diff(csr.offsets))
@@ -169,7 +169,7 @@ def columns_of(graph: Any, source: str, target: str, weight: str, time: str) -> 
 
     Times are int64 or datetime64.
     """
-    src, dst, values, stamps = _timed_edges_of(graph)
+    src, dst, values, stamps = timed_edges_of(graph)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
     found = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
     named = [(name, column) for name, column in found if column is not None]

@@ -348,6 +348,13 @@ def to_pandas(
     ----------
     source, target, weight, time : str
         The names of the columns.
+
+    Raises
+    ------
+    InvalidOption
+        Two columns have the same name.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
     """
     import pandas as pd
 
@@ -357,7 +364,7 @@ def to_pandas(
 def to_arrow(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """The edges as a ``pyarrow.Table``, with the columns of `to_pandas`. O(n + m)."""
+    """The edges as a ``pyarrow.Table``, with the columns and the errors of `to_pandas`; needs pyarrow. O(n + m)."""
     import pyarrow as pa
 
     columns = columns_of(graph, source, target, weight, time)
@@ -367,7 +374,7 @@ def to_arrow(
 def to_polars(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """The edges as a ``polars.DataFrame``, with the columns of `to_pandas`; needs Polars. O(n + m)."""
+    """The edges as a ``polars.DataFrame``, with the columns and the errors of `to_pandas`; needs Polars. O(n + m)."""
     import polars as pl
 
     columns = columns_of(graph, source, target, weight, time)

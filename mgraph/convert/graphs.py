@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from mgraph.checks import check_count, check_growth
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
-from mgraph.convert.build import Edges, build, edges_of
+from mgraph.convert.build import Edges, build, timed_edges_of
 from mgraph.convert.columns import Column, vertex_ids
-from mgraph.errors import InvalidBatch, UnknownVertex
+from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
 __all__ = ["from_networkx", "to_networkx"]
 
@@ -124,20 +125,35 @@ def _objects(values: Any) -> np.ndarray:
     return array
 
 
-def to_networkx(graph: Any, weight: str = "weight") -> Any:
+def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
     """The whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
 
-    All vertices are nodes. In a weighted graph each edge has its weight, a Python float, as the attribute `weight`.
-    O(n + m), in Python.
+    All vertices are nodes. O(n + m), in Python.
+
+    Parameters
+    ----------
+    weight : str
+        The attribute that each edge of a weighted graph has: its weight, a Python float.
+    time : str
+        The attribute that each edge of a graph with `times` has: its time, a Python int or a ``numpy.datetime64``.
+
+    Raises
+    ------
+    InvalidOption
+        The graph has weights and times, and both names are the same.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
     """
     import networkx as nx
 
     made = nx.DiGraph() if graph.directed else nx.Graph()
     made.add_nodes_from(graph.vertices().tolist())
-    src, dst, values = edges_of(graph)
-    pairs = zip(src.tolist(), dst.tolist(), strict=True)
-    if values is None:
-        made.add_edges_from(pairs)
-    else:
-        made.add_weighted_edges_from(((u, v, w) for (u, v), w in zip(pairs, values.tolist(), strict=True)), weight)
+    src, dst, *values = timed_edges_of(graph)
+    there = [(name, column) for name, column in zip((weight, time), values, strict=True) if column is not None]
+    named = dict(there)
+    if len(named) < len(there):
+        raise InvalidOption(f"weight and time are both {weight!r}; edges with both need two names")
+    rows = zip(*(list(one) if one.dtype.kind == "M" else one.tolist() for one in named.values()), strict=True)
+    attributes = (dict(zip(named, row, strict=True)) for row in rows) if named else repeat({}, len(src))
+    made.add_edges_from(zip(src.tolist(), dst.tolist(), attributes, strict=True))
     return made

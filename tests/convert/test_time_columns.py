@@ -63,6 +63,11 @@ def test_of_networkx_and_dlpack(dtype):
     with DynamicGraph.from_networkx(made, "length", time="when") as graph:
         assert (graph.to_pandas()["time"] == times).all()
         assert (graph.to_pandas()["weight"] == 1.5).all()
+        assert graph.to_networkx().edges[0, 1] == {"weight": 1.5, "time": times[0]}
+        with DynamicGraph.from_networkx(graph.to_networkx("km", "when"), "km", time="when") as back:
+            assert back.to_pandas().equals(graph.to_pandas())
+        with pytest.raises(InvalidOption, match="weight and time are both 'a'"):
+            graph.to_networkx("a", "a")
     both = nx.Graph()
     both.add_edge("a", "b", when=times[1].item())
     with DynamicGraph.from_networkx(both, time="when", directed=True) as graph:

@@ -116,6 +116,10 @@ def at(self: G, epoch: int, **options: Any) -> G:
     **options
         As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
 
+    Returns
+    -------
+    DynamicGraph
+
     Raises
     ------
     InvalidOption
