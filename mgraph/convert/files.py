@@ -81,7 +81,7 @@ def from_csv(
     Parameters
     ----------
     path : path
-        Its first line names the columns. Files that end in .gz, .bz2 or .zst are decompressed.
+        Its first line names the columns. Files that end in .gz, .bz2, .zst or .lz4 are decompressed.
     delimiter : str
         The character between columns.
     source, target, weight, time, client, n_vertices, **options

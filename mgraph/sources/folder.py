@@ -19,7 +19,7 @@ from mgraph.sources.places import Placed
 
 __all__ = ["Folder"]
 
-FILES = (".npz", ".parquet", ".csv")
+FILES = (".npz", ".parquet", ".pq", ".csv")
 LOOK_SECONDS = 0.1  #: between two looks into the folder
 _NUMBER = re.compile(r"\d+")
 
@@ -35,11 +35,11 @@ class Folder:
     Parameters
     ----------
     path : path
-        Files that end in .npz, .parquet or .csv; others are left alone. Parquet and CSV need pyarrow.
+        Files that end in .npz, .parquet, .pq or .csv; others are left alone. Parquet and CSV need pyarrow.
     name : str, optional
         Of the source; the folder's absolute path if left out.
     columns : mapping of str to str, optional
-        The names of the columns that hold src, dst, weight and op, where they are not these.
+        The names of the columns that hold src, dst, weight, op and time, where they are not these.
     idle : float, optional
         Seconds without a new file after which the source ends. 0 reads the files that are there. Without it the source
         does not end.
@@ -96,7 +96,7 @@ class Folder:
 
 
 def read_file(path: Path, columns: Mapping[str, str] | None) -> dict[str, Any]:
-    """The columns src, dst, weight and op of a file, as far as it has them; `ReadError` names the file."""
+    """The columns src, dst, weight, op and time of a file, as far as it has them; `ReadError` names the file."""
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as archive:
@@ -104,7 +104,7 @@ def read_file(path: Path, columns: Mapping[str, str] | None) -> dict[str, Any]:
         import pyarrow.csv
         import pyarrow.parquet
 
-        table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
+        table = pyarrow.csv.read_csv(path) if path.suffix == ".csv" else pyarrow.parquet.read_table(path)
         return {key: table[column].to_numpy() for key, column in _named(table.column_names, columns).items()}
     except ImportError:
         raise ReadError(f"{path}: reading Parquet and CSV needs pyarrow: pip install pyarrow") from None

@@ -39,7 +39,7 @@ class Kafka:
         The configuration of the consumer, as in ``{"bootstrap.servers": "localhost:9092"}``.
     decode : callable
         Makes a batch, as a part of `DynamicGraph.ingest` may be, of a list of messages (bytes). By default a message is
-        a table of edges in Arrow's IPC stream format, with the columns src, dst and optionally weight and op.
+        a table of edges in Arrow's IPC stream format, with the columns src, dst and optionally weight, op and time.
     partitions : sequence of int, optional
         All of the topic by default.
     most : int

@@ -15,7 +15,7 @@ __all__ = ["FILES", "parts_of"]
 
 
 def parts_of(path: str | os.PathLike[str], columns: Mapping[str, str] | None, rows: int) -> Iterator[dict[str, Any]]:
-    """The columns src, dst and maybe weight and op of a file, in pieces of about `rows` rows.
+    """The columns src, dst and maybe weight, op and time of a file, in pieces of about `rows` rows.
 
     An .npz file is one piece. Of Parquet and CSV files about one piece is in memory at a time.
 
@@ -24,7 +24,9 @@ def parts_of(path: str | os.PathLike[str], columns: Mapping[str, str] | None, ro
     ReadError
         The file cannot be read; the message names it. What was yielded before is valid.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise ReadError(f"{path}: there is no such file on this machine")
     if path.suffix == ".npz":
         yield read_file(path, columns)
         return
@@ -39,7 +41,7 @@ def parts_of(path: str | os.PathLike[str], columns: Mapping[str, str] | None, ro
 def _pieces(path: Path, columns: Mapping[str, str] | None, rows: int) -> Iterator[dict[str, Any]]:
     from pyarrow import Table, csv, parquet
 
-    if path.suffix == ".parquet":
+    if path.suffix != ".csv":
         with parquet.ParquetFile(path) as file:
             named = name_columns(file.schema_arrow.names, columns, "the file")
             for block in file.iter_batches(batch_size=rows, columns=list(named.values())):

@@ -72,10 +72,10 @@ def test_files_are_read_a_piece_at_a_time(tmp_path):
     tables = [arrow.table({"from": b.src, "to": b.dst, "how": b.op, "much": b.weight, "x": b.src}) for b in batches]
     names = {"src": "from", "dst": "to", "op": "how", "weight": "much"}
     np.savez(tmp_path / "a.npz", **{names[key]: column for key, column in columns(batches[0]).items()})
-    parquet.write_table(tables[1], tmp_path / "b.parquet")
+    parquet.write_table(tables[1], tmp_path / "b.pq")
     csv.write_csv(tables[2], tmp_path / "c.csv")
     with DynamicGraph(n_vertices=N, weighted=True) as graph:
-        done = graph.stream([tmp_path / "a.npz", str(tmp_path / "b.parquet")], 10, columns=names)
+        done = graph.stream([tmp_path / "a.npz", str(tmp_path / "b.pq")], 10, columns=names)
         done = graph.stream(tmp_path / "c.csv", 10, columns=names)
         assert done.batches == -(-len(batches[2]) // 10)
         assert_same(graph, model)
@@ -83,6 +83,9 @@ def test_files_are_read_a_piece_at_a_time(tmp_path):
         with pytest.raises(ReadError, match=r"bad.npz.*'dst' is missing") as raised:
             graph.stream([tmp_path / "bad.npz"])
         assert "0 batches" in raised.value.__notes__[-1]
+        for name in ("none.csv", "none.npz"):
+            with pytest.raises(ReadError, match=f"{name}: there is no such file"):
+                graph.stream(tmp_path / name)
         with pytest.raises(InvalidOption, match=r"d.txt: a stream reads files that end in"):
             graph.stream([tmp_path / "a.npz", tmp_path / "d.txt"])
 

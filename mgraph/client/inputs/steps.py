@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.batch import as_columns, check_columns, name_columns
 from mgraph.client.inputs.parts import AsParts, function_or_files, is_dasks
-from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, ReadError
+from mgraph.errors import InvalidBatch, InvalidOption, ReadError
 
 __all__ = ["read_parts"]
 
@@ -76,7 +76,7 @@ def _parquet(path: str, columns: Columns) -> dict[str, Any]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise MgraphError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
+        raise ReadError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
     with parquet.ParquetFile(os.fspath(path)) as file:
         named = name_columns(file.schema_arrow.names, columns, "the file")
         table = file.read(columns=list(named.values()))
