@@ -81,7 +81,7 @@ class Properties:
 
     @property
     def epoch(self) -> int:
-        """The number of committed changes of content: batches, and calls of `add_vertices`."""
+        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted."""
         return self._directory.coordinator.epoch
 
     @property
