@@ -204,6 +204,7 @@ def test_how_a_result_shows_itself():
     assert str(result) == "<marks: 40 float32 values at epoch 0, rounds 3, root -1>"
     assert str(result.before) == "<marks before: 40 int64 values at epoch 0, rounds 3, root -1>"
     assert repr(result).splitlines()[0] == str(result)
+    assert str(result.named("mine", error=1 / 3)) == "<mine: 40 float32 values at epoch 0, error 0.333333>"
     assert result._repr_html_().count("<tr>") == 1 + 5 + 1 + 5
     assert (result.rounds, result.info) == (3, {"rounds": 3, "root": -1})
     assert {"rounds", "root", "before", "to_numpy"} <= set(dir(result))

@@ -194,7 +194,7 @@ class Column:
         return html_of(str(self), *self._excerpt())
 
     def __str__(self) -> str:
-        info = "".join(f", {key} {value}" for key, value in self.info.items())
+        info = "".join(f", {key} {_shown(value)}" for key, value in self.info.items())
         state = ", closed" if self._held.closed else ""
         column = "" if self._column == next(iter(self._held.dtypes)) else f" {self._column}"
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
@@ -218,7 +218,12 @@ class Column:
     def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
         """Values as text, by the name of the column."""
         found, there = self._named(values)
-        cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in found.tolist()]
+        cells = [_shown(value) for value in found.tolist()]
         if there is not None:
             cells = [cell if one else "" for cell, one in zip(cells, there, strict=True)]
         return {self._column: cells}
+
+
+def _shown(value: Any) -> str:
+    """A value as text, a float with six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
