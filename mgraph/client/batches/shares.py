@@ -24,8 +24,8 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
     """
     if not isinstance(batch, EdgeBatch):
         raise TypeError(
-            f"update takes an EdgeBatch, got {type(batch).__name__}; insert() and delete() take arrays, ingest() what "
-            "is on the cluster"
+            f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
+            "several batches in flight, too"
         )
     if n_vertices is not None:
         for name in ("src", "dst"):
