@@ -152,10 +152,11 @@ def test_bad_options_change_nothing(client3, tmp_path):
         ({"lag_bytes": 0}, "lag_bytes is 0"),
         ({"lag_seconds": 0}, "lag_seconds is 0"),
         ({"store": 5}, "store is 5"),
+        ({"store": ""}, "store is ''; it must be the path of a folder"),
     ]:
         with pytest.raises(InvalidOption, match=match):
             DynamicGraph(client3, N, **{"store": tmp_path / "s", **options})
-    with pytest.raises(InvalidOption, match="option 'weighted' is none of balance, device"):
+    with pytest.raises(InvalidOption, match="option 'weighted' is none of balance, device, .*retain, "):
         DynamicGraph.open(client3, tmp_path / "s", weighted=True)
     with pytest.raises(InvalidOption, match="epoch is -1"):
         DynamicGraph.open(client3, tmp_path / "s", epoch=-1)

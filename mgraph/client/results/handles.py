@@ -30,8 +30,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and stay on
     the workers, one call each; so do `where`, and `sum`, `norm`, `min` and `max`, which return a number. The other
     operand is a number, a result, an array with a number for each vertex, or a Series of pandas, which is aligned by
-    its index. Results that lie in different ranges, as
-    after a rebalance, and those of vertex ids are sent through this process.
+    its index. Results that lie in different ranges, as after a rebalance, and those of vertex ids are sent through this
+    process.
 
     Attributes
     ----------

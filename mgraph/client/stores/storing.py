@@ -6,6 +6,7 @@ import math
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,8 @@ def path_of(path: Any, log: bool = False) -> str:
     """
     try:
         text = os.fsdecode(os.fspath(path))
+        if not text:
+            raise TypeError("an empty path would be the current folder")
         if log and is_remote(text):
             raise InvalidOption(
                 f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
@@ -134,7 +137,7 @@ def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
     """The options of `open`, those of the store and those of the graph."""
     mine = {name: options[name] for name in LOGGING if name in options}
     given = {name: options[name] for name in options if name not in mine}
-    check_opening(given)
+    check_opening(given, LOGGING)
     return Storing(path_of(store, log=True), sync, **mine), given
 
 
@@ -156,10 +159,10 @@ def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, ow
     return coordinator.call("survey_parts", {"scans": [bytes(one["scans"]) for one in scanned], **upto})[0]
 
 
-def check_opening(given: Value) -> None:
-    """Raise `InvalidOption` for an option that is not one of a graph that is opened."""
+def check_opening(given: Value, others: Sequence[str] = ()) -> None:
+    """Raise `InvalidOption` for an option that is not one of a graph that is opened; the call takes `others`, too."""
     if unknown := sorted(set(given) - OPENING):
-        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted(OPENING))}")
+        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted({*OPENING, *others}))}")
 
 
 def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
