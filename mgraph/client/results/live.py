@@ -128,7 +128,7 @@ class Live:
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return f"<live {self.name}: epoch {self.epoch}, {self._report.how}{state}>"
+        return f"<live {self.name}: epoch {self.epoch}, last read: {self._report.how}{state}>"
 
 
 def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Live:
