@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgraph.batch import EdgeBatch, as_batch, as_columns
-from mgraph.client.vertices.keyed import batch_of
+from mgraph.client.vertices.keyed import part_of
 from mgraph.errors import InvalidOption
 
 __all__ = ["follow"]
@@ -52,22 +51,15 @@ def follow(self: Any, source: Any, max_bytes: int = 1 << 28) -> int:
 def _grown(graph: Any, source: Any) -> int:
     n = 0
     for place, part in source.batches(graph.offsets):
-        graph.update(_batch_of(graph, part), offset=place)
+        graph.update(part_of(graph.keys, part), offset=place)
         n += 1
     return n
-
-
-def _batch_of(graph: Any, part: Any) -> EdgeBatch:
-    """A part as a batch; of keys, if the graph has them."""
-    if isinstance(part, EdgeBatch):
-        return part
-    return batch_of(graph.keys, **as_columns(part))
 
 
 def _piped(graph: Any, source: Any, max_bytes: int) -> int:
     n, batches = 0, source.batches(graph.offsets)
     with graph.pipeline(max_bytes) as pipeline:
         for place, part in batches:
-            pipeline.update(as_batch(part), offset=place)
+            pipeline.update(part_of(graph.keys, part), offset=place)
             n += 1
     return n

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, EdgeBatch, as_batch, as_columns, check_columns
+from mgraph.batch import COUNTS, EdgeBatch, check_columns
 from mgraph.checks import check_whole
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import UpdateReport
-from mgraph.client.vertices.keyed import batch_of
+from mgraph.client.vertices.keyed import part_of
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.sources.tables import FILES, parts_of
 
@@ -272,10 +272,7 @@ def _rows(source: Any) -> int | None:
 def _batch(graph: Any, part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
     if hasattr(part, "__dask_graph__"):
         part = part.compute()
-    if isinstance(part, EdgeBatch):
-        return part
-    keys = graph.keys
-    return as_batch(part, columns) if keys is None else batch_of(keys, **as_columns(part, columns))
+    return part_of(graph.keys, part, columns)
 
 
 def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:

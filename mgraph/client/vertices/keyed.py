@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch
+from mgraph.batch import EdgeBatch, as_batch, as_columns
 from mgraph.client.reports.progress import stage
 from mgraph.client.vertices.numbering import key_at
 from mgraph.columns import Texts, chosen_kind
@@ -16,7 +17,7 @@ from mgraph.errors import InvalidBatch, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.operations import Operations
 
-__all__ = ["Batch", "Keyed", "batch_of", "check_keys", "keyed", "kind_of"]
+__all__ = ["Batch", "Keyed", "batch_of", "check_keys", "keyed", "kind_of", "part_of"]
 
 Batch = TypeVar("Batch", EdgeBatch, Operations)
 
@@ -53,6 +54,19 @@ def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any =
     """
     kind = chosen_kind(src, dst) if keys == "undecided" else keys
     return EdgeBatch(src, dst, weight, op, kind, time)
+
+
+def part_of(keys: str | None, part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
+    """A part of a source, as `mgraph.batch.as_batch` takes it, as a batch of a graph with such keys.
+
+    Raises
+    ------
+    InvalidBatch
+        As `as_batch`, and as `batch_of`.
+    """
+    if isinstance(part, EdgeBatch):
+        return part
+    return as_batch(part, columns) if keys is None else batch_of(keys, **as_columns(part, columns))
 
 
 def kind_of(batch: EdgeBatch | Operations) -> str | None:
