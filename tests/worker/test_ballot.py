@@ -1,112 +1,20 @@
-"""Every change of a graph goes by the one ballot: all ranks make it or none does, and a log can make it again."""
+"""Every change of a graph goes by the one ballot: all ranks make it or none does."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from graph_model import GraphModel, random_batch
+from changed_ranks import CONTENT, KINDS, MOVES, STARTS, Changed, N
 from plain_graph import fresh_rng
 from ranks import Ranks
-from test_shards import check
 
-from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError
 from mgraph.worker.changes.ballot import Ballot
 from mgraph.worker.changes.change import BatchChange, Change, Record, VerticesChange
 from mgraph.worker.vertices.rebalance import Move
-
-N = 40
-NAMES = ("src", "dst", "weight", "op")  #: the columns of a batch without times
-KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}]
-STARTS = [(0, N), (0, 13, N), (0, 0, 25, N)]
-
-CONTENT = ("batch", "part", "delete_vertices", "add_vertices")
-MOVES = ("rebalance", "reorder")
-
-
-# ---- a graph that is changed in every way ----------------------------------------------------------------------------
-
-
-class Changed:
-    """All ranks of a graph, its model, and changes of every kind made to both."""
-
-    def __init__(self, starts: Iterable[int], rng: np.random.Generator, kind: dict[str, Any]) -> None:
-        order = rng.permutation(N).astype(np.uint32) if rng.random() < 0.5 else None
-        self.ranks, self.rng = Ranks(list(starts), order=order, **kind), rng
-        self.model = GraphModel(N, kind.get("directed", True), kind.get("weighted", False))
-        self.epoch, self.turn = 0, 0
-
-    def change(self, kind: str, prepared: tuple | None = None) -> list[Any]:
-        """Ask all ranks for a change of this kind; the model follows where they made it."""
-        given = prepared or self.draw(kind)
-        answers = self.ask(kind, *given)
-        if not any(isinstance(answer, BaseException) for answer in answers):
-            self.follow(kind, *given)
-        return answers
-
-    def draw(self, kind: str) -> tuple:
-        """What a change of this kind is about."""
-        rng, n = self.rng, self.model.n_vertices
-        if kind == "batch":
-            return (random_batch(rng, n, int(rng.integers(1, 120)), self.model.weighted),)
-        if kind == "part":  # some ranks have none; some parts have columns that others lack
-            parts = [
-                random_batch(rng, n, 30, self.model.weighted and rng.random() < 0.5, rng.choice([0, 0.5]))
-                for _ in range(int(rng.integers(1, self.ranks.size + 1)))
-            ]
-            return (parts,)
-        if kind == "delete_vertices":
-            return (rng.integers(0, n, 3).astype(np.uint32),)
-        return (n + int(rng.integers(1, 4)),) if kind == "add_vertices" else ()
-
-    def ask(self, kind: str, *given: Any) -> list[Any]:
-        call, epoch = self.ranks.call, self.epoch + 1
-        if kind == "batch":
-            return self.ranks.update(given[0], epoch)
-        if kind == "part":
-            self.turn += 1
-            keys = [f"{self.turn}-{rank}" for rank in range(self.ranks.size)]
-            self.ranks.held.update(zip(keys, given[0], strict=False))
-            parts = [[key] if key in self.ranks.held else [] for key in keys]
-            sources = [{"kind": "keys", "parts": mine, "columns": None} for mine in parts]
-            return self.ranks.ingest(sources, epoch)
-        if kind == "delete_vertices":
-            return call(kind, ids=given[0], epoch=epoch)
-        return call(kind, n_vertices=given[0], epoch=epoch) if kind == "add_vertices" else call(kind)
-
-    def follow(self, kind: str, *given: Any) -> None:
-        self.epoch += kind in CONTENT
-        if kind == "batch":
-            self.model.update(given[0])
-        elif kind == "part":
-            for part in given[0]:
-                self.model.update(part)
-        elif kind == "delete_vertices":
-            self.model.delete_vertices(given[0].tolist())
-        elif kind == "add_vertices":
-            self.model.n_vertices = given[0]
-
-    def check(self) -> None:
-        """The ranks hold what the model holds."""
-        check(self.ranks, self.model, self.ranks.shards[0].order)
-        assert {shard.n_vertices for shard in self.ranks.shards} == {self.model.n_vertices}
-
-    def held(self) -> str:
-        """All that a change may change, on all ranks."""
-        numbers = [
-            (s.epoch, s.changes, s.generation, s.partition, None if s.order is None else s.order.tolist())
-            for s in self.ranks.shards
-        ]
-        sizes = [(t.n_vertices, t.n_rows, t.num_edges) for s in self.ranks.shards for t in s.structures]
-        return f"{numbers} {sizes} {[(e, n, [a.tolist() for c in t for a in c]) for e, n, t in self.ranks.snapshot()]}"
-
-    def ballots(self) -> list[Ballot]:
-        return [servant.ballot for servant in self.ranks.servants]
 
 
 @pytest.mark.parametrize("starts", STARTS, ids=str)
@@ -196,6 +104,18 @@ def test_a_change_that_cannot_be_prepared_on_one_rank_is_discarded_on_all(what, 
     graph.change(what, given)
     graph.check()
     assert [shard.changes for shard in graph.ranks.shards] == [2] * 3
+
+
+def test_ranks_log_at_the_same_time():
+    """A log is synced by every rank while the others sync theirs: no rank waits for another's before its own."""
+    graph = Changed((0, 13, 20, N), fresh_rng(), {})
+    together = threading.Barrier(3)
+    for ballot in graph.ballots():
+        ballot.log = log = SaidLog()
+        log.ready = lambda: together.wait(10)  # type: ignore[method-assign,assignment,return-value]
+    for what in CONTENT:
+        assert not any(isinstance(answer, BaseException) for answer in graph.change(what)), what
+    graph.check()
 
 
 # ---- the ballot alone ------------------------------------------------------------------------------------------------
@@ -380,159 +300,3 @@ def test_a_device_that_fails_after_a_commit_is_remembered_too(shard, monkeypatch
     with pytest.raises(ZeroDivisionError):
         ballot.settle()
     assert "the commit failed: ZeroDivisionError" in ballot.broken
-
-
-# ---- the seam for a log ----------------------------------------------------------------------------------------------
-
-
-class Log:
-    """What one rank is given to log, each record with the epoch that it would be, and how it ended."""
-
-    vote, safe = 3, None
-
-    def __init__(self, ballot: Ballot) -> None:
-        self.full = False
-        self.entries: list[tuple[int, Record]] = []
-        self.ends: list[str] = []
-        ballot.log = self
-
-    def begin(self, kind: str, columns: Any, epoch: int, ahead: bool = False) -> None:
-        self.record = epoch, Record(kind, dict(columns))
-
-    def proceed(self) -> None:
-        """Nothing was put off."""
-
-    def ready(self) -> None:
-        if self.full:
-            raise OSError(28, "No space left on device")
-        self.entries.append(self.record)
-
-    def keep(self) -> None:
-        self.ends.append("kept")
-
-    def refuse(self) -> None:
-        self.ends.append("refused")
-
-    def kept(self, epochs: int) -> list[Record]:
-        """The record of each epoch: the last of its number, since a change that is refused leaves the number free."""
-        by_epoch = dict(self.entries)
-        assert sorted(by_epoch)[:epochs] == list(range(1, epochs + 1)), "a rank lacks its share of an epoch"
-        return [by_epoch[epoch] for epoch in range(1, epochs + 1)]
-
-
-def share(record: Record) -> dict[str, np.ndarray]:
-    """A share of a batch, with all columns."""
-    columns = {name: record.columns.get(name) for name in NAMES}
-    n = len(columns["src"])
-    for name in ("weight", "op"):
-        given = columns[name]
-        columns[name] = np.ones(n) if given is None else np.full(n, given) if isinstance(given, int) else given
-    return columns
-
-
-def replay(logs: list[list[Record]], ranks: Ranks) -> None:
-    """Make every change again, in another graph: rank order is stream order."""
-    for epoch, shares in enumerate(zip(*logs, strict=True), 1):
-        (kind,) = {record.kind for record in shares}
-        if kind == "batch":
-            columns = [share(record) for record in shares]
-            whole = {name: np.concatenate([mine[name] for mine in columns]) for name in NAMES}
-            if not ranks.shards[0].spec.weighted:
-                whole["weight"] = None
-            answers = ranks.update(EdgeBatch(**{**whole, "op": whole["op"].astype(np.int8)}), epoch)
-        else:
-            answers = ranks.call(kind, **shares[0].columns, epoch=epoch)
-        assert [answer["epoch"] for answer in answers] == [epoch] * ranks.size
-
-
-@pytest.mark.parametrize("starts", STARTS, ids=str)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_was_logged_makes_the_same_graph_again_on_other_ranks_in_another_order(starts, kind):
-    rng = fresh_rng()
-    graph = Changed(starts, rng, kind)
-    logs = [Log(ballot) for ballot in graph.ballots()]
-    refused = 0
-    for what in ["batch", *rng.permutation([*CONTENT, *MOVES] * 3).tolist()]:
-        if what in CONTENT and rng.random() < 0.3:  # refused first
-            logs[rng.integers(len(logs))].full = True
-            answers = graph.change(what)
-            assert any(isinstance(answer, OSError) for answer in answers)
-            for log in logs:
-                log.full = False
-            graph.ranks.reconnect()
-            refused += 1
-        graph.change(what)
-    graph.check()
-    written = [log.kept(graph.epoch) for log in logs]
-    print(refused, "refused,", [len(log.entries) for log in logs], "records of", graph.epoch, "epochs")
-    again = Ranks((0, 5, 5, 17, N), order=rng.permutation(N).astype(np.uint32), structure="csr", **kind)
-    replay(written, again)
-    check(again, graph.model, again.shards[0].order)
-    assert again.shards[0].n_vertices == graph.model.n_vertices
-    hashes = [sum(answer["hash"] for answer in ranks.call("fingerprint")) % 2**64 for ranks in (graph.ranks, again)]
-    assert hashes[0] == hashes[1]
-
-
-def test_a_rank_without_a_part_logs_that_it_has_none():
-    """A log can tell an epoch whose record is missing on a rank from one that the rank had nothing for."""
-    graph = Changed((0, 13, 20, N), fresh_rng(), {})
-    logs = [Log(ballot) for ballot in graph.ballots()]
-    part = EdgeBatch([1, 2], [30, 31])
-    graph.change("part", ([part],))
-    assert [[(epoch, record.kind, len(record.columns["src"])) for epoch, record in log.entries] for log in logs] == [
-        [(1, "batch", n)] for n in (2, 0, 0)
-    ]
-
-
-def test_records_hold_users_ids_in_stream_order():
-    rng = fresh_rng()
-    graph = Changed((0, 13, N), rng, {"weighted": True})
-    logs = [Log(ballot) for ballot in graph.ballots()]
-    graph.change("reorder")
-    batch = random_batch(rng, N, 100, True)
-    graph.change("batch", (batch,))
-    for name in NAMES:
-        halves = [log.entries[0][1].columns[name] for log in logs]
-        np.testing.assert_array_equal(np.concatenate(halves), getattr(batch, name))
-
-
-def test_the_record_of_a_refused_change_is_followed_by_no_epoch():
-    graph = Changed((0, 13, N), fresh_rng(), {})
-    logs = [Log(ballot) for ballot in graph.ballots()]
-    graph.change("batch")
-    for what in CONTENT:
-        logs[1].full = True
-        graph.change(what)
-        graph.ranks.reconnect()
-    assert [epoch for epoch, _ in logs[0].entries] == [1, 2, 2, 2, 2]
-    assert [epoch for epoch, _ in logs[1].entries] == [1]
-    assert [log.ends for log in logs] == [["kept"] + ["refused"] * 4] * 2
-    assert [shard.epoch for shard in graph.ranks.shards] == [1, 1]
-    assert [len(log.kept(1)) for log in logs] == [1, 1]
-    graph.check()
-
-
-def test_what_is_resolved_has_been_logged_and_is_not_logged_again(monkeypatch):
-    """A rank in doubt has its record: it voted. Where the change was made elsewhere, the record is followed by it."""
-    graph = Changed((0, 13, N), fresh_rng(), {})
-    logs = [Log(ballot) for ballot in graph.ballots()]
-    monkeypatch.setattr(Ballot, "_vote", lambda ballot, ready: (_ for _ in ()).throw(Aborted("released")))
-    batch = graph.draw("batch")
-    graph.change("batch", batch)
-    monkeypatch.undo()
-    graph.ranks.call("resolve", changes=1)
-    graph.follow("batch", *batch)
-    graph.check()
-    assert [[epoch for epoch, _ in log.entries] for log in logs] == [[1], [1]]
-
-
-def test_ranks_log_at_the_same_time():
-    """A log is synced by every rank while the others sync theirs: no rank waits for another's before its own."""
-    graph = Changed((0, 13, 20, N), fresh_rng(), {})
-    together = threading.Barrier(3)
-    for ballot in graph.ballots():
-        ballot.log = log = SaidLog()
-        log.ready = lambda: together.wait(10)  # type: ignore[method-assign,assignment,return-value]
-    for what in CONTENT:
-        assert not any(isinstance(answer, BaseException) for answer in graph.change(what)), what
-    graph.check()

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed_ranks import CONTENT, Changed, N, assert_same
 from graph_model import random_batch
 from plain_graph import fresh_rng
 from ranks import Ranks
 from stores import end, opened, raised, store_of, written
-from test_ballot import CONTENT, Changed, N
-from test_restore import assert_same
 
 from mgraph.errors import Aborted, StoreError
 from mgraph.log import segments

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed_ranks import CONTENT, KINDS, MOVES, Changed, N, assert_same
 from local_disks import reopened, stored
 from plain_graph import cuts, fresh_rng
 from ranks import Ranks
 from stores import end, raised, store_of, written
-from test_ballot import CONTENT, KINDS, MOVES, Changed, N
-from test_restore import assert_same
 
 from mgraph.errors import Aborted, InvalidOption, StoreError
 from mgraph.log import local

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from changed_ranks import check
 from graph_model import GraphModel, random_batch
 from ranks import Ranks, settled
-from test_shards import check
 
 from mgraph import EdgeBatch
 from mgraph.errors import Aborted, CapacityError

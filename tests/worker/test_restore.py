@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed_ranks import CONTENT, KINDS, MOVES, STARTS, Changed, N, assert_same
 from graph_model import GraphModel, random_batch
 from plain_graph import cuts, fresh_rng
 from ranks import Ranks
 from stores import end, opened, raised, store_of, written
-from test_ballot import CONTENT, KINDS, MOVES, STARTS, Changed, N
-from test_shards import check
 
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, InvalidOption, StoreError
@@ -27,12 +26,6 @@ def changed(path: Any, starts: Any, rng: np.random.Generator, kind: dict[str, An
     graph = Changed(starts, rng, kind)
     store_of(graph.ranks, path, sync)
     return graph
-
-
-def assert_same(ranks: Ranks, model: GraphModel, epoch: int) -> None:
-    check(ranks, model, ranks.shards[0].order)
-    assert [shard.epoch for shard in ranks.shards] == [epoch] * ranks.size
-    assert {shard.n_vertices for shard in ranks.shards} == {model.n_vertices}
 
 
 def carry_on(graph: Changed, ranks: Ranks) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from changed_ranks import check
 from graph_model import GraphModel, random_batch
-from ranks import Ranks, csr_of, settled
+from ranks import Ranks, settled
 
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
@@ -14,27 +15,6 @@ from mgraph.worker.changes.ballot import Ballot
 from mgraph.worker.shard.results import Result
 
 N = 40
-
-
-def check(ranks: Ranks, model: GraphModel, order: np.ndarray | None = None) -> None:
-    """Every arc of the model lies with its owner, and no other."""
-    order = np.arange(model.n_vertices) if order is None else order
-    arcs = {(int(order[u]), int(order[v])): w for (u, v), w in model.arcs().items()}
-    for shard in ranks.shards:
-        for structure in shard.structures:
-            structure.check_invariants()
-        assert held(shard, shard.out_edges) == {k: w for k, w in arcs.items() if shard.lo <= k[0] < shard.hi}
-        if shard.directed and shard.in_edges is not None:
-            back = {(v, u): w for (u, v), w in arcs.items() if shard.lo <= v < shard.hi}
-            assert held(shard, shard.in_edges) == back
-    assert sum(shard.num_edges for shard in ranks.shards) == len(model.edges)
-
-
-def held(shard, structure) -> dict[tuple[int, int], float]:
-    offsets, dst, *weight = csr_of(structure)
-    src = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + shard.lo
-    weights = weight[0] if weight else np.ones(len(dst))
-    return {(int(u), int(v)): float(w) for u, v, w in zip(src, dst, weights, strict=True)}
 
 
 @pytest.mark.parametrize("structure", names())

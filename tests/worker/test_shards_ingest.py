@@ -8,10 +8,10 @@ from itertools import zip_longest
 
 import numpy as np
 import pytest
+from changed_ranks import check
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 from ranks import Ranks, settled
-from test_shards import check
 
 from mgraph.batch import EdgeBatch, as_batch
 from mgraph.client.reports.report import balance_of, of_steps

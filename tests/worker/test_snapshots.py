@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed_ranks import CONTENT, KINDS, STARTS, Changed, N, assert_same
 from graph_model import GraphModel, random_batch
 from local_disks import Disks
 from plain_graph import cuts, fresh_rng
 from stores import end, opened, raised, store_of, written
-from test_ballot import CONTENT, KINDS, STARTS, Changed, N
-from test_restore import assert_same
 
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, StoreError
