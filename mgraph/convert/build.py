@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from mgraph.columns import KINDS, as_keys, chosen_kind
 from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 
-__all__ = ["Edges", "build", "columns_of", "edges_of", "timed_edges_of"]
+__all__ = ["Edges", "build", "columns_of", "edges_of", "filling", "timed_edges_of"]
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,7 @@ def build(
     if edges.keys is None:
         largest, name, row = edges.largest()
         check_largest(largest, f"column {name!r}, row {row}", n_vertices, len(edges.src))
-    graph: Any = cls(client, n_vertices, **options)
-    try:
+    with filling(cls(client, n_vertices, **options)) as graph:
         if len(vertices):
             stage(f"adding {len(vertices):,} vertices")
             graph.add_vertices(vertices)
@@ -111,10 +111,17 @@ def build(
             stage(f"inserting {len(edges.src):,} edges")
             batch = batch_of(graph._directory.keys, edges.src, edges.dst, edges.weight, time=edges.time)
             graph._updates.apply(batch, last=False)
+    return graph
+
+
+@contextmanager
+def filling(graph: Any) -> Iterator[Any]:
+    """A new graph, which the block fills; it is closed if that fails."""
+    try:
+        yield graph
     except BaseException:
         graph.close()
         raise
-    return graph
 
 
 def check_weighted(options: dict[str, Any], weights: bool) -> None:

@@ -12,7 +12,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
-from mgraph.convert.build import Edges, build, check_largest, check_weighted
+from mgraph.convert.build import Edges, build, check_largest, check_weighted, filling
 from mgraph.convert.columns import choose
 from mgraph.convert.frames import columns_in
 from mgraph.device import Device
@@ -81,18 +81,21 @@ def from_dask(
         return _inserted(cls, client, parts, names, time, n_vertices, options)
     if kind is not None:
         return _numbered(cls, client, parts, names, options)
+    return _ingested(cls, client, parts, names, n_vertices, options)
+
+
+def _ingested(
+    cls: Any, client: Any, parts: list[Any], names: list[str], n_vertices: int | None, options: dict[str, Any]
+) -> Any:
+    """A graph without keys, whose edges stay on the workers. All partitions are checked first."""
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
-    del parts
-    graph = cls(client, n_vertices, **options)
-    try:
+    parts.clear()  # Dask frees them
+    with filling(cls(client, n_vertices, **options)) as graph:
         if n_vertices is None:
             graph.add_vertices(largest + 1)
         if total:
             graph.ingest(batches)
-    except BaseException:
-        graph.close()
-        raise
     return graph
 
 
@@ -113,16 +116,12 @@ def _inserted(
         _largest([one[:4] for one in facts], n_vertices)
     if time is not None and facts and options.setdefault("times", facts[0][4]) is False:
         raise InvalidOption("times is False and a column of times is named; leave one of them out")
-    graph = cls(client, n_vertices, **options)
-    try:
+    with filling(cls(client, n_vertices, **options)) as graph:
         for i, part in enumerate(parts):
             stage(f"{i:,} of {len(parts):,} partitions inserted", i, len(parts))
             edges = _edges(part.result(), i, names, kind, time)
             if len(edges.src):
                 graph.insert(edges.src, edges.dst, edges.weight, edges.time)
-    except BaseException:
-        graph.close()
-        raise
     return graph
 
 
@@ -131,8 +130,7 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []
     parts.clear()
-    graph = cls(client, **options)
-    try:
+    with filling(cls(client, **options)) as graph:
         for i in range(len(coded)):
             stage(f"the keys of {i:,} of {len(coded):,} partitions numbered", i, len(coded))
             keys = columns_in_bytes(brought[i].result())[1]
@@ -142,9 +140,6 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options
             coded[i] = brought[i] = None  # Dask frees them when the batch is made
         if batches:
             graph._updates.ingest(_finished(batches), None, None, numbered=True)
-    except BaseException:
-        graph.close()
-        raise
     return graph
 
 
