@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.networkx.store import Refused, Store
+from mgraph.networkx.contents import Contents, Refused
 from mgraph.structures import Csr
 
 __all__ = ["Adjacency", "EdgeData"]
@@ -18,15 +18,15 @@ AHEAD = 1 << 14  #: rows that are read at once, at most, while they are read in 
 class EdgeData(dict):
     """The attributes of one edge, as NetworkX has them; to set the attribute changes the edge."""
 
-    __slots__ = ("_edge", "_store")
+    __slots__ = ("_contents", "_edge")
 
-    def __init__(self, values: Mapping[Hashable, Any], store: Store, edge: tuple[Any, Any]) -> None:
+    def __init__(self, values: Mapping[Hashable, Any], contents: Contents, edge: tuple[Any, Any]) -> None:
         super().__init__(values)
-        self._store, self._edge = store, edge
+        self._contents, self._edge = contents, edge
 
     def __setitem__(self, name: Hashable, value: Any) -> None:
-        store, (u, v) = self._store, self._edge
-        store.put(store.index[u], store.index[v], store.value(self._edge, {name: value}))
+        contents, (u, v) = self._contents, self._edge
+        contents.put(contents.index[u], contents.index[v], contents.value(self._edge, {name: value}))
         super().__setitem__(name, value)
 
     def update(self, *others: Any, **values: Any) -> None:
@@ -69,30 +69,30 @@ class Adjacency(Mapping):
 
     Parameters
     ----------
-    store : Store
+    contents : Contents
     direction : "out" | "in"
         Successors or predecessors.
     """
 
-    def __init__(self, store: Store, direction: str = "out") -> None:
-        self._store, self._direction = store, direction
+    def __init__(self, contents: Contents, direction: str = "out") -> None:
+        self._contents, self._direction = contents, direction
         self._version = self._first = self._end = -1
         self._rows: Csr | None = None
 
     def __reduce__(self) -> Any:
-        return Adjacency, (self._store, self._direction)
+        return Adjacency, (self._contents, self._direction)
 
     def __getitem__(self, node: Any) -> dict[Any, Any]:
-        store = self._store
-        i = store.index[node]
+        contents = self._contents
+        i = contents.index[node]
         dst, weights = self._row(i)
-        nodes, name = store.nodes, store.attribute
+        nodes, name = contents.nodes, contents.attribute
         others = [nodes[j] for j in dst.tolist()]
         if weights is None:
-            return {other: EdgeData({}, store, self._edge(node, other)) for other in others}
-        numbers = (weights.astype(np.int64) if store.whole else weights).tolist()
+            return {other: EdgeData({}, contents, self._edge(node, other)) for other in others}
+        numbers = (weights.astype(np.int64) if contents.whole else weights).tolist()
         return {
-            other: EdgeData({name: value}, store, self._edge(node, other))
+            other: EdgeData({name: value}, contents, self._edge(node, other))
             for other, value in zip(others, numbers, strict=True)
         }
 
@@ -101,26 +101,26 @@ class Adjacency(Mapping):
 
     def _row(self, i: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The ids in row i, and their values."""
-        store = self._store
-        graph = store.flushed()
-        now = self._version == store.version
+        contents = self._contents
+        graph = contents.flushed()
+        now = self._version == contents.version
         if not (now and self._first <= i < self._end):
             rows = min(2 * (self._end - self._first), AHEAD) if now and i == self._end else 1
             self._first, self._end = i, min(i + rows, graph.num_vertices)
             self._rows = graph.neighbors(np.arange(i, self._end), self._direction)
-            self._version = store.version
+            self._version = contents.version
         assert self._rows is not None
         a, b = self._rows.offsets[i - self._first], self._rows.offsets[i - self._first + 1]
         return self._rows.dst[a:b], None if self._rows.weight is None else self._rows.weight[a:b]
 
     def __contains__(self, node: Any) -> bool:
-        return node in self._store.index
+        return node in self._contents.index
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._store.index)
+        return iter(self._contents.index)
 
     def __len__(self) -> int:
-        return len(self._store.index)
+        return len(self._contents.index)
 
     def __repr__(self) -> str:
         return repr(dict(self))

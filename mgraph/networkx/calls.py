@@ -11,8 +11,8 @@ import numpy as np
 
 from mgraph.errors import MgraphError
 from mgraph.graph import DynamicGraph
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.store import Refused
 
 __all__ = ["by_node", "chosen", "id_of", "offered", "refusing", "weighted", "why_no_weight"]
 
@@ -36,9 +36,9 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
     The message names nodes, not their ids.
     """
     try:
-        yield graph._store.graph()
+        yield graph._contents.graph()
     except MgraphError as error:
-        nodes = graph._store.nodes
+        nodes = graph._contents.nodes
         named = error.named(lambda ids: np.fromiter((nodes[i] for i in ids), object)) if error.vertices else error
         raise Refused(str(named)) from error
 
@@ -47,14 +47,14 @@ def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merge
     """Whether edges have the attribute `weight`; without it, each counts 1.
 
     `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
-    another way, for another function, the graph's store is replaced: take its `DynamicGraph` after this call.
+    another way, for another function, the graph's contents are replaced: take its `DynamicGraph` after this call.
     """
-    if weight is not None and graph._store.merged not in (None, merged):
+    if weight is not None and graph._contents.merged not in (None, merged):
         graph._merge(merged)
-    store = graph._store
-    if weight is None or store.attribute != weight:
+    contents = graph._contents
+    if weight is None or contents.attribute != weight:
         return False
-    if exactly and not store.exact and not nx.config.backends.mgraph.round_weights:
+    if exactly and not contents.exact and not nx.config.backends.mgraph.round_weights:
         raise Refused(
             f"attribute {weight!r} has a value that float32 does not hold exactly, so that lengths would differ; set "
             "nx.config.backends.mgraph.round_weights = True to take the nearest one"
@@ -69,20 +69,20 @@ def why_no_weight(weight: Any) -> str | None:
 
 def by_node(graph: Graph, values: np.ndarray) -> dict[Any, Any]:
     """Values in the order of ids as a dict by node, in the order of nodes."""
-    return dict(zip(graph._store.nodes, values.tolist(), strict=True))
+    return dict(zip(graph._contents.nodes, values.tolist(), strict=True))
 
 
 def id_of(graph: Graph, node: Hashable, message: str) -> int:
     """The id of a node; `NodeNotFound` with a message if it is not there."""
     try:
-        return graph._store.index[node]
+        return graph._contents.index[node]
     except (KeyError, TypeError):
         raise nx.NodeNotFound(message) from None
 
 
 def chosen(graph: Graph, result: Any, nodes: Any) -> Any:
     """A result of all nodes: by node; for an iterable of `nodes`, of these; the value alone for one node."""
-    index = graph._store.index
+    index = graph._contents.index
     if nodes is None:
         return by_node(graph, result.to_numpy())
     if nodes in graph:

@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import by_node, offered, refusing, weighted, why_no_weight
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.store import Refused
 
 __all__ = ["betweenness_centrality"]
 
@@ -38,7 +38,7 @@ def betweenness_centrality(
     if len(G) == 0:
         return {}
     with refusing(G) as graph:
-        ids = None if drawn is nodes else np.array([G._store.index[node] for node in drawn], np.int64)
+        ids = None if drawn is nodes else np.array([G._contents.index[node] for node in drawn], np.int64)
         if not endpoints:
             return by_node(G, graph.betweenness_centrality(ids, normalized=normalized).to_numpy())
         return by_node(G, _with_endpoints(graph, ids, normalized))

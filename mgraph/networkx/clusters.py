@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import by_node, chosen, offered, refusing, weighted, why_no_weight
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.store import Refused
 
 __all__ = ["average_clustering", "clustering", "core_number", "k_core", "transitivity", "triangles"]
 
@@ -88,7 +88,7 @@ def core_number(G: Graph) -> dict[Any, int]:
 @offered()
 def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = None) -> Graph:
     """As `networkx.k_core`: a graph of the backend."""
-    if not G._store.exact:
+    if not G._contents.exact:
         raise Refused("float32 does not hold all values of the edges' attribute, which the k-core would have")
     with refusing(G) as graph:
         if core_number is not None:
@@ -100,7 +100,7 @@ def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = 
                 raise ValueError("the graph has no nodes, and so no innermost core")
             found = None if len(G) == 0 else graph.k_core(None if k is None else max(k, 0))
             inside = np.zeros(0, bool) if found is None else found.to_numpy()
-        store = G._store.part(inside)
-        made: Graph = type(G)._of(store, {node: dict(G._node[node]) for node in store.nodes})
+        contents = G._contents.part(inside)
+        made: Graph = type(G)._of(contents, {node: dict(G._node[node]) for node in contents.nodes})
         made.graph.update(G.graph)
         return made

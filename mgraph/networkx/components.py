@@ -31,7 +31,7 @@ def _sets(G: Graph, algorithm: str) -> Iterator[set[Any]]:
         return iter(())
     with refusing(G) as graph:
         labels = graph.run(algorithm).to_numpy()
-    nodes, order = G._store.nodes, np.argsort(labels, kind="stable")
+    nodes, order = G._contents.nodes, np.argsort(labels, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
     return ({nodes[i] for i in ids.tolist()} for ids in parts)
 
@@ -71,8 +71,8 @@ def is_connected(G: Graph) -> bool:
 def node_connected_component(G: Graph, n: Any) -> set[Any]:
     """As `networkx.node_connected_component`."""
     with refusing(G) as graph:
-        there = graph.bfs(G._store.index[n]).to_numpy() >= 0
-    return {G._store.nodes[i] for i in np.flatnonzero(there).tolist()}
+        there = graph.bfs(G._contents.index[n]).to_numpy() >= 0
+    return {G._contents.nodes[i] for i in np.flatnonzero(there).tolist()}
 
 
 @offered()

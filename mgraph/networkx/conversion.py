@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from mgraph.convert.build import edges_of
-from mgraph.networkx.extract import NO_DEFAULT, attribute_names, filled_store
+from mgraph.networkx.extract import NO_DEFAULT, attribute_names, filled_contents
 from mgraph.networkx.graph import DiGraph, Graph
 
 __all__ = ["convert_from_nx", "convert_to_nx"]
@@ -50,9 +50,10 @@ def convert_from_nx(
         Edges have two attributes to keep, or a value that is no number, or only some have one that has no default.
     """
     wanted = dict.fromkeys(attribute_names(graph), NO_DEFAULT) if preserve_edge_attrs else edge_attrs or {}
-    store = filled_store(graph, wanted, "sum" if name in SUMMED else "least")
-    made: Graph = (DiGraph if store.directed else Graph)._of(store, _node_data(graph, node_attrs, preserve_node_attrs))
-    if store.merged is not None:
+    contents = filled_contents(graph, wanted, "sum" if name in SUMMED else "least")
+    nodes = _node_data(graph, node_attrs, preserve_node_attrs)
+    made: Graph = (DiGraph if contents.directed else Graph)._of(contents, nodes)
+    if contents.merged is not None:
         made._source = weakref.ref(graph), wanted
     if preserve_graph_attrs:
         made.graph.update(graph.graph)
@@ -75,17 +76,17 @@ def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
     """The `networkx.Graph` or `networkx.DiGraph` of a graph of the backend; anything else as it is. O(n + m)."""
     if not isinstance(result, Graph):
         return result
-    store = result._store
-    src, dst, values = edges_of(store.graph())
-    plain = nx.DiGraph if store.directed else nx.Graph
+    contents = result._contents
+    src, dst, values = edges_of(contents.graph())
+    plain = nx.DiGraph if contents.directed else nx.Graph
     made = object.__new__(plain)  # `plain()` is a graph of the backend where `backend_priority.classes` says so
     made.__init__()
     made.graph.update(result.graph)
     made.add_nodes_from((node, dict(data)) for node, data in result._node.items())
-    ends = (map(store.nodes.__getitem__, side.tolist()) for side in (src, dst))
+    ends = (map(contents.nodes.__getitem__, side.tolist()) for side in (src, dst))
     if values is None:
         made.add_edges_from(zip(*ends, strict=True))
     else:
-        numbers = (values.astype(np.int64) if store.whole else values).tolist()
-        made.add_weighted_edges_from(zip(*ends, numbers, strict=True), weight=store.attribute)
+        numbers = (values.astype(np.int64) if contents.whole else values).tolist()
+        made.add_weighted_edges_from(zip(*ends, numbers, strict=True), weight=contents.attribute)
     return made

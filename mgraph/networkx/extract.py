@@ -1,4 +1,4 @@
-"""The nodes and edges of a NetworkX graph as arrays, in a new `Store`."""
+"""The nodes and edges of a NetworkX graph as arrays, in new `Contents`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 
 from mgraph.columns import EXACT
-from mgraph.networkx.store import LARGEST, NUMBERS, Refused, Store, is_number
+from mgraph.networkx.contents import LARGEST, NUMBERS, Contents, Refused, is_number
 
-__all__ = ["NO_DEFAULT", "attribute_names", "filled_store"]
+__all__ = ["NO_DEFAULT", "attribute_names", "filled_contents"]
 
 NO_DEFAULT = object()  #: the default of an attribute that every edge must have, or none
 _ABSENT = object()
@@ -23,8 +23,8 @@ def attribute_names(graph: Any) -> list[Hashable]:
     return list(dict.fromkeys(name for *_, data in graph.edges(data=True) for name in data))
 
 
-def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "least") -> Store:
-    """A store with the nodes and edges of a NetworkX graph. O(n + m), in Python.
+def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "least") -> Contents:
+    """Contents with the nodes and edges of a NetworkX graph. O(n + m), in Python.
 
     Parameters
     ----------
@@ -42,26 +42,26 @@ def filled_store(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "leas
     if len(wanted) > 1:
         raise Refused(f"the mgraph backend keeps one attribute of edges, and not {', '.join(map(repr, wanted))}")
     nodes = list(graph)
-    store = Store(graph.is_directed(), nodes)
+    contents = Contents(graph.is_directed(), nodes)
     own = type(graph).__getitem__ is not nx.Graph.__getitem__  # as of a subclass whose edges are not those of `_adj`
     rows = [graph[node] if own else graph._adj[node] for node in nodes]
     if graph.is_multigraph() and any(len(parallel) > 1 for row in rows for parallel in row.values()):
-        store.merged = merged
+        contents.merged = merged
     lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
-    dst = np.fromiter(map(store.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
-    once = slice(None) if store.directed else src <= dst
+    dst = np.fromiter(map(contents.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
+    once = slice(None) if contents.directed else src <= dst
     values = None
     for attribute, default in wanted.items():
-        values = _values(graph, rows, attribute, default, merged, store)
+        values = _values(graph, rows, attribute, default, merged, contents)
         if values is not None:
-            if hasattr(graph, "_graph") and not store.directed and not _alike(src, dst, values):
+            if hasattr(graph, "_graph") and not contents.directed and not _alike(src, dst, values):
                 raise Refused(f"edges of this view have another {attribute!r} from one end than from the other")
             values = values[once]
-            store.attribute = attribute
-            store.exact = store.exact and bool(np.array_equal(values.astype(np.float32), values))
-    store.fill(src[once], dst[once], values)
-    return store
+            contents.attribute = attribute
+            contents.exact = contents.exact and bool(np.array_equal(values.astype(np.float32), values))
+    contents.fill(src[once], dst[once], values)
+    return contents
 
 
 def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
@@ -71,7 +71,7 @@ def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
     return np.array_equal(values[out], values[back])
 
 
-def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, store: Store) -> np.ndarray | None:
+def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, contents: Contents) -> np.ndarray | None:
     """The value of each arc, float64[arcs], checked; None where all would be 1 by default."""
     several = graph.is_multigraph()
     if several:
@@ -101,7 +101,7 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, st
         raise _refusal(graph, attribute)
     integers = [issubclass(kind, int | np.integer) for kind in kinds]
     small = not any(integers) or bool((np.abs(values) <= EXACT).all())
-    store.whole, store.exact = all(integers) and small, small
+    contents.whole, contents.exact = all(integers) and small, small
     return values
 
 

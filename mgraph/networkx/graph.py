@@ -9,8 +9,8 @@ import networkx as nx
 from networkx import convert
 
 from mgraph.networkx.adjacency import Adjacency
-from mgraph.networkx.extract import attribute_names, filled_store
-from mgraph.networkx.store import KEEP, Refused, Store
+from mgraph.networkx.contents import KEEP, Contents, Refused
+from mgraph.networkx.extract import attribute_names, filled_contents
 
 __all__ = ["DiGraph", "Graph"]
 
@@ -60,7 +60,7 @@ class Graph(nx.Graph):
     def __init__(self, incoming_graph_data: Any = None, **attr: Any) -> None:
         self.graph = self.graph_attr_dict_factory()
         self._node = self.node_dict_factory()
-        self._adopt(Store(self._directed))
+        self._adopt(Contents(self._directed))
         if isinstance(incoming_graph_data, nx.Graph) and not incoming_graph_data.is_multigraph():
             self._take(incoming_graph_data)
         elif incoming_graph_data is not None:
@@ -68,35 +68,35 @@ class Graph(nx.Graph):
         attr.pop("backend", None)
         self.graph.update(attr)
 
-    def _adopt(self, store: Store) -> None:
-        """Have the edges of a store."""
-        self._store, self._rows = store, Adjacency(store)
-        self._cache: tuple[int, dict[str, Any]] = (store.edits, {})
+    def _adopt(self, contents: Contents) -> None:
+        """Have these nodes and edges."""
+        self._contents, self._rows = contents, Adjacency(contents)
+        self._cache: tuple[int, dict[str, Any]] = (contents.edits, {})
 
     def _merge(self, merged: str) -> None:
         """Take the edges of the multigraph that was converted again, where parallel ones become one by another rule.
 
         `Refused` if that is gone, or this graph was changed since.
         """
-        source = None if self._source is None or self._store.edits else self._source[0]()
+        source = None if self._source is None or self._contents.edits else self._source[0]()
         if source is None:
             raise Refused(f"parallel edges were made one by another function's rule; {merged!r} is needed here")
-        self._adopt(filled_store(source, self._source[1], merged))
+        self._adopt(filled_contents(source, self._source[1], merged))
 
     @classmethod
-    def _of(cls, store: Store, node: dict[Any, dict]) -> Any:
-        """A graph of a filled store; `node` has the attributes of each node, in order."""
+    def _of(cls, contents: Contents, node: dict[Any, dict]) -> Any:
+        """A graph of filled contents; `node` has the attributes of each node, in order."""
         made = cls()
-        made._adopt(store)
+        made._adopt(contents)
         made._node.update(node)
         return made
 
     def _take(self, graph: nx.Graph) -> None:
         """Begin with the nodes, edges and attributes of another graph."""
         if isinstance(graph, Graph) and graph._directed == self._directed:
-            self._adopt(graph._store.part(None))
+            self._adopt(graph._contents.part(None))
         elif graph.is_directed() == self._directed:
-            self._adopt(filled_store(graph, dict.fromkeys(attribute_names(graph), 1)))
+            self._adopt(filled_contents(graph, dict.fromkeys(attribute_names(graph), 1)))
         else:
             self.add_nodes_from(graph)
             self.add_edges_from(graph.edges(data=True))
@@ -113,8 +113,8 @@ class Graph(nx.Graph):
     @property
     def __networkx_cache__(self) -> dict[str, Any]:
         """Where NetworkX keeps this graph as it converted it; a new one after a change of nodes or edges."""
-        if self._cache[0] != self._store.edits:
-            self._cache = (self._store.edits, {})
+        if self._cache[0] != self._contents.edits:
+            self._cache = (self._contents.edits, {})
         return self._cache[1]
 
     @property
@@ -128,34 +128,34 @@ class Graph(nx.Graph):
 
     def _become_view(self, plain: type) -> None:
         """Become a plain graph of NetworkX: what `nx.subgraph_view` and its kind fill with filtered rows."""
-        for own in ("_store", "_rows", "_back", "_cache"):
+        for own in ("_contents", "_rows", "_back", "_cache"):
             self.__dict__.pop(own, None)
         self.__class__ = plain
         self.__dict__["__networkx_cache__"] = {}
 
     def has_edge(self, u: Hashable, v: Hashable) -> bool:
         """Whether the edge is there; the buffered changes stay buffered."""
-        index = self._store.index
+        index = self._contents.index
         try:
-            return self._store.has_edge(index[u], index[v])
+            return self._contents.has_edge(index[u], index[v])
         except KeyError:
             return False
 
     def size(self, weight: Hashable | None = None) -> int | float:
         """The number of edges, or the sum of their values."""
         if weight is None:
-            return self._store.flushed().num_edges
+            return self._contents.flushed().num_edges
         return super().size(weight)
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
     def _id(self, node: Hashable) -> int:
         """The id of a node, which is added if it is new."""
-        i = self._store.index.get(node)
+        i = self._contents.index.get(node)
         if i is None:
             if node is None:
                 raise ValueError("None cannot be a node")
-            i = self._store.add_node(node)
+            i = self._contents.add_node(node)
             self._node[node] = self.node_attr_dict_factory()
         return i
 
@@ -188,7 +188,7 @@ class Graph(nx.Graph):
         """Remove the nodes that are there, and their edges."""
         there = [node for node in dict.fromkeys(nodes) if node in self._node]
         if there:
-            self._store.remove_nodes(there)
+            self._contents.remove_nodes(there)
         for node in there:
             del self._node[node]
 
@@ -196,8 +196,8 @@ class Graph(nx.Graph):
 
     def add_edge(self, u_of_edge: Hashable, v_of_edge: Hashable, **attr: Any) -> None:
         """Add an edge, and its ends; the attribute, where it is given, is set."""
-        value = self._store.value((u_of_edge, v_of_edge), attr) if attr else KEEP
-        self._store.put(self._id(u_of_edge), self._id(v_of_edge), value)
+        value = self._contents.value((u_of_edge, v_of_edge), attr) if attr else KEEP
+        self._contents.put(self._id(u_of_edge), self._id(v_of_edge), value)
 
     def add_edges_from(self, ebunch_to_add: Iterable[Any], **attr: Any) -> None:
         """Add edges: pairs of nodes, or triples with a dict of the attribute."""
@@ -206,8 +206,8 @@ class Graph(nx.Graph):
                 raise nx.NetworkXError(f"Edge tuple {edge} must be a 2-tuple or 3-tuple.")
             u, v = edge[:2]
             given = {**attr, **edge[2]} if len(edge) == 3 else attr
-            value = self._store.value((u, v), given) if given else KEEP
-            self._store.put(self._id(u), self._id(v), value)
+            value = self._contents.value((u, v), given) if given else KEEP
+            self._contents.put(self._id(u), self._id(v), value)
 
     def remove_edge(self, u: Hashable, v: Hashable) -> None:
         """Remove an edge. Raises `NetworkXError` if it is not there."""
@@ -217,20 +217,20 @@ class Graph(nx.Graph):
 
     def remove_edges_from(self, ebunch: Iterable[Any]) -> None:
         """Remove edges; those that are not there are ignored."""
-        index = self._store.index
+        index = self._contents.index
         for u, v, *_ in ebunch:
             if u in index and v in index:
-                self._store.remove_edge(index[u], index[v])
+                self._contents.remove_edge(index[u], index[v])
 
     def clear(self) -> None:
         """Remove all nodes, edges and attributes."""
-        self._store.clear()
+        self._contents.clear()
         self._node.clear()
         self.graph.clear()
 
     def clear_edges(self) -> None:
         """Remove all edges; the nodes stay."""
-        self._store.clear_edges()
+        self._contents.clear_edges()
 
     # ---- other graphs ------------------------------------------------------------------------------------------------
 
@@ -252,9 +252,9 @@ class DiGraph(Graph, nx.DiGraph):
 
     _directed = True
 
-    def _adopt(self, store: Store) -> None:
-        super()._adopt(store)
-        self._back = Adjacency(store, "in")
+    def _adopt(self, contents: Contents) -> None:
+        super()._adopt(contents)
+        self._back = Adjacency(contents, "in")
 
     @property
     def _succ(self) -> Any:

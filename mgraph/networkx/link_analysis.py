@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 
 from mgraph.networkx.calls import by_node, offered, refusing, weighted, why_no_weight
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.store import Refused
 
 __all__ = ["hits", "pagerank"]
 
@@ -25,7 +25,7 @@ def _why_no_pagerank(G: Any, alpha: float = 0.85, weight: Any = "weight", **othe
 
 def _array(graph: Graph, values: Mapping[Any, float]) -> np.ndarray:
     """Values by node as an array by id, 0 for nodes that are not named."""
-    return np.array([values.get(node, 0) for node in graph._store.nodes], np.float64)
+    return np.array([values.get(node, 0) for node in graph._contents.nodes], np.float64)
 
 
 @offered(_why_no_pagerank)

@@ -18,8 +18,8 @@ import numpy as np
 from mgraph.columns import EXACT
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import id_of, offered, refusing, weighted, why_no_weight
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.store import Refused
 
 __all__ = [
     "dijkstra_path",
@@ -125,10 +125,10 @@ def _search(
     if cutoff is not None:
         least[least > cutoff] = np.inf
     nearest[ids], least[ids] = np.arange(len(ids)), 0  # also where the cutoff is negative, or another is 0 away
-    whole = not by_weight or G._store.whole
+    whole = not by_weight or G._contents.whole
     if whole and (least[np.isfinite(least)] > EXACT).any():
         raise Refused(f"a path is longer than {EXACT}, up to which float64 has every whole number")
-    return _Found(G._store.nodes, least, nearest, before, whole)
+    return _Found(G._contents.nodes, least, nearest, before, whole)
 
 
 def _one(graph: DynamicGraph, source: int, by_weight: bool, trees: bool, direction: str) -> tuple[np.ndarray, Any]:
@@ -195,7 +195,7 @@ def multi_source_dijkstra(
     found = _search(G, ids, weight, cutoff, trees=True)
     if target is None:
         return found.distances(), found.paths()
-    i = G._store.index.get(target)
+    i = G._contents.index.get(target)
     if i is None or not np.isfinite(found.lengths[i]):
         raise nx.NetworkXNoPath(f"No path to {target}.")
     return found.length(i), found.path(i)
@@ -257,7 +257,7 @@ def dijkstra_path(G: Graph, source: Any, target: Any, weight: Any = "weight") ->
 @offered(_why_no_weight)
 def dijkstra_path_length(G: Graph, source: Any, target: Any, weight: Any = "weight") -> int | float:
     """As `networkx.dijkstra_path_length`."""
-    first, last = id_of(G, source, f"Node {source} not found in graph"), G._store.index.get(target)
+    first, last = id_of(G, source, f"Node {source} not found in graph"), G._contents.index.get(target)
     if source == target:
         return 0
     found = _search(G, [first], weight, trees=False)
@@ -340,7 +340,7 @@ def _from_or_to(
 
 def _from_each(G: Graph, weight: Hashable, read: Callable[[_Found], dict[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     """For each node, what `read` makes of the search from it; the first search is made at once, and may be refused."""
-    trees, ids = read is _Found.paths, G._store.index
+    trees, ids = read is _Found.paths, G._contents.index
     each = ((node, read(_search(G, [ids[node]], weight, trees=trees))) for node in list(G))
     return chain([*islice(each, 1)], each)
 

@@ -7,8 +7,8 @@ import networkx as nx
 import pytest
 
 from mgraph.networkx import backend, info
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.conversion import convert_from_nx
-from mgraph.networkx.store import Refused
 
 pytestmark = [
     pytest.mark.usefixtures("device"),

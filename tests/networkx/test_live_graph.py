@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mgraph.errors import GraphClosed
-from mgraph.networkx import store as stores
+from mgraph.networkx import contents
+from mgraph.networkx.contents import Refused
 from mgraph.networkx.conversion import convert_to_nx
 from mgraph.networkx.graph import DiGraph, Graph
-from mgraph.networkx.store import Refused
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -91,12 +91,12 @@ def test_a_loop_of_add_edge_is_one_batch_and_has_edge_sends_none(monkeypatch):
     for i in range(500):
         if not live.has_edge(i, i + 1):
             live.add_edge(i, i + 1)
-    assert live._store._graph is None
+    assert live._contents._graph is None
     assert live.number_of_edges() == 500
-    assert live._store._graph.epoch == 1
-    monkeypatch.setattr(stores, "ROOM", 100)
+    assert live._contents._graph.epoch == 1
+    monkeypatch.setattr(contents, "ROOM", 100)
     live.remove_edges_from([(i, i + 1) for i in range(250)])
-    assert live._store._graph.epoch == 3
+    assert live._contents._graph.epoch == 3
     assert live.number_of_edges() == 250
 
 
@@ -209,7 +209,7 @@ def test_what_networkx_converted_follows_changes():
 def test_the_edges_are_freed_with_the_graph():
     live = DiGraph(nx.path_graph(5, create_using=nx.DiGraph))
     assert nx.has_path(live, 0, 4)
-    graph = live._store.graph()
+    graph = live._contents.graph()
     del live
     with pytest.raises(GraphClosed):
         graph.bfs(0)
@@ -219,7 +219,7 @@ def test_rows_are_read_ahead_in_order():
     n = 3000
     live = Graph(nx.path_graph(n))
     calls = []
-    graph = live._store.graph()
+    graph = live._contents.graph()
     reads = graph.neighbors
     graph.neighbors = lambda *how: (calls.append(how), reads(*how))[1]  # type: ignore[method-assign]
     assert sum(len(row) for row in live.adj.values()) == 2 * (n - 1)
@@ -247,7 +247,7 @@ def test_holes_close_before_an_algorithm():
     live.remove_nodes_from([0, 3, 19, 77])
     live.add_edge("new", 5)
     assert nx.number_connected_components(live) == 1
-    assert live._store.graph().num_vertices == 18
+    assert live._contents.graph().num_vertices == 18
     assert np.isclose(sum(nx.pagerank(live).values()), 1)
     assert isinstance(Refused("x"), NotImplementedError)
 

@@ -24,7 +24,7 @@ from mgraph.columns import EXACT
 from mgraph.convert.build import edges_of
 from mgraph.graph import DynamicGraph
 
-__all__ = ["KEEP", "LARGEST", "NUMBERS", "Refused", "Store", "is_number"]
+__all__ = ["KEEP", "LARGEST", "NUMBERS", "Contents", "Refused", "is_number"]
 
 ROOM = 1 << 18  #: pending changes that become a batch without a read: at 200 bytes each, 50 MB
 _HOLE = object()  #: stands in `nodes` for a removed node
@@ -49,7 +49,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS) and abs(value) <= LARGEST
 
 
-class Store:
+class Contents:
     """The nodes and edges of one graph.
 
     Parameters
@@ -175,7 +175,7 @@ class Store:
     # ---- the DynamicGraph --------------------------------------------------------------------------------------------
 
     def fill(self, src: np.ndarray, dst: np.ndarray, values: np.ndarray | None) -> None:
-        """Make the edges of a new store, uint32[m], with float64[m] `values` where there is an attribute."""
+        """Make the edges of new contents, uint32[m], with float64[m] `values` where there is an attribute."""
         graph = self._open(len(self.nodes), values is not None)
         graph.insert(src, dst, values)
         self._set(graph)
@@ -196,11 +196,11 @@ class Store:
             self.version += 1
         return self._graph
 
-    def part(self, inside: np.ndarray | None) -> Store:
-        """A store of its own with the nodes that are `inside`, bool[n], or all, and their edges. O(n + m)."""
+    def part(self, inside: np.ndarray | None) -> Contents:
+        """Contents of their own with the nodes that are `inside`, bool[n], or all, and their edges. O(n + m)."""
         graph = self.graph()
         inside = np.ones(len(self.nodes), bool) if inside is None else inside
-        made = Store(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
+        made = Contents(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
         made.attribute, made.merged = self.attribute, self.merged
         made.whole, made.exact = self.whole, self.exact
         src, dst, values = edges_of(graph)
@@ -253,7 +253,7 @@ class Store:
         return DynamicGraph(None, n, directed=self.directed, reverse=self.directed, weighted=weighted, device=device)
 
     def _set(self, graph: DynamicGraph | None) -> None:
-        """Take a graph in place of the one there was, which is closed; it is closed with the store, too."""
+        """Take a graph in place of the one there was, which is closed; it is closed with the contents, too."""
         self._close()
         self._graph = graph
         self._close = weakref.finalize(self, _nothing if graph is None else graph.close)
@@ -261,12 +261,12 @@ class Store:
         self.version += 1
 
 
-def _restored(directed: bool, nodes: list[Any], attributes: dict[str, Any], edges: tuple[Any, ...]) -> Store:
-    """The store that `Store.__reduce__` has taken apart."""
-    store = Store(directed, nodes)
-    vars(store).update(attributes)
-    store.fill(*edges)
-    return store
+def _restored(directed: bool, nodes: list[Any], attributes: dict[str, Any], edges: tuple[Any, ...]) -> Contents:
+    """The contents that `Contents.__reduce__` has taken apart."""
+    contents = Contents(directed, nodes)
+    vars(contents).update(attributes)
+    contents.fill(*edges)
+    return contents
 
 
 def _nothing() -> None:
