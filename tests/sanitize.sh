@@ -27,7 +27,8 @@ for build in $builds; do
   # structures with options have the same races, lanes and nearly the same bounds; "-m options" as arguments runs them
   marked='not gpu and not slow and not combination and not paper and not options'
   chosen='not real_graph and not thread_sanitizer'
-  chosen+=' and not test_create and not test_growing and not memory_follows'  # of names and of memory, not of kernels
+  # of names, of memory and of numbers, not of kernels
+  chosen+=' and not test_create and not test_growing and not memory_follows and not leaves_are_numbered'
   case $build in
     lanes) preload= chosen+=' and not mailbox' ;;  # whose ranks are threads, not lanes
     address) preload=$(runtime libasan.so) ;;

@@ -32,8 +32,8 @@ def test_unknown_structure():
 
 
 def test_options_in_a_name():
-    s = create("slabgraph:slab=32:limit=1.5", 10, load_factor=0.8)
-    assert (s.words, s.limit, s.load_factor) == (8, 150, 80)
+    s = create("slabgraph:slab=32:limit=1.5", 10, load_factor=0.9)
+    assert (s.words, s.limit, s.load_factor) == (8, 150, 90)
     assert not create("graphvine:compact=0", 10).compact
     assert create("hornet:spare=5e-1", 10).spare == 0.5
     for name, message in {

@@ -187,7 +187,7 @@ def test_queries_of_long_and_short_rows(device):
     check(s, model)
 
 
-@pytest.mark.parametrize("options", [{}, PLAIN], ids=["ours", "plain"])
+@pytest.mark.parametrize("options", [{}, pytest.param(PLAIN, marks=pytest.mark.paper)], ids=["ours", "plain"])
 def test_a_queue_of_a_share_of_memory_grows_by_a_quarter(device, options, monkeypatch):
     monkeypatch.setattr(Device, "memory_free", 1 << 16)
     s, model = create("graphvine", 3000, device=device, weighted=True, share=0.5, block=8, **options), Model()

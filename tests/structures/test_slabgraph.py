@@ -240,7 +240,7 @@ class TestTables:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_vertices_deleted_at_once(device, weighted):
-    s, model = fresh(device, 400, weighted=weighted, slab=32), Model()
+    s, model = fresh(device, 400, weighted=weighted, **TestSlabGraphShortSlabs.options), Model()
     rng = np.random.default_rng(4)
     step(s, model, random_batch(s, rng, 20_000, inserts=1.0, skew=4))  # some rows are of many pieces
     for n in (1, 60, 0, 300):
