@@ -28,11 +28,16 @@ def structure(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+def on_gpu(item: pytest.Item) -> bool:
+    return any(mark.name in ("gpu", "multigpu") for mark in item.iter_markers())
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What more ranks and whole pieces add does not hang on the structure: of another one, they are for the slow set.
 
-    So are real graphs but one, of several ranks or another structure.
+    So are real graphs but one, of several ranks or another structure; and whole pieces on a CPU in files that have
+    small ones otherwise: kernels of their own, each a second of compiling.
     """
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -40,7 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         several, other = isinstance(ranks, int) and ranks > 1, params.get("structure", "gpma+") != "gpma+"
         large = item.name.startswith("test_real_graphs") and params.get("name") != "cit-HepPh"
         whole = params.get("pieces") == "as-is"
-        if (other and (several or whole)) or (large and (several or other)):
+        alone = whole and not on_gpu(item) and "usual_constants" not in item.fixturenames
+        if (other and (several or whole)) or (large and (several or other)) or alone:
             item.add_marker(pytest.mark.slow)
 
 
@@ -58,6 +64,18 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of more than 16 edges are cut into tasks."""
     monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
     monkeypatch.setattr(algorithm, "CHUNK", 2)  # as `pieces` has it: the same kernels serve both
+
+
+@pytest.fixture(autouse=True)
+def small_on_a_cpu(request: pytest.FixtureRequest) -> None:
+    """On a CPU nearly all tests have these constants, so that each kernel is compiled once for a structure."""
+    if not ({"pieces", "usual_constants"} & set(request.fixturenames) or on_gpu(request.node)):
+        request.getfixturevalue("small")
+
+
+@pytest.fixture
+def usual_constants() -> None:
+    """The constants are those that users have."""
 
 
 @pytest.fixture(params=[1, 3])

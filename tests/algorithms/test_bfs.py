@@ -192,7 +192,7 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:
     assert sum(counted.values()) == 4 * info["levels"] + 2  # begin: MergeList and Absorb
 
 
-def test_launches_on_two_ranks(counted: Counter[str]) -> None:
+def test_launches_on_two_ranks(counted: Counter[str], usual_constants: None) -> None:
     graph = random_graph(7, 600, 900)  # no hub is possible
     made = shards(graph, cut(graph.n, 2))
     counted.clear()

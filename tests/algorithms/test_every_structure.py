@@ -15,6 +15,8 @@ from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
 from mgraph.batch import EdgeBatch
 from mgraph.structures import names
 
+pytestmark = pytest.mark.usefixtures("usual_constants")
+
 #: what an algorithm has to be given
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "bfs": {"source": 3, "predecessors": True},

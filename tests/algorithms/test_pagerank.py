@@ -156,7 +156,7 @@ def test_bad_start(value: float) -> None:
         run_from(shards(graph, cut(50, 2)), starts)
 
 
-def test_launches_and_read_backs(counted: Counter[str], way: str) -> None:  # `+`: a kernel without an item: no launch
+def test_launches_and_read_backs(counted: Counter[str], way: str, usual_constants: None) -> None:
     graph = random_graph(10, 3000, 30000)
     made = shards(graph, cut(graph.n, 1), reverse=way == "kept")
     counted.clear()
@@ -165,6 +165,7 @@ def test_launches_and_read_backs(counted: Counter[str], way: str) -> None:  # `+
     turning = ["Degrees", "Neighbors", "RowKeys"]
     once = {"kept": ["FirstShares"], "made": ["FirstShares", *turning], "pushed": []}[way]
     each = ["PushRanks", "FinishRanks"] if way == "pushed" else ["PullRows", "FinishPull"]
+    # `+`: a kernel without an item is no launch
     assert +counted == Counter(
         dict.fromkeys(["ListHubs", "StartRanks", *once, "GiveRanks"], 1)
         | {"read-back": steps + 2}

@@ -16,9 +16,10 @@ from mgraph.algorithms import ALGORITHMS
 
 PAGERANK = ALGORITHMS["pagerank"]
 
-pytestmark = pytest.mark.skipif(
-    slow_build(), reason="thousands of iterations: minutes in a build that looks for faults"
-)
+pytestmark = [
+    pytest.mark.skipif(slow_build(), reason="thousands of iterations: minutes in a build that looks for faults"),
+    pytest.mark.usefixtures("usual_constants"),  # the promises are about these
+]
 module = importlib.import_module("mgraph.algorithms.pagerank.program")
 ROUNDING = {"float32": 1e-7, "float64": 1e-12}  # of the ranks, in L1
 
