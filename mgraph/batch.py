@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.columns import KINDS, as_array, as_keys
+from mgraph.columns import KINDS, as_array, as_keys, not_a_list
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.times import as_times
 
@@ -71,9 +71,7 @@ def as_ids(values: Any, name: str) -> Any:
         return np.array(values, _ID)  # in a sixth of the time, which counts for one edge
     array = as_array(values)
     if array.ndim != 1:
-        raise InvalidBatch(
-            f"{name} has type {type(values).__name__} and {array.ndim} dimensions; ids must be in a 1-dimensional array"
-        )
+        raise not_a_list(values, array.ndim, name, "ids")
     if array.size == 0:
         return array.astype(np.uint32)
     if array.dtype.kind == "f":
@@ -270,8 +268,8 @@ def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: 
     missing += [name for name in ("src", "dst") if name not in named]
     unknown = [] if columns is not None else [column for column in there if column not in COLUMNS]
     if missing or unknown:
-        wrong = [f"{', '.join(map(repr, missing))} is missing"] if missing else []
-        wrong += [f"{', '.join(map(repr, unknown))} is unknown"] if unknown else []
+        found = (missing, "missing"), (unknown, "unknown")
+        wrong = [f"{', '.join(map(repr, of))} {'is' if len(of) == 1 else 'are'} {how}" for of, how in found if of]
         raise InvalidBatch(
             f"{what} has the columns {', '.join(map(repr, there))}: {' and '.join(wrong)}; a batch has src, dst and "
             'optionally weight, op and time; name other columns with columns={"src": ..., "dst": ...}'

@@ -11,7 +11,9 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 
-__all__ = ["KINDS", "Texts", "arrow", "as_array", "as_keys", "as_objects", "check_kind", "chosen_kind", "shown"]
+__all__ = [
+    "KINDS", "Texts", "arrow", "as_array", "as_keys", "as_objects", "check_kind", "chosen_kind", "not_a_list", "shown",
+]  # fmt: skip
 
 KINDS = ("int64", "string")  #: of keys
 _TEXT = ("string", "large_string", "string_view")  #: types of Arrow
@@ -49,6 +51,14 @@ def as_array(values: Any) -> Any:
 
         return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
     return _tried(np.asarray, values)
+
+
+def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
+    """The error for what is one value, or has several dimensions, in place of a list of `what`."""
+    if isinstance(values, str | int | float | np.generic):
+        return InvalidBatch(f"{name} is {values!r}, one value; {what} come in a list or a 1-dimensional array")
+    kind = type(values).__name__
+    return InvalidBatch(f"{name} has type {kind} and {ndim} dimensions; {what} must be in a 1-dimensional array")
 
 
 def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
@@ -198,8 +208,7 @@ def _plain(values: Any, name: str) -> Any:
         return _of_arrow(values, name)
     array = as_array(as_objects(values))
     if array.ndim != 1:
-        kind = type(values).__name__
-        raise InvalidBatch(f"{name} has type {kind} and {array.ndim} dimensions; keys must be in a 1-dimensional array")
+        raise not_a_list(values, array.ndim, name, "keys")
     return array
 
 

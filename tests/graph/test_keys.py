@@ -74,6 +74,8 @@ def test_results_speak_in_keys(place, kind):
         assert found.ids().tolist() == graph.vertices().tolist() == [a, b, d, c]
         assert found.to_series().to_dict() == {a: 0, b: 1, c: 2, d: -1}
         assert (found[c], found[[c, a]].tolist(), found[1:3].tolist()) == (2, [2, 0], [1, -1])
+        absent = keys_of(kind, np.arange(5))[4]
+        assert [vertex in found for vertex in (a, d, absent, None)] == [True, True, False, False]
         before = found.predecessors
         assert before.to_numpy().tolist() == [-1, 0, -1, 1]
         assert before.to_arrow().to_pylist() == pa.array(before).to_pylist() == [None, a, None, b]

@@ -102,6 +102,7 @@ def test_values_of_some_vertices(graph, order):
         np.testing.assert_array_equal(result[part], want[part])
     assert [result[vertex] for vertex in range(N)] == want.tolist() == list(result)
     assert type(result[np.uint8(3)]) is float
+    assert [vertex in result for vertex in (0, N - 1, np.uint8(3), N, -1, 0.5, "ada", [0])] == [True] * 3 + [False] * 5
     for bad, error, message in [
         (N, UnknownVertex, f"vertex is {N}; the graph has {N} vertices"),
         (-1, UnknownVertex, "vertex is -1"),

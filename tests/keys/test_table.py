@@ -194,6 +194,7 @@ def test_columns_without_rows(kind, column):
         ([1, "a"], "string", r"src\[0\] is 1; the graph's keys are strings"),
         ([1, "a"], "int64", r"src\[1\] is 'a'; the graph's keys are int64"),
         ([["a"]], "string", "src has type list and 2 dimensions"),
+        ("a", "string", "src is 'a', one value; keys come in a list"),
         ([2**63, 1], "int64", r"src\[0\] is 9223372036854775808; keys run from"),
         (pd.DataFrame({"a": ["b"]}), "string", r"src\[0\] is {'a': 'b'}; the graph's keys are strings"),
         (pa.array([["a"]]), "string", r"src\[0\] is \['a'\]; the graph's keys are strings"),

@@ -13,7 +13,7 @@ from mgraph.checks import check_vertex
 from mgraph.client.reports.report import html_of, text_of
 from mgraph.client.results.held import Held
 from mgraph.client.vertices.numbering import Routed, concatenated, joined
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 
 __all__ = ["SHOWN", "Column"]
 
@@ -92,12 +92,23 @@ class Column:
         numbering = self._held.numbering
         if hasattr(vertices, "__arrow_c_array__") or np.ndim(vertices) > 0:
             return self._of(numbering.ids(vertices, "vertices"))
-        if numbering.keys is None:
-            one = np.array([check_vertex(vertices, n, "vertex")], np.uint32)
-        else:
-            one = numbering.ids([vertices], "vertices")
-        value = self._of(one)[..., 0]
+        value = self._of(self._one(vertices))[..., 0]
         return value if value.ndim else value.item()
+
+    def __contains__(self, vertex: Any) -> bool:
+        """Whether `vertex` is one of those that the graph had, as in a dict or a ``pandas.Series``. Asks no worker."""
+        try:
+            self._one(vertex)
+        except (UnknownVertex, InvalidOption, InvalidBatch):
+            return False
+        return True
+
+    def _one(self, vertex: Any) -> np.ndarray:
+        """The id of one vertex, uint32[1]."""
+        numbering = self._held.numbering
+        if numbering.keys is None:
+            return np.array([check_vertex(vertex, len(self), "vertex")], np.uint32)
+        return numbering.ids([vertex], "vertices")
 
     def _of(self, ids: np.ndarray) -> np.ndarray:
         """The values of users' ids."""
