@@ -191,7 +191,7 @@ PAGERANK |= {"setup excluded": "step_ms", "L1 distance to csr": "l1_to_csr"}
 MEMORY = {"structure": "structure", "edges at the end": "edges"}
 MEMORY |= {"bytes/edge as built": "built", "least": "least"}
 MEMORY |= {"mean": "mean", "most": "most", "peak while building / size": "build_peak_ratio"}
-MEMORY |= {"peak during a batch / size": "most_peak_ratio"}
+MEMORY |= {"peak during a batch / size": "most_peak_ratio", "/ size after it": "most_peak_after_ratio"}
 EXCHANGE = {
     "exchange": "exchange",
     "ranks": "ranks",
