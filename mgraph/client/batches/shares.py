@@ -11,7 +11,7 @@ from mgraph.batch import COLUMNS, EdgeBatch, check_ids
 from mgraph.bulk import largest
 from mgraph.errors import InvalidBatch
 
-__all__ = ["check_batch", "deal", "nbytes"]
+__all__ = ["check_batch", "deal", "largest_ids", "nbytes"]
 
 
 def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
@@ -27,14 +27,31 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
             f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
             "several batches in flight, too"
         )
-    if n_vertices is not None:
-        for name in ("src", "dst"):
-            ids = getattr(batch, name)
-            if not isinstance(ids, np.ndarray) or (len(ids) and largest(ids) >= n_vertices):
-                check_ids(ids, n_vertices, name)
+    if n_vertices is not None and len(batch) and max(largest_ids(batch)) >= n_vertices:
+        check_ids(batch.src, n_vertices, "src")
+        check_ids(batch.dst, n_vertices, "dst")
     if batch.weight is not None and not weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
     return batch
+
+
+def largest_ids(batch: EdgeBatch) -> tuple[int, int]:
+    """The largest `src` and the largest `dst` of a batch that has edges. O(n); one read-back of columns on one GPU."""
+    src, dst = batch.src, batch.dst
+    if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
+        return _largest(src), _largest(dst)
+    import cupy
+
+    with src.device:
+        found = cupy.empty(2, np.uint32)
+        src.max(out=found[:1].reshape(()))
+        dst.max(out=found[1:].reshape(()))
+        of_src, of_dst = found.tolist()
+    return of_src, of_dst
+
+
+def _largest(ids: Any) -> int:
+    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:

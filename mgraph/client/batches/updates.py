@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
-from mgraph.bulk import largest
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client.batches.mixed import how_rows_come, in_flight, of_steps
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.batches.shares import check_batch, deal
+from mgraph.client.batches.shares import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
 from mgraph.client.inputs.parts import AsParts
 from mgraph.client.inputs.steps import read_parts
@@ -129,12 +128,12 @@ class Updates:
                     done = self._send_keyed(found, args)
                 self._leave_isolated()
                 return done
+            shares = partial(self._shares, batch, known=self._options.grows)
             n = self._vertices_after(batch) if self._options.grows else None
             if n is None:
-                return self._call("update", args, partial(self._shares, batch, directory.numbering.n_vertices))
+                return self._call("update", args, shares)
             with directory.growing(n) as more:
-                args = args if more is None else {**args, "n_vertices": more}
-                return self._call("update", args, partial(self._shares, batch, n))
+                return self._call("update", args if more is None else {**args, "n_vertices": more}, shares)
 
     def _tell(self, error: BaseException, edges: int, before: int) -> None:
         """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
@@ -183,12 +182,11 @@ class Updates:
         """The number of vertices that there are after a batch, if it brings some."""
         if not isinstance(batch, EdgeBatch) or not len(batch):
             return None
-        n, found = self._directory.n_vertices, {name: _largest(getattr(batch, name)) for name in ("src", "dst")}
-        name = max(found, key=lambda name: found[name])
-        if found[name] < n:
+        n, (src, dst) = self._directory.n_vertices, largest_ids(batch)
+        if max(src, dst) < n:
             return None
-        at = int(getattr(batch, name).argmax())
-        return check_growth(found[name], f"{name}[{at}]", n, len(batch))
+        name, ids = ("src", batch.src) if src >= dst else ("dst", batch.dst)
+        return check_growth(max(src, dst), f"{name}[{int(ids.argmax())}]", n, len(batch))
 
     def landed(self) -> None:
         """After a change that may leave vertices without edges, as the last batch of a pipeline."""
@@ -290,9 +288,9 @@ class Updates:
             raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
         return done
 
-    def _shares(self, batch: EdgeBatch, n_vertices: int | None = None) -> list[dict[str, Any]]:
-        """A batch, checked, as contiguous shares, one a worker."""
-        check_batch(batch, self._directory.n_vertices if n_vertices is None else n_vertices, self._options.weighted)
+    def _shares(self, batch: EdgeBatch, known: bool = False) -> list[dict[str, Any]]:
+        """A batch, checked, but for its ids where those are `known`, as contiguous shares, one a worker."""
+        check_batch(batch, None if known else self._directory.n_vertices, self._options.weighted)
         return self._dealt(batch)
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
@@ -405,10 +403,6 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
-
-
-def _largest(ids: Any) -> int:
-    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:
