@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
-from mgraph.columns import EXACT, as_keys
+from mgraph.columns import EXACT, as_keys, not_a_list
 from mgraph.columns import KINDS as KEYS
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
@@ -195,9 +195,7 @@ def _as_kinds(values: Any) -> Any:
     """Names or codes of kinds as int8[n]."""
     array = as_array(values)
     if array.ndim != 1:
-        raise InvalidBatch(
-            f"kind has type {type(values).__name__} and {array.ndim} dimensions; kinds must be in a 1-dimensional array"
-        )
+        raise not_a_list(values, array.ndim, "kind", "kinds")
     if array.size == 0:
         return array.astype(np.int8)
     if array.dtype.kind in "iu":

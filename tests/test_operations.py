@@ -60,7 +60,7 @@ def test_none():
         (([4, 0, 0], [0, 1, 2], [0, 1, 2], [None, 1, None]), r"weight\[2\] is None; weights are numbers"),
         (([4, 0, 0], [0, 1, 2], [None, 1, None]), r"dst\[2\] is None; vertex ids are whole numbers"),
         (([["insert"]], [0], [1]), "2 dimensions"),
-        (("insert", [0], [1]), "0 dimensions"),
+        (("insert", [0], [1]), "kind is 'insert', one value; kinds come in a list"),
         (([0, 0], [0], [1, 2]), r"src has shape \(1,\) and kind has shape \(2,\)"),
         (([0, 0], [0, 1], [1, 2, 3]), r"dst has shape \(3,\)"),
         (([0, 4], [0, 1], [1, 2], [1]), r"weight has shape \(1,\)"),
