@@ -3,6 +3,13 @@
 #pragma once
 #include "kernels/search.cuh"
 
+DEVICE void note_largest(u64* largest, u64 src, u64 dst) {  // of all lanes
+    Tile<32> tile;
+    src = tile.most(src), dst = tile.most(dst);
+    if (tile.rank() == 0 && src > load(largest)) atomic_max(largest, src);
+    if (tile.rank() == 0 && dst > load(largest + 1)) atomic_max(largest + 1, dst);
+}
+
 struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the arc back follows each arc
     static constexpr int lanes = 1;
     const u32* src;
@@ -22,13 +29,23 @@ struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the
             keys[i * stride] = a << 32 | b;
             if (stride == 2) keys[2 * i + 1] = b << 32 | a;
         }
-        if (!largest) return;
-        Tile<32> tile;
-        most_src = tile.most(most_src), most_dst = tile.most(most_dst);
-        if (tile.rank() == 0 && most_src > load(largest)) atomic_max(largest, most_src);
-        if (tile.rank() == 0 && most_dst > load(largest + 1)) atomic_max(largest + 1, most_dst);
+        if (largest) note_largest(largest, most_src, most_dst);
     }
     DEVICE u64 inside(u64 id) const { return order && id < (u64)vertices ? order[id] : id; }
+};
+
+struct LargestIds {  // of src and of dst
+    static constexpr int lanes = 1;
+    const u32* src;
+    const u32* dst;
+    i64 n;
+    u64* largest;  // two, and of what is there
+    DEVICE void operator()(Grid grid) const {
+        u64 most_src = 0, most_dst = 0;
+        for (i64 i : grid.items(n))
+            most_src = greater(most_src, (u64)src[i]), most_dst = greater(most_dst, (u64)dst[i]);
+        note_largest(largest, most_src, most_dst);
+    }
 };
 
 struct CountForward {  // of the arcs whose source `lo` + row is not above their destination: how many have each outcome

@@ -173,6 +173,26 @@ def flow(client: Client | None, size: int) -> None:
 
 
 @pytest.mark.gpu
+def test_ids_in_device_memory_are_checked():
+    import cupy
+
+    from mgraph.errors import UnknownVertex
+
+    with DynamicGraph(n_vertices=N, device="cuda") as graph:
+        ids = cupy.arange(2 * N, dtype=np.uint32)
+        assert graph.insert(ids[:N:2], ids[1 : N // 2 + 1]).inserted == N // 2  # one of them is no plain array
+        for name, src, dst in (("src", ids[: N + 1], ids[: N + 1] * 0), ("dst", ids[:N] * 0, ids[1 : N + 1])):
+            with pytest.raises(UnknownVertex, match=rf"{name}\[{N if name == 'src' else N - 1}\] is {N}"):
+                graph.insert(src, dst)
+        assert graph.epoch == 1
+    with DynamicGraph(device="cuda") as graph:
+        graph.insert(ids[:N], ids[:N][::-1])
+        assert graph.num_vertices == N
+        graph.insert(ids[:1], ids[N : N + 1])
+        assert graph.num_vertices == N + 1
+
+
+@pytest.mark.gpu
 @pytest.mark.timeout(600)
 def test_ingest_pipeline_and_rebalance_on_one_gpu():
     with gpu_workers(1) as client:

@@ -84,6 +84,9 @@ def test_keys_of_arcs(device, stride, permuted):
         n=n, vertices=vertices, stride=stride, keys=keys, largest=largest,
     )  # fmt: skip
     assert device.to_host(largest).tolist() == [1000, 2000]
+    found = device.zeros(2, np.uint64)
+    load(device, "kernels/arcs.cuh").LargestIds(n, src=device.asarray(src), dst=device.asarray(dst), n=n, largest=found)
+    assert device.to_host(found).tolist() == [1000, 2000]
     known = (src < vertices) & (dst < vertices)
     a, b = (
         ids[known].astype(np.uint64) if order is None else order[ids[known]].astype(np.uint64) for ids in (src, dst)

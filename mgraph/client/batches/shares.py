@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from mgraph.batch import COLUMNS, EdgeBatch, check_ids
 from mgraph.bulk import largest
+from mgraph.device import Device
 from mgraph.errors import InvalidBatch
+from mgraph.kernels import load
 
 __all__ = ["check_batch", "deal", "largest_ids", "nbytes"]
 
@@ -36,22 +39,29 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
 
 
 def largest_ids(batch: EdgeBatch) -> tuple[int, int]:
-    """The largest `src` and the largest `dst` of a batch that has edges. O(n); one read-back of columns on one GPU."""
+    """The largest `src` and the largest `dst` of a batch that has edges. O(n).
+
+    For columns on one GPU a launch and a read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
+    """
     src, dst = batch.src, batch.dst
     if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
         return _largest(src), _largest(dst)
-    import cupy
-
+    device, n = _gpu(src.device.id), len(batch)
     with src.device:
-        found = cupy.empty(2, np.uint32)
-        src.max(out=found[:1].reshape(()))
-        dst.max(out=found[1:].reshape(()))
-        of_src, of_dst = found.tolist()
+        found = device.zeros(2, np.uint64)
+        src, dst = device.asarray(src), device.asarray(dst)
+        load(device, "kernels/arcs.cuh").LargestIds(n, src=src, dst=dst, n=n, largest=found)
+        of_src, of_dst = device.to_host(found).tolist()
     return of_src, of_dst
 
 
 def _largest(ids: Any) -> int:
     return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
+
+
+@cache
+def _gpu(index: int) -> Device:
+    return Device("cuda", index)
 
 
 def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
