@@ -20,9 +20,9 @@ def test_store(tmp_path, capsys):
         "write, one sync", "write, a sync every 4k bytes", "read, cold", "read, cached",
     ]  # fmt: skip
     for sync in ("background", "always"):
-        for name, count in (("no pause", 3), ("burst", 3), ("paced", 3), ("paused", 3)):
+        for name, turns in (("no pause", 1), ("burst", 7), ("paced", 1), ("paused", 1)):
             (line,) = of(lines, "store", part="stream", what=f"{sync}, {name}")
-            assert (line["n"], line["edges"], line["lag_epochs"] >= 0) == (count, 500 * count, True)
+            assert (line["n"], line["turns"], line["edges"], line["lag_epochs"] >= 0) == (3 * turns, turns, 1500, True)
             assert 8 < line["bytes_per_edge"] < 9  # the headers, and marks of syncs
             assert line["disk_share"] > 0
             assert line["loss_percent"] < 100
@@ -30,7 +30,7 @@ def test_store(tmp_path, capsys):
     assert snapshot["nbytes"] > 8 * snapshot["edges"]
     log, back = of(lines, "store", part="open")
     assert (log["what"], back["what"], back["edges"]) == ("the log", "a snapshot", snapshot["edges"])
-    assert log["edges"] == 4096 + (3 + 12) * 500  # as drawn
+    assert log["edges"] == 4096 + (3 + 30) * 500  # as drawn
     assert all(line["ratio"] > 0 and line["nbytes"] > 8 * line["edges"] for line in (log, back))
     capsys.readouterr()
     assert (

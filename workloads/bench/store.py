@@ -23,7 +23,7 @@ from workloads.bench.inputs import Edges
 from workloads.bench.recovery import measure_recovery
 from workloads.bench.reopen import measure_open, measure_snapshot
 from workloads.bench.stored import Stored
-from workloads.bench.streams import measure_streams
+from workloads.bench.streams import measure_streams, passes_of
 
 __all__ = ["HELP", "add_arguments", "measure"]
 
@@ -115,8 +115,8 @@ def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> in
     """Bytes of the files that there are at the same time; `InvalidOption` if the disk has fewer."""
     edges = 0
     if {"stream", "snapshot", "open"} & set(parts):
-        passes = 0 if "stream" not in parts else 4 if options.pause else 3
-        edges = (options.resident or options.edge_factor << options.scale) + passes * options.batches * options.batch
+        batches = sum(map(sum, passes_of(options).values())) if "stream" in parts else 0
+        edges = (options.resident or options.edge_factor << options.scale) + batches * options.batch
     if "recover" in parts and options.workers:
         edges = max(edges, *counts_of(options.recover_edges, "recover-edges"))
     needed, free = max(options.disk_bytes, 8 * edges * COPIES), shutil.disk_usage(root).free
