@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from mgraph.errors import MgraphError
+from mgraph.errors import CapacityError, MgraphError
 
 __all__ = ["COMMANDS", "main"]
 
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(act(options))
     except MgraphError as error:
         print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, CapacityError):
+            _end_record()
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_record() -> None:
-    """What a run had measured before Ctrl-C counts; its record says that it is not all."""
+    """What a run had measured before Ctrl-C, or before memory ran out, counts; its record says that it is not all."""
     record = sys.modules.get("workloads.record")
     if record is not None and record.Record.latest is not None:
         record.Record.latest.add("end", interrupted=True)

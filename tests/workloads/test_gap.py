@@ -14,7 +14,7 @@ import pytest
 
 from mgraph import DynamicGraph
 from mgraph.device import Device
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
 from workloads.gap import graphs, kernels, verify
@@ -322,3 +322,18 @@ def test_on_a_gpu(tmp_path):
     assert sum(line["kind"] == "kernel" and line["verified"] == 2 for line in lines) == 12
     cpu, gpu = (generate("kron", 16, 4, device) for device in (CPU, Device("cuda")))
     np.testing.assert_array_equal(gpu.device.to_host(gpu.parts[0]), cpu.parts[0])
+
+
+def test_what_was_measured_before_memory_ran_out_is_kept(tmp_path, monkeypatch, capsys):
+    def without_memory(graph, *args):
+        raise CapacityError("9 bytes are needed")
+
+    monkeypatch.setattr(DynamicGraph, "sssp", without_memory)
+    assert (
+        main(["gap", *SMALL, "--graph", "kron", "--kernel", "bfs,sssp", "--trials", "2", "--out", str(tmp_path)]) == 2
+    )
+    assert "9 bytes are needed" in capsys.readouterr().err
+    (path,) = tmp_path.glob("bench-gap-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["kernel"] for line in lines if line["kind"] == "kernel"] == ["bfs"]
+    assert lines[-1] == {"kind": "end", "interrupted": True}
