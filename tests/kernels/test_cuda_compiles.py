@@ -44,10 +44,20 @@ KINDS = {
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
 FOLDERS = {str(f.parent.relative_to(source.ROOT)) for f in source.ROOT.glob("structures/*/*.cuh")}
 PMA = "structures/pma"  # compiled over the views of the structures that share it
+
+
+def parts(file: str) -> set[str]:
+    """The files of its folder that a kernel file includes, which are compiled with it."""
+    included = (found[1] for found in source._INCLUDE.finditer((source.ROOT / file).read_text()))
+    own = [part for part in included if Path(part).parent == Path(file).parent]
+    return {*own, *(deeper for part in own for deeper in parts(part))}
+
+
+PARTS = {part for file in KINDS for part in parts(file)} - set(KINDS)  # of files that need macros
 FILES = sorted(
     str(f.relative_to(source.ROOT))
     for f in source.ROOT.rglob("*.cuh")
-    if f.parent.name != "platform" and f.name != "view.cuh"
+    if f.parent.name != "platform" and f.name != "view.cuh" and str(f.relative_to(source.ROOT)) not in PARTS
 )
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name} plain": (name, {}) for name in names() if name != "gpma"},  # whose view is gpma+'s
