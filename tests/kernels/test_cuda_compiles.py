@@ -54,6 +54,13 @@ def parts(file: str) -> set[str]:
 
 
 PARTS = {part for file in KINDS for part in parts(file)} - set(KINDS)  # of files that need macros
+
+
+def whole(file: str) -> str:
+    """The text of a file and of its parts."""
+    return "".join((source.ROOT / one).read_text() for one in (file, *sorted(parts(file) & PARTS)))
+
+
 FILES = sorted(
     str(f.relative_to(source.ROOT))
     for f in source.ROOT.rglob("*.cuh")
@@ -82,7 +89,7 @@ def programs(variant: str) -> list[source.Program]:
     own, defines = str(Path(view.source).parent), tuple(sorted((*view.defines, *ALGORITHMS)))
     found = []
     for file in FILES:
-        if "template <class View>" in (source.ROOT / file).read_text():
+        if "template <class View>" in whole(file):
             if "leaf" in options and not is_structures(file):  # the algorithms see the same text
                 continue
             kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
@@ -175,7 +182,7 @@ def test_an_error_is_found_and_its_program_named(tmp_path):
 @pytest.mark.slow
 def test_no_kernel_is_left_out():
     compiled = {k.name for variant in VARIANTS for program in programs(variant) for k in program.kernels}
-    texts = [(source.ROOT / f).read_text() for f in FILES]
+    texts = [whole(file) for file in FILES]
     declared = {name for text in texts for _, name, body in source._STRUCT.findall(text) if "operator()(Grid" in body}
     assert compiled == declared
     assert {"CsrMove", "MergeLeaves", "HasEdges", "MakeKeys"} <= declared

@@ -155,18 +155,20 @@ struct Spread {
         least = lesser(least, ordered(by));
     }
     // A group follows the edges of a row, unless a shorter path to it was listed since. A lane holds an
-    // edge until it has the next, so that nothing waits for its loads.
+    // edge until it has the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex
+    // may be listed twice.
     template <class Group>
     DEVICE i64 go_on(const Own& own, Group group, i64 at, i64 step, u32& least, Finds& finds) const {
         u32 row = load(own.rows + at);
         Word word = load(own.words + at);
         f32 by = load(own.changes + at);
         i64 units = graph.units(row), edges = 0, id = -1, begin = 0;
-        Word now = load(search.length + search.first + row), then = 0;
+        Word now = load(search.length + search.first + row), then = 0, shortest = 0;
         f32 weight = 0;
         auto take = [&] {  // the edge that is held
             Word next = longer(word, weight);
-            if (now < word || !(next < atomic_min(search.length + id, next))) return;
+            if (now < word || !(next < shortest)) return;
+            atomic_min(search.length + id, next);
             fetch_from(graph, begin);
             list(own, step + 1, (u32)(id - search.first), next, change(next, then, by), least, finds);
         };
@@ -182,7 +184,8 @@ struct Spread {
                 if (!live) return false;
                 ++edges;
                 if (id >= 0) take();
-                id = found, weight = graph.weight(slot), then = before[id], begin = begin_of(graph, id - search.first);
+                id = found, weight = graph.weight(slot), shortest = load(search.length + id), then = before[id];
+                begin = begin_of(graph, id - search.first);
                 return false;
             });
         if (id >= 0) take();

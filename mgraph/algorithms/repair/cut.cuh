@@ -9,12 +9,15 @@ template <class View, class Tile32>
 DEVICE void check_suspect(const View& graph, const Known& known, Tile32 tile, i64 at, bool last, i64& edges) {
     u32 suspect = load(known.suspects + at);
     if (suspect == settled) return;
-    bool held = supported(graph, known, tile, suspect, edges);
+    u32 root = nobodys;
+    bool held = supported(graph, known, tile, suspect, root, edges);
     tile.sync();
+    if (known.root && !held) root = root_of(tile, root, suspect);
     if (tile.rank() > 0 || (!held && !last)) return;
     known.unlist(suspect);
     store(known.suspects + at, settled);
     if (held) return;
+    if (known.root) store(known.root + suspect, root);
     set_bit(known.cut, suspect);
     store(known.gone + take_place(known.state + r_cut), suspect);
 }

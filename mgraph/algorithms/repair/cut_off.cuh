@@ -124,6 +124,7 @@ struct CutOff {
     template <class Group>
     DEVICE void check(const Own& own, Group group, u32 v, i64 step, i64 turn, i64& edges) const {
         bool once = same && group.size() == narrow, held = false, several = false;
+        u32 root = nobodys;
         i64 child = -1, begin = 0, ends[2] = {-1, -1}, slots[2];
         if (once)
             visit_edges(graph, known, group, v, edges, [&](u32 u, i64 slot, bool live) {
@@ -137,16 +138,20 @@ struct CutOff {
         if (once) {
             i64 begins[2];
             bool gone[2];
+            u32 roots[2];
             f32 weights[2];
             Word lengths[2];
             for (int k = 0; k < 2; ++k) {
                 if (ends[k] < 0) continue;
                 gone[k] = get_bit(known.cut, ends[k]), weights[k] = graph.weight(slots[k]);
                 begins[k] = begin_of(graph, ends[k] - known.first), lengths[k] = known.length[ends[k]];
+                if (known.root) roots[k] = load(known.root + ends[k]);
             }
             for (int k = 0; k < 2; ++k) {
-                if (ends[k] < 0 || gone[k]) continue;
-                if (lengths[k] < known.length[v]) {
+                if (ends[k] < 0) continue;
+                if (gone[k]) {
+                    if (known.root && known.holds(ends[k], v, weights[k])) root = roots[k];
+                } else if (lengths[k] < known.length[v]) {
                     held |= known.leads(ends[k], v, weights[k]);
                 } else if (!known.rooted(ends[k]) && known.leads(v, ends[k], weights[k])) {
                     several |= child >= 0;
@@ -154,10 +159,12 @@ struct CutOff {
                 }
             }
         } else {
-            held = supported(graph, known, group, v, edges);
+            held = supported(graph, known, group, v, root, edges);
         }
         if (group.any(held)) return;
+        if (known.root) root = root_of(group, root, v);
         if (child >= 0) fetch_from(graph, begin);
+        if (group.rank() == 0 && known.root) store(known.root + v, root);
         bool first = group.rank() == 0 && !(atomic_or(known.cut + v / word_bits, bit_of(v)) & bit_of(v));
         if (first) {
             i64 n = atomic_add(own.gone_count(), 1u);

@@ -1,8 +1,9 @@
 // What changed edges mean for known lengths of shortest paths. A vertex is supported by an in-neighbour of smaller
-// length from which an edge leads to exactly its length. A suspect may have lost its support; without one it is cut, and
-// so its out-neighbours are suspects. In the end, those that are cut get lengths from neighbours that are not. Every
-// rank knows the lengths of all vertices, and who is cut. It owns the n vertices from `first` on.
+// length from which an edge leads to its length; or to less, where a weight has fallen. A suspect may have lost its
+// support; without one it is cut, and so its out-neighbours are suspects. In the end, those that are cut get lengths from
+// neighbours that are not. Every rank knows the lengths of all vertices, and who is cut. It owns the n vertices from `first` on.
 #pragma once
+#include "algorithms/repair/below.cuh"
 #include "algorithms/repair/cut.cuh"
 #include "algorithms/repair/cut_off.cuh"
 #include "algorithms/repair/parents.cuh"

@@ -35,7 +35,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Shard, incoming, kernels
+from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
 from mgraph.algorithms.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
@@ -44,9 +44,14 @@ from mgraph.structures import Structure
 __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
-SUSPECTS, CUT, SEEDS, EDGES, REFUSED = range(5)
-WORDS = 14  #: of the state, with those of `CutOff`
-assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 6
+SUSPECTS, CUT, SEEDS, EDGES, REFUSED, TIED, LEFT = range(7)
+WORDS = 16  #: of the state, with those of `CutOff`
+SPARSE = 8  #: mean degree up to which a graph may have paths so long that pointers jump along them
+JUMP_TURNS = 12  #: of `CutOff`, after which they do: together these take about as long
+JUMP_SUSPECTS = 64  #: with more of them, they do so at once
+JUMPS = 3  #: launches between two looks whether pointers have arrived
+NESTED = 2  #: rounds for roots that are below others
+assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 8
 
 
 def load_repair(shard: Shard, lengths: Lengths) -> Library:
@@ -86,6 +91,7 @@ class Repair:
         self.lengths, self.delta = search.lengths, search.delta
         self.kernels, self.edges = load_repair(shard, self.lengths), 0
         self.before: Array = None
+        self.tied = False
         self.cut_off = self.device.empty(0, np.uint32)
         self._take(search)
 
@@ -95,9 +101,12 @@ class Repair:
         self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
         self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
         self.state, self.counts = device.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
+        n, bounded = search.n, self.bounded  # the search's lists are free until it goes on
         self.known = Struct(
-            length=self.length, none=self.lengths.none, first=shard.lo, n=search.n, source=self.source,
-            cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone, state=self.state,
+            length=self.length, none=self.lengths.none, first=shard.lo, n=n, source=self.source,
+            cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone,
+            root=search.lists[n : 2 * n] if bounded else None,
+            rise=search.lists[2 * n : 3 * n].view(np.float32) if bounded else None, state=self.state,
         )  # fmt: skip
 
     @property
@@ -114,6 +123,11 @@ class Repair:
             return both(shard)
         edges = shard.out_edges if self.inward else shard.in_edges
         return [] if edges is None else [edges]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the lengths of vertices that are cut get bounds: on a rank that is alone, where edges have weights."""
+        return self.shard.size == 1 and self.lengths.bits > 0
 
     @property
     def nbytes(self) -> int:
@@ -160,11 +174,10 @@ class Repair:
         self.kernels.Suspect(len(changes), known=self.known, changed=changed)
         if joined is not None and not joined():
             return None
-        gone = self._cut_off(most)
+        gone = self._cut_off(most, changed, len(changes))
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
-        self.kernels.Forget(len(self.cut_off), known=self.known, list=self.cut_off, n=len(self.cut_off))
         found = self._regain(changed, changes)
         if self.parents is None:
             return found
@@ -186,10 +199,18 @@ class Repair:
         found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
         return found
 
-    def _cut_off(self, most: int) -> list[Array] | None:
+    def _cut_off(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
         alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
-        counts = self._cut_off_here(most, gone) if alone else self._read()
+        if jumps := self._jumps:
+            counts = self._cut_off_here(most, gone, few=JUMP_SUSPECTS, turns=JUMP_TURNS)
+            if counts[SUSPECTS] and counts[EDGES] <= most:
+                gone = self._cut_below(changed, n)
+        if not alone:
+            self._read()
+        elif self.tied or not jumps:
+            self._cut_off_here(most, gone)
+        counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
             if not self.backward or (alone and int(counts[EDGES]) > most):
@@ -214,7 +235,45 @@ class Repair:
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
 
-    def _cut_off_here(self, most: int, gone: list[Array]) -> np.ndarray:
+    @property
+    def _jumps(self) -> bool:
+        """Whether pointers may jump along paths: where these may be long, and there is a pointer for each vertex."""
+        sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
+        return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
+
+    def _suspect_again(self, changed: Struct, n: int) -> None:
+        for words in (self.cut, self.listed, self.state[: EDGES], self.state[TIED:]):
+            self.device.fill(words, 0)
+        self.kernels.Suspect(n, known=self.known, changed=changed)
+
+    def _cut_below(self, changed: Struct, n: int) -> list[Array]:
+        """Cut all that is below suspects without support, by pointers that jump; a list of it.
+
+        Nothing where vertices are supported only by others of their own length: the suspects are found again then.
+        """
+        (edges,), rows = self.backward, self.search.n
+        self._suspect_again(changed, n)
+        self.kernels.Hang(-(-rows // LANES), graph=edges.view(), known=self.known)
+        while not self.tied:
+            for _ in range(JUMPS):
+                self.device.fill(self.state[LEFT : LEFT + 1], 0)
+                self.kernels.Jump(rows, known=self.known)
+            counts = self._read()
+            self.tied = bool(counts[TIED])
+            if not counts[LEFT]:
+                break
+        if self.tied:
+            self._suspect_again(changed, n)
+            return []
+        self.kernels.Below(rows, known=self.known)
+        self.device.fill(self.listed, 0)
+        self.device.fill(self.state[:1], 0)
+        counts = self._read()
+        return [self.gone[: int(counts[CUT])]]
+
+    def _cut_off_here(
+        self, most: int, gone: list[Array], few: int | None = None, turns: int = SPREAD_TURNS
+    ) -> np.ndarray:
         """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards.
 
         The vertices are appended to `gone`.
@@ -222,7 +281,8 @@ class Repair:
         (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         self.kernels.CutOff(
             SPREAD_TILES, graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists,
-            few=max(SPREAD[self.device.kind], search.few), most=most, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
+            few=max(SPREAD[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
+            steps=SPREAD_STEPS,
             same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self._read()
@@ -250,7 +310,26 @@ class Repair:
 
     def _regain(self, changed: Struct, changes: Changes) -> bool:
         """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
-        return self.resume(*self.seeds(changed, changes, int(self.counts[CUT])), len(self.cut_off) > 0)
+        lost, cut = self.cut_off, int(self.counts[CUT])
+        listed = {"known": self.known, "list": lost, "n": len(lost)}
+        bounds = self._bounds(cut) if self.bounded and cut else None
+        self.kernels.Forget(len(lost), **listed, bounds=bounds)
+        seeds = self.seeds(changed, changes, cut)
+        self.kernels.Uncut(len(lost), **listed)
+        found = self.resume(*seeds, len(lost) > 0)
+        if bounds is not None:
+            self.device.fill(self.state[LEFT : LEFT + 1], 0)
+            self.kernels.Lost(len(lost), **listed, bounds=bounds)
+            if self._read()[LEFT]:
+                self.resume(*self.seeds(changed, changes, cut))
+        return found
+
+    def _bounds(self, cut: int) -> Array:
+        """Room for bounds of the lengths of vertices that were cut, which follow from those of their roots."""
+        for nested in range(NESTED + 1):
+            (edges,) = self.backward
+            self.kernels.Rise(-(-cut // LANES), graph=edges.view(), known=self.known, count=cut, nested=nested)
+        return self.device.empty(cut, self.lengths.word)
 
     def seeds(self, changed: Struct, changes: Changes, cut: int = 0) -> tuple[Array, Array]:
         """The ends that changed arcs give smaller lengths, and the `cut` own vertices that were cut; and these lengths.
