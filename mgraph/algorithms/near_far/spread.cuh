@@ -3,60 +3,35 @@
 #include "algorithms/near_far/follow.cuh"
 
 // From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
-// on from there by itself, with lists of its own. It takes those first whose lengths have grown least, or fallen most,
-// since `before`: along the shortest paths of then, all change by as much, whatever their lengths. How many it takes at a
-// time follows from how many lanes it has. Where a block has much to do while most have nothing, all lists are dealt out
-// again, as after `steps` steps. It leaves when nothing is near, and after `turns` turns.
+// on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most
+// have nothing, all lists are dealt out again, as after `steps` steps. It leaves when nothing is near, and after `turns`
+// turns.
 template <class View>
 struct Spread {
     static constexpr int lanes = 32;
     static constexpr int stays = 1;
-    static constexpr i64 room = LENGTHS == 32 ? 1024 : 768;  // of each of a block's lists
+    static constexpr i64 room = 1024;  // of each of a block's lists
     static constexpr i64 much = 128;
     View graph;
     Search search;
-    const Word* before;
     i64 turns;
     i64 steps;
-    f64 window;  // of changes that are taken together at first
     u64* tasks;
     u64* arrived;
-    struct Own {  // a block's lists in memory that its lanes share: those of even and odd steps, and what is followed
+    struct Own {  // a block's lists in memory that its lanes share: those of even and odd steps
         u32* rows;
         Word* words;
-        f32* changes;
-        u32* chosen;
-        u32* counts;  // of three steps in rotation: how many are listed, how many chosen; whether to stop
-        u32* least;
+        u32* counts;  // of three steps in rotation: how many are listed; whether to stop
         DEVICE u32* count(i64 step) const { return counts + step % 3; }
-        DEVICE u32* chosen_count(i64 step) const { return counts + 3 + step % 3; }
-        DEVICE u32* stop() const { return counts + 6; }
+        DEVICE u32* stop() const { return counts + 3; }
         DEVICE i64 place(i64 step, i64 at) const { return (step & 1) * room + at; }
         DEVICE i64 size(i64 step) const { return lesser((i64)load(count(step)), room); }
     };
-    // Words in the order of floats, and back.
-    DEVICE static u32 ordered(f32 change) {
-        u32 bits = bits_of(change);
-        return bits >> 31 ? ~bits : bits | 1u << 31;
-    }
-    DEVICE static f32 change_of(u32 order) { return float_of(order >> 31 ? order & ~(1u << 31) : ~order); }
-    DEVICE static f32 value(Word word) {
-        if (hops) return (f32)((u64)word >> 32);
-        return LENGTHS == 32 ? float_of((u32)word) : (f32)float_of((u64)word);
-    }
-    // By how much a length differs from before; as that of what led here if there was none.
-    DEVICE f32 change(Word now, Word then, f32 here) const {
-        f32 by = LENGTHS == 64 ? (f32)(float_of((u64)now) - float_of((u64)then)) : value(now) - value(then);
-        return by - by == 0 ? by : here;
-    }
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, rows, 2 * room);
         SHARED(Word, words, 2 * room);
-        SHARED(f32, changes, 2 * room);
-        SHARED(u32, chosen, room);
-        SHARED(u32, counts, 8);
-        SHARED(u32, least, 4);
-        const Own own{rows, words, changes, chosen, counts, least};
+        SHARED(u32, counts, 4);
+        const Own own{rows, words, counts};
         const Search& s = search;
         Tile<lanes> tile;
         u64 goal = 0;
@@ -88,39 +63,17 @@ struct Spread {
     // A block goes on from the near vertices at the places begin .. end - 1; what is left is near in the next turn.
     DEVICE i64 spread(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Finds& finds) const {
         Block block;
-        Tile<lanes> tile;
-        i64 edges = 0, step = 0, groups = block.size() / Tile<narrow>::size();
-        f32 width = (f32)window;
-        take_rows(own, begin, end, turn, finds);
+        i64 edges = 0, step = 0;
+        take_rows(own, begin, end, turn);
         for (; step < steps; ++step) {
             i64 n = own.size(step);
             if (n == 0 || load(own.stop())) break;
-            f32 limit = change_of(load(own.least + step % 3)) + width;
-            u32 least = ~0u;
             i64 all_idle = block.rank() == 0 && n > much ? load(search.idle(turn)) : 0;
-            if (block.rank() == 0) {
-                store(own.count(step + 2), 0u), store(own.chosen_count(step + 1), 0u);
-                store(own.least + (step + 2) % 3, ~0u);
-            }
-            for (i64 i = block.rank(); i < n; i += block.size()) {
-                i64 at = own.place(step, i);
-                f32 by = load(own.changes + at);
-                if (by <= limit) store(own.chosen + atomic_add(own.chosen_count(step), 1u), (u32)at);
-                else list(own, step + 1, load(own.rows + at), load(own.words + at), by, least, finds);
-            }
-            block.sync();
-            i64 n_chosen = load(own.chosen_count(step));
+            if (block.rank() == 0) store(own.count(step + 2), 0u);
             visit_in_block(
-                graph, n_chosen, [&](i64 i) { return load(own.rows + load(own.chosen + i)); },
-                [&](auto group, i64 i) {
-                    i64 at = load(own.chosen + i);
-                    edges += go_on(own, group, at, step, least, finds);
-                });
-            least = ~tile.most(~least);
-            if (tile.rank() == 0 && least != ~0u) atomic_min(own.least + (step + 1) % 3, least);
+                graph, n, [&](i64 i) { return (i64)load(own.rows + own.place(step, i)); },
+                [&](auto group, i64 i) { edges += go_on(own, group, own.place(step, i), step + 1, finds); });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
-            if (n_chosen < n && n_chosen < groups) width *= 2;
-            if (n_chosen > 2 * groups) width /= 2;
             block.sync();
         }
         for (i64 i = block.rank(), n = own.size(step); i < n; i += block.size())
@@ -128,49 +81,35 @@ struct Spread {
         block.sync();
         return edges;
     }
-    DEVICE void take_rows(const Own& own, i64 begin, i64 end, i64 turn, Finds& finds) const {
+    DEVICE void take_rows(const Own& own, i64 begin, i64 end, i64 turn) const {
         Block block;
-        Tile<lanes> tile;
-        if (block.rank() == 0) {
-            for (i64 i = 0; i < 8; ++i) store(own.counts + i, 0u);
-            for (i64 i = 0; i < 3; ++i) store(own.least + i, ~0u);
-        }
+        if (block.rank() == 0)
+            for (i64 i = 0; i < 4; ++i) store(own.counts + i, 0u);
         block.sync();
-        u32 least = ~0u;
         for (i64 at = begin + block.rank(); at < end; at += block.size()) {
             i64 row = search.take(at, turn);
-            Word word = load(search.length + search.first + row);
-            if ((i64)graph.degree(row) > HUB_DEGREE) add_tasks(graph, row, tasks, search.task_count(turn));
-            else list(own, 0, (u32)row, word, change(word, before[search.first + row], 0), least, finds);
+            if ((i64)graph.degree(row) > HUB_DEGREE) {
+                add_tasks(graph, row, tasks, search.task_count(turn));
+                continue;
+            }
+            i64 to = own.place(0, atomic_add(own.count(0), 1u));  // there is room for all
+            store(own.rows + to, (u32)row), store(own.words + to, load(search.length + search.first + row));
         }
-        least = ~tile.most(~least);
-        if (tile.rank() == 0 && least != ~0u) atomic_min(own.least, least);
         block.sync();
     }
-    DEVICE void list(const Own& own, i64 step, u32 row, Word word, f32 by, u32& least, Finds& finds) const {
-        i64 n = atomic_add(own.count(step), 1u);
-        if (n >= room) return finds.add_near(row);
-        i64 at = own.place(step, n);
-        store(own.rows + at, row), store(own.words + at, word), store(own.changes + at, by);
-        least = lesser(least, ordered(by));
-    }
-    // A group follows the edges of a row, unless a shorter path to it was listed since. A lane holds an
-    // edge until it has the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex
-    // may be listed twice.
-    template <class Group>
-    DEVICE i64 go_on(const Own& own, Group group, i64 at, i64 step, u32& least, Finds& finds) const {
+    // A group follows the edges of a row, unless a shorter path to it is known since. A lane holds an edge until it has
+    // the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be listed twice.
+    template <class Group> DEVICE i64 go_on(const Own& own, Group group, i64 at, i64 step, Finds& finds) const {
         u32 row = load(own.rows + at);
-        Word word = load(own.words + at);
-        f32 by = load(own.changes + at);
+        Word word = load(own.words + at), now = load(search.length + search.first + row), shortest = 0;
         i64 units = graph.units(row), edges = 0, id = -1, begin = 0;
-        Word now = load(search.length + search.first + row), then = 0, shortest = 0;
         f32 weight = 0;
         auto take = [&] {  // the edge that is held
             Word next = longer(word, weight);
             if (now < word || !(next < shortest)) return;
             atomic_min(search.length + id, next);
             fetch_from(graph, begin);
-            list(own, step + 1, (u32)(id - search.first), next, change(next, then, by), least, finds);
+            list(own, step, (u32)(id - search.first), next, finds);
         };
         if (units > 1) {
             if (now < word) return 0;
@@ -184,11 +123,16 @@ struct Spread {
                 if (!live) return false;
                 ++edges;
                 if (id >= 0) take();
-                id = found, weight = graph.weight(slot), shortest = load(search.length + id), then = before[id];
+                id = found, weight = graph.weight(slot), shortest = load(search.length + id);
                 begin = begin_of(graph, id - search.first);
                 return false;
             });
         if (id >= 0) take();
         return edges;
+    }
+    DEVICE void list(const Own& own, i64 step, u32 row, Word word, Finds& finds) const {
+        i64 n = atomic_add(own.count(step), 1u);
+        if (n >= room) return finds.add_near(row);
+        store(own.rows + own.place(step, n), row), store(own.words + own.place(step, n), word);
     }
 };

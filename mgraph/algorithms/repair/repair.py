@@ -90,7 +90,6 @@ class Repair:
         self.parents = parents
         self.lengths, self.delta = search.lengths, search.delta
         self.kernels, self.edges = load_repair(shard, self.lengths), 0
-        self.before: Array = None
         self.tied = False
         self.cut_off = self.device.empty(0, np.uint32)
         self._take(search)
@@ -158,13 +157,6 @@ class Repair:
         the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
         """
         self.search.look_at(self.forward)
-        self.before = self.device.concatenate([self.length]) if self.search.spreads else None
-        try:
-            return self._followed(changes, most, joined)
-        finally:
-            self.before = None
-
-    def _followed(self, changes: Changes, most: int, joined: Callable[[], bool] | None) -> bool | None:
         self.edges = 0
         self.device.fill(self.state, 0)
         if self.inward:
@@ -242,7 +234,7 @@ class Repair:
         return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
 
     def _suspect_again(self, changed: Struct, n: int) -> None:
-        for words in (self.cut, self.listed, self.state[: EDGES], self.state[TIED:]):
+        for words in (self.cut, self.listed, self.state[:EDGES], self.state[TIED:]):
             self.device.fill(words, 0)
         self.kernels.Suspect(n, known=self.known, changed=changed)
 
@@ -351,7 +343,7 @@ class Repair:
         if not self._sum(len(sources))[0]:
             return changed
         before = self.own.copy() if several else None
-        self.search.again(sources, words, self.before)
+        self.search.again(sources, words)
         self.edges += self.search.edges
         if several:
             self._share(before)
