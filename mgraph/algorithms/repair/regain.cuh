@@ -121,7 +121,7 @@ struct Lost {  // one lane a vertex that was cut: if no path was found below its
     DEVICE void operator()(Grid grid) const {
         bool left = false;
         for (i64 i : grid.items(n)) {
-            if (known.length[list[i]] != bounds[i]) continue;
+            if (bounds[i] == (Word)known.none || known.length[list[i]] != bounds[i]) continue;
             known.length[list[i]] = (Word)known.none;
             left = true;
         }

@@ -37,6 +37,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
 from mgraph.algorithms.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
+from mgraph.algorithms.repair import below
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
@@ -44,12 +45,8 @@ from mgraph.structures import Structure
 __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
-SUSPECTS, CUT, SEEDS, EDGES, REFUSED, TIED, LEFT = range(7)
+SUSPECTS, CUT, SEEDS, EDGES, REFUSED, _TIED, LEFT = range(7)
 WORDS = 16  #: of the state, with those of `CutOff`
-SPARSE = 8  #: mean degree up to which a graph may have paths so long that pointers jump along them
-JUMP_TURNS = 12  #: of `CutOff`, after which they do: together these take about as long
-JUMP_SUSPECTS = 64  #: with more of them, they do so at once
-JUMPS = 3  #: launches between two looks whether pointers have arrived
 NESTED = 2  #: rounds for roots that are below others
 assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 8
 
@@ -79,6 +76,8 @@ class Repair:
     ----------
     length : uint32 or uint64[n_vertices]
         The lengths of all vertices, the same on every rank.
+    tied : bool
+        Whether a vertex was found to hang on another of its own length.
     cut_off : uint32[k]
         The vertices of all ranks that the last call of `follow` has cut.
     edges : int
@@ -125,7 +124,7 @@ class Repair:
 
     @property
     def bounded(self) -> bool:
-        """Whether the lengths of vertices that are cut get bounds: on a rank that is alone, where edges have weights."""
+        """Whether the lengths of vertices that are cut get bounds: those by weights, on a rank that is alone."""
         return self.shard.size == 1 and self.lengths.bits > 0
 
     @property
@@ -183,7 +182,8 @@ class Repair:
         """The lengths of the own vertices."""
         return self.length[self.shard.lo : self.shard.hi]
 
-    def _read(self) -> np.ndarray:
+    def read(self) -> np.ndarray:
+        """The words of the state."""
         self.counts = Device.to_host(self.state).copy()
         return self.counts
 
@@ -194,12 +194,12 @@ class Repair:
     def _cut_off(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
         alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
-        if jumps := self._jumps:
-            counts = self._cut_off_here(most, gone, few=JUMP_SUSPECTS, turns=JUMP_TURNS)
-            if counts[SUSPECTS] and counts[EDGES] <= most:
-                gone = self._cut_below(changed, n)
+        if jumps := below.may_jump(self):
+            self._cut_off_here(most, gone, below.SUSPECTS, below.TURNS)
+            if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
+                gone = below.cut_below(self, changed, n)
         if not alone:
-            self._read()
+            self.read()
         elif self.tied or not jumps:
             self._cut_off_here(most, gone)
         counts = self.counts
@@ -211,7 +211,7 @@ class Repair:
             for left, edges in reversed(list(enumerate(self.backward))):
                 self.kernels.Check(count, graph=edges.view(), known=self.known, count=count, last=int(left == 0))
             self.device.fill(self.state[:1], 0)
-            counts = self._read()
+            counts = self.read()
             end = int(counts[CUT])
             fresh, visited = self._sum(end - begin, int(counts[EDGES]))
             if visited > most:
@@ -221,47 +221,11 @@ class Repair:
             gone += self._cut_everywhere(self.gone[begin:end])
             for edges in self.forward:
                 self.kernels.Children(end - begin, graph=edges.view(), known=self.known, begin=begin, end=end)
-            counts = self._cut_off_here(most, gone) if alone else self._read()
+            counts = self._cut_off_here(most, gone) if alone else self.read()
             if self.shard.size > 1:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
-
-    @property
-    def _jumps(self) -> bool:
-        """Whether pointers may jump along paths: where these may be long, and there is a pointer for each vertex."""
-        sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
-        return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
-
-    def _suspect_again(self, changed: Struct, n: int) -> None:
-        for words in (self.cut, self.listed, self.state[:EDGES], self.state[TIED:]):
-            self.device.fill(words, 0)
-        self.kernels.Suspect(n, known=self.known, changed=changed)
-
-    def _cut_below(self, changed: Struct, n: int) -> list[Array]:
-        """Cut all that is below suspects without support, by pointers that jump; a list of it.
-
-        Nothing where vertices are supported only by others of their own length: the suspects are found again then.
-        """
-        (edges,), rows = self.backward, self.search.n
-        self._suspect_again(changed, n)
-        self.kernels.Hang(-(-rows // LANES), graph=edges.view(), known=self.known)
-        while not self.tied:
-            for _ in range(JUMPS):
-                self.device.fill(self.state[LEFT : LEFT + 1], 0)
-                self.kernels.Jump(rows, known=self.known)
-            counts = self._read()
-            self.tied = bool(counts[TIED])
-            if not counts[LEFT]:
-                break
-        if self.tied:
-            self._suspect_again(changed, n)
-            return []
-        self.kernels.Below(rows, known=self.known)
-        self.device.fill(self.listed, 0)
-        self.device.fill(self.state[:1], 0)
-        counts = self._read()
-        return [self.gone[: int(counts[CUT])]]
 
     def _cut_off_here(
         self, most: int, gone: list[Array], few: int | None = None, turns: int = SPREAD_TURNS
@@ -274,10 +238,9 @@ class Repair:
         self.kernels.CutOff(
             SPREAD_TILES, graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists,
             few=max(SPREAD[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
-            steps=SPREAD_STEPS,
-            same=int(backward is forward), arrived=search.arrived,
+            steps=SPREAD_STEPS, same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
-        counts = self._read()
+        counts = self.read()
         gone.append(self.gone[begin : int(counts[CUT])])
         return counts
 
@@ -298,7 +261,7 @@ class Repair:
         self.device.fill(self.state[:1], 0)
         for part in self.shard.exchange.allgather(found):
             self.kernels.TakeSuspects(len(part), known=self.known, list=part, n=len(part))
-        return self._read()
+        return self.read()
 
     def _regain(self, changed: Struct, changes: Changes) -> bool:
         """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
@@ -310,9 +273,8 @@ class Repair:
         self.kernels.Uncut(len(lost), **listed)
         found = self.resume(*seeds, len(lost) > 0)
         if bounds is not None:
-            self.device.fill(self.state[LEFT : LEFT + 1], 0)
             self.kernels.Lost(len(lost), **listed, bounds=bounds)
-            if self._read()[LEFT]:
+            if self.read()[LEFT]:
                 self.resume(*self.seeds(changed, changes, cut))
         return found
 
@@ -334,7 +296,7 @@ class Repair:
         for edges in self.backward:
             self.kernels.Refill(cut, graph=edges.view(), known=self.known, count=cut, seeds=seeds, words=words)
         self.kernels.Seed(n, known=self.known, changed=changed, seeds=seeds, words=words)
-        n = int(self._read()[SEEDS])
+        n = int(self.read()[SEEDS])
         return seeds[:n], words[:n]
 
     def resume(self, sources: Array, words: Array, changed: bool = False) -> bool:
@@ -371,11 +333,11 @@ class Repair:
         ids = self._differing(before)
         (forward,), (backward,) = self.forward, self.backward
         self.kernels.Neighbours(len(ids), graph=forward.view(), known=self.known, list=ids, n=len(ids))
-        count = int(self._read()[SUSPECTS])
+        count = int(self.read()[SUSPECTS])
         if self.shard.size > 1:
             count = int(self._swap_suspects(count)[SUSPECTS])
         self.kernels.Parents(count, graph=backward.view(), known=self.known, count=count, parents=self.parents)
-        self._read()
+        self.read()
 
     def results(self) -> tuple[Array, dict[str, int]]:
         """The lengths of the own vertices as results have them; how many are reached, and the most hops plus one."""
