@@ -17,7 +17,10 @@ struct Hang {
         const Known& known;
         DEVICE u32 nothing() const { return nobodys; }
         DEVICE u32 with(u32 part, i64 v, u32 u, i64 slot) const {
-            return known.holds(u, v, graph.weight(slot)) ? lesser(part, u) : part;
+            Word from = known.length[u], to = known.length[v];  // no load waits for another
+            f32 weight = graph.weight(slot);
+            bool holds = from != (Word)known.none && from < to && longer(from, weight) <= to;
+            return holds ? lesser(part, u) : part;
         }
         template <class Group> DEVICE u32 over(Group group, u32 part) const { return ~group.most(~part); }
     };
@@ -42,11 +45,14 @@ struct Hang {
     }
 };
 
-struct Jump {  // one lane a vertex: it hangs on one further up, until that is a root
+struct Jump {  // one lane a vertex: it hangs on one further up; nothing is left to do once that is a root everywhere
     static constexpr int lanes = 1;
     Known known;
+    i64 round;  // of at most nine
+    DEVICE i64* left_after(i64 round) const { return known.state + r_turns + round; }
     DEVICE void operator()(Grid grid) const {
         bool left = false;
+        if (round && !load(left_after(round - 1))) return;
         for (i64 v : grid.items(known.n)) {
             u32 up = glance(known.root + v), above = glance(known.root + up);
             if (above == up) continue;
@@ -54,14 +60,16 @@ struct Jump {  // one lane a vertex: it hangs on one further up, until that is a
             store(known.root + v, above);
             left |= glance(known.root + above) != above;
         }
-        if (left) store(known.state + r_left, (i64)1);
+        if (left) store(left_after(round), (i64)1);
     }
 };
 
-struct Below {  // one lane a vertex: it is cut if its root is
+struct Below {  // one lane a vertex: it is cut if its root is, after a last round that left nothing
     static constexpr int lanes = 1;
     Known known;
+    i64 round;
     DEVICE void operator()(Grid grid) const {
+        if (load(known.state + r_tied) || load(known.state + r_turns + round)) return;
         Appender gone(known.gone, known.state + r_cut);
         for (i64 v : grid.items(known.n)) {
             if (!get_bit(known.cut, load(known.root + v))) continue;

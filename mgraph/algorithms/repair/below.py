@@ -21,11 +21,11 @@ from mgraph.structures import Structure
 __all__ = ["cut_below", "may_jump"]
 
 SPARSE = 8  #: mean degree up to which paths may be so long that this pays
-TURNS = 12  #: of `CutOff`, which take about as long
-SUSPECTS = 64  #: with more of them, `CutOff` is left out
-JUMPS = 3  #: launches between two looks whether all pointers have arrived
-CUT, EDGES, TIED, LEFT = 1, 3, 5, 6  #: words of the state
-assert constants("algorithms/repair/known.cuh", LENGTHS=32, CHUNK_WORDS=1)["r_left"] == LEFT
+TURNS = 8  #: of `CutOff`, before it is given up
+SUSPECTS = 8  #: with more of them, `CutOff` is left out
+JUMPS = 9  #: rounds of jumps between two looks whether all pointers have arrived, each of which goes 4 times as far
+LISTED, CUT, EDGES, TIED, JUMPED = 0, 1, 3, 5, 7  #: words of the state; the last of JUMPS rounds
+assert constants("algorithms/repair/known.cuh", LENGTHS=32, CHUNK_WORDS=1)["r_turns"] == JUMPED
 
 
 class Repair(Protocol):
@@ -66,20 +66,23 @@ def cut_below(repair: Repair, changed: Struct, n: int) -> list[Array]:
     (edges,) = repair.backward
     _suspect_again(repair, changed, n)
     kernels.Hang(-(-rows // LANES), graph=edges.view(), known=repair.known)
-    left = True
-    while left and not repair.tied:
-        for _ in range(JUMPS):
-            device.fill(state[LEFT : LEFT + 1], 0)
-            kernels.Jump(rows, known=repair.known)
+    while True:
+        device.fill(state[JUMPED:], 0)
+        for round in range(JUMPS):
+            kernels.Jump(rows, known=repair.known, round=round)
+        kernels.Below(rows, known=repair.known, round=JUMPS - 1)
         counts = repair.read()
-        left, repair.tied = bool(counts[LEFT]), bool(counts[TIED])
-    if repair.tied:
+        if not counts[JUMPED + JUMPS - 1]:
+            break
+    device.fill(state[JUMPED:], 0)
+    if counts[TIED]:
+        repair.tied = True
         _suspect_again(repair, changed, n)
         return []
-    kernels.Below(rows, known=repair.known)
     device.fill(repair.listed, 0)
-    device.fill(state[:1], 0)
-    return [repair.gone[: int(repair.read()[CUT])]]
+    device.fill(state[LISTED : LISTED + 1], 0)
+    counts[LISTED] = 0
+    return [repair.gone[: int(counts[CUT])]]
 
 
 def _suspect_again(repair: Repair, changed: Struct, n: int) -> None:
