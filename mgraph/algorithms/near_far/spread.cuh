@@ -5,12 +5,13 @@
 // From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
 // on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most
 // have nothing, all lists are dealt out again, as after `steps` steps. It leaves when nothing is near, and after `turns`
-// turns.
+// turns. On a rank that is alone: every vertex's row is its own.
 template <class View>
 struct Spread {
     static constexpr int lanes = 32;
     static constexpr int stays = 1;
-    static constexpr i64 room = 1024;  // of each of a block's lists
+    static constexpr u32 room = 1024;  // of each of a block's lists
+    static constexpr u32 nobody_held = ~(u32)0;
     static constexpr i64 much = 128;
     View graph;
     Search search;
@@ -18,14 +19,19 @@ struct Spread {
     i64 steps;
     u64* tasks;
     u64* arrived;
-    struct Own {  // a block's lists in memory that its lanes share: those of even and odd steps
+    struct Own {  // a block's two lists in memory that its lanes share, one of which is read while the other is made
         u32* rows;
         Word* words;
         u32* counts;  // of three steps in rotation: how many are listed; whether to stop
-        DEVICE u32* count(i64 step) const { return counts + step % 3; }
         DEVICE u32* stop() const { return counts + 3; }
-        DEVICE i64 place(i64 step, i64 at) const { return (step & 1) * room + at; }
-        DEVICE i64 size(i64 step) const { return lesser((i64)load(count(step)), room); }
+    };
+    struct List {
+        u32* rows;
+        Word* words;
+        u32* count;
+        DEVICE List(const Own& own, u32 side, u32 at)
+            : rows(own.rows + side * room), words(own.words + side * room), count(own.counts + at) {}
+        DEVICE int size() const { return lesser((int)load(count), (int)room); }
     };
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, rows, 2 * room);
@@ -44,7 +50,7 @@ struct Spread {
             for (i64 one : grid.items(1)) begin_turn(s, turn + one), store(s.idle(turn + 1), (i64)0);
             {
                 Finds finds(s, turn + 1, far_turn);
-                part = greater(lesser(part, room / 2), (i64)1);
+                part = greater(lesser(part, (i64)room / 2), (i64)1);
                 for (i64 i : grid.items(Block{}, (count + part - 1) / part))
                     edges += spread(own, i * part, lesser(count, (i + 1) * part), turn, blocks, finds);
                 if (Block{}.rank() == 0) atomic_add(s.idle(turn), (i64)1);
@@ -63,26 +69,33 @@ struct Spread {
     // A block goes on from the near vertices at the places begin .. end - 1; what is left is near in the next turn.
     DEVICE i64 spread(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Finds& finds) const {
         Block block;
-        i64 edges = 0, step = 0;
+        i64 edges = 0;
+        u32 side = 0, at = 0;
         take_rows(own, begin, end, turn);
-        for (; step < steps; ++step) {
-            i64 n = own.size(step);
+        for (i64 left = steps; left; --left) {
+            const u32 next = at == 2 ? 0 : at + 1;
+            const List list(own, side, at), onward(own, 1 - side, next);
+            int n = list.size();
             if (n == 0 || load(own.stop())) break;
             i64 all_idle = block.rank() == 0 && n > much ? load(search.idle(turn)) : 0;
-            if (block.rank() == 0) store(own.count(step + 2), 0u);
+            if (block.rank() == 0) store(own.counts + (next == 2 ? 0 : next + 1), 0u);
             visit_in_block(
-                graph, n, [&](i64 i) { return (i64)load(own.rows + own.place(step, i)); },
-                [&](auto group, i64 i) { edges += go_on(own, group, own.place(step, i), step + 1, finds); });
+                graph, n, [&](int i) { return load(list.rows + i); },
+                [&](auto group, int i, u32 row, int units) {
+                    edges += go_on(onward, group, row, load(list.words + i), units, finds);
+                });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
             block.sync();
+            side = 1 - side, at = next;
         }
-        for (i64 i = block.rank(), n = own.size(step); i < n; i += block.size())
-            finds.add_near(load(own.rows + own.place(step, i)));
+        const List list(own, side, at);
+        for (int i = block.rank(), n = list.size(); i < n; i += block.size()) finds.add_near(load(list.rows + i));
         block.sync();
         return edges;
     }
     DEVICE void take_rows(const Own& own, i64 begin, i64 end, i64 turn) const {
         Block block;
+        const List list(own, 0, 0);
         if (block.rank() == 0)
             for (i64 i = 0; i < 4; ++i) store(own.counts + i, 0u);
         block.sync();
@@ -92,24 +105,25 @@ struct Spread {
                 add_tasks(graph, row, tasks, search.task_count(turn));
                 continue;
             }
-            i64 to = own.place(0, atomic_add(own.count(0), 1u));  // there is room for all
-            store(own.rows + to, (u32)row), store(own.words + to, load(search.length + search.first + row));
+            u32 to = atomic_add(list.count, 1u);  // there is room for all
+            store(list.rows + to, (u32)row), store(list.words + to, load(search.length + row));
         }
         block.sync();
     }
     // A group follows the edges of a row, unless a shorter path to it is known since. A lane holds an edge until it has
     // the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be listed twice.
-    template <class Group> DEVICE i64 go_on(const Own& own, Group group, i64 at, i64 step, Finds& finds) const {
-        u32 row = load(own.rows + at);
-        Word word = load(own.words + at), now = load(search.length + search.first + row), shortest = 0;
-        i64 units = graph.units(row), edges = 0, id = -1, begin = 0;
+    template <class Group>
+    DEVICE i64 go_on(const List& onward, Group group, u32 row, Word word, int units, Finds& finds) const {
+        Word now = load(search.length + row), shortest = 0;
+        i64 edges = 0, begin = 0;
+        u32 id = nobody_held;
         f32 weight = 0;
         auto take = [&] {  // the edge that is held
             Word next = longer(word, weight);
             if (now < word || !(next < shortest)) return;
             atomic_min(search.length + id, next);
             fetch_from(graph, begin);
-            list(own, step, (u32)(id - search.first), next, finds);
+            list(onward, id, next, finds);
         };
         if (units > 1) {
             if (now < word) return 0;
@@ -118,21 +132,21 @@ struct Spread {
                 return 0;
             }
         }
-        for (i64 unit = 0; unit < units; ++unit)
+        for (int unit = 0; unit < units; ++unit)
             graph.visit(group, row, unit, [&](u32 found, i64 slot, bool live) {
                 if (!live) return false;
                 ++edges;
-                if (id >= 0) take();
+                if (id != nobody_held) take();
                 id = found, weight = graph.weight(slot), shortest = load(search.length + id);
-                begin = begin_of(graph, id - search.first);
+                begin = begin_of(graph, id);
                 return false;
             });
-        if (id >= 0) take();
+        if (id != nobody_held) take();
         return edges;
     }
-    DEVICE void list(const Own& own, i64 step, u32 row, Word word, Finds& finds) const {
-        i64 n = atomic_add(own.count(step), 1u);
+    DEVICE void list(const List& onward, u32 row, Word word, Finds& finds) const {
+        u32 n = atomic_add(onward.count, 1u);
         if (n >= room) return finds.add_near(row);
-        store(own.rows + own.place(step, n), row), store(own.words + own.place(step, n), word);
+        store(onward.rows + n, row), store(onward.words + n, word);
     }
 };

@@ -23,7 +23,7 @@ __all__ = ["cut_below", "may_jump"]
 SPARSE = 8  #: mean degree up to which paths may be so long that this pays
 TURNS = 8  #: of `CutOff`, before it is given up
 SUSPECTS = 8  #: with more of them, `CutOff` is left out
-JUMPS = 9  #: rounds of jumps between two looks whether all pointers have arrived, each of which goes 4 times as far
+JUMPS = 6  #: rounds of jumps between two looks whether all pointers have arrived, each of which goes 4 times as far
 LISTED, CUT, EDGES, TIED, JUMPED = 0, 1, 3, 5, 7  #: words of the state; the last of JUMPS rounds
 assert constants("algorithms/repair/known.cuh", LENGTHS=32, CHUNK_WORDS=1)["r_turns"] == JUMPED
 

@@ -90,8 +90,8 @@ struct CutOff {
             if (block.rank() == 0) store(own.count(step + 2), 0u);
             const u32* list = own.list(step);
             visit_in_block(
-                graph, n, [&](i64 i) { return (i64)load(list + i) - known.first; },
-                [&](auto group, i64 i) { check(own, group, load(list + i), step + 1, turn, edges); });
+                graph, (int)n, [&](int i) { return (u32)(load(list + i) - known.first); },
+                [&](auto group, int i, u32, int) { check(own, group, load(list + i), step + 1, turn, edges); });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
             block.sync();
             if (load(own.gone_count()) > room / 2) put_gone(own);
