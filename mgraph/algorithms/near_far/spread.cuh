@@ -22,8 +22,8 @@ struct Spread {
     struct Own {  // a block's two lists in memory that its lanes share, one of which is read while the other is made
         u32* rows;
         Word* words;
-        u32* counts;  // of three steps in rotation: how many are listed; whether to stop
-        DEVICE u32* stop() const { return counts + 3; }
+        u32* counts;  // of three steps in rotation: how many are listed; of even and odd steps: whether to stop
+        DEVICE u32* stop(u32 side) const { return counts + 3 + side; }
     };
     struct List {
         u32* rows;
@@ -36,7 +36,7 @@ struct Spread {
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, rows, 2 * room);
         SHARED(Word, words, 2 * room);
-        SHARED(u32, counts, 4);
+        SHARED(u32, counts, 5);
         const Own own{rows, words, counts};
         const Search& s = search;
         Tile<lanes> tile;
@@ -76,7 +76,7 @@ struct Spread {
             const u32 next = at == 2 ? 0 : at + 1;
             const List list(own, side, at), onward(own, 1 - side, next);
             int n = list.size();
-            if (n == 0 || load(own.stop())) break;
+            if (n == 0 || load(own.stop(side))) break;
             i64 all_idle = block.rank() == 0 && n > much ? load(search.idle(turn)) : 0;
             if (block.rank() == 0) store(own.counts + (next == 2 ? 0 : next + 1), 0u);
             visit_in_block(
@@ -84,7 +84,7 @@ struct Spread {
                 [&](auto group, int i, u32 row, int units) {
                     edges += go_on(onward, group, row, load(list.words + i), units, finds);
                 });
-            if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
+            if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(1 - side), 1u);
             block.sync();
             side = 1 - side, at = next;
         }
@@ -97,7 +97,7 @@ struct Spread {
         Block block;
         const List list(own, 0, 0);
         if (block.rank() == 0)
-            for (i64 i = 0; i < 4; ++i) store(own.counts + i, 0u);
+            for (i64 i = 0; i < 5; ++i) store(own.counts + i, 0u);
         block.sync();
         for (i64 at = begin + block.rank(); at < end; at += block.size()) {
             i64 row = search.take(at, turn);

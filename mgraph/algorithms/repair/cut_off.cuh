@@ -72,6 +72,7 @@ struct CutOff {
     DEVICE i64 cut_from(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks) const {
         Block block;
         i64 edges = 0, step = 0;
+        bool stop = false;
         if (block.rank() == 0) {
             for (i64 i = 0; i < 8; ++i) store(own.counts + i, 0u);
             store(own.count(0), (u32)(end - begin));
@@ -85,7 +86,7 @@ struct CutOff {
         block.sync();
         for (; step < steps; ++step) {
             i64 n = own.size(step);
-            if (n == 0 || load(own.stop())) break;
+            if (n == 0 || stop) break;
             i64 all_idle = block.rank() == 0 && n > much ? load(counts(turn + 1) + 2) : 0;
             if (block.rank() == 0) store(own.count(step + 2), 0u);
             const u32* list = own.list(step);
@@ -94,7 +95,10 @@ struct CutOff {
                 [&](auto group, int i, u32, int) { check(own, group, load(list + i), step + 1, turn, edges); });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(), 1u);
             block.sync();
-            if (load(own.gone_count()) > room / 2) put_gone(own);
+            stop = load(own.stop());
+            bool full = load(own.gone_count()) > room / 2;
+            block.sync();  // all lanes have read the same
+            if (full) put_gone(own);
         }
         for (i64 i = block.rank(), n = own.size(step); i < n; i += block.size())
             keep(load(own.list(step) + i), turn + 1);
