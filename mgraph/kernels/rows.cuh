@@ -97,18 +97,22 @@ template <class View> DEVICE void fetch_from(const View& graph, i64 begin) {
     if constexpr (Tile<32>::size() > 1) fetch_from_if_any(graph, begin, 0);
 }
 
-// A block takes n rows: visit(group, i) of the i-th by 8 lanes, or by a whole tile where it has several units.
+// A block takes a few rows: visit(group, i, row, units) of the i-th by 8 lanes, or by a whole tile where it has several
+// units. While few lanes of a GPU have work, it takes as long as one lane's instructions do.
 template <class View, class RowAt, class Visit>
-DEVICE void visit_in_block(const View& graph, i64 n, RowAt row_at, Visit visit) {
+DEVICE void visit_in_block(const View& graph, int n, RowAt row_at, Visit visit) {
     Tile<32> tile;
     Tile<narrow> group;
-    i64 groups = tile.size() / group.size(), all = Block{}.size() / group.size();
-    for (i64 base = Block{}.rank() / tile.size() * groups; base < n; base += all) {
-        i64 i = base + tile.rank() / group.size();
-        bool there = i < n, wide = there && graph.units(row_at(i)) > 1;
-        if (there && !wide) visit(group, i);
-        for (u32 rest = tile.ballot(wide && group.rank() == 0); rest; rest &= rest - 1)
-            visit(tile, tile.shfl(i, lowest_bit(rest)));
+    const int groups = tile.size() / group.size(), all = Block{}.size() / group.size();
+    for (int base = Block{}.rank() / tile.size() * groups; base < n; base += all) {
+        int i = base + tile.rank() / group.size();
+        u32 row = i < n ? row_at(i) : 0;
+        int units = i < n ? (int)graph.units(row) : -1;
+        if (units == 0 || units == 1) visit(group, i, row, units);
+        for (u32 rest = tile.ballot(units > 1 && group.rank() == 0); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            visit(tile, tile.shfl(i, lane), tile.shfl(row, lane), tile.shfl(units, lane));
+        }
     }
 }
 

@@ -15,6 +15,7 @@ from plain_graph import fresh_rng
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.algorithm import HUB_DEGREE
 from mgraph.algorithms.near_far import search
+from mgraph.algorithms.repair import below
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
@@ -99,14 +100,24 @@ def test_on_a_gpu(kind):
     fuzz(None, kind, 60, n=400, device="cuda")
 
 
-@pytest.fixture(params=["cpu", "cpu, by blocks", pytest.param("cuda", marks=pytest.mark.gpu)])
+WAYS = ["cpu", "cpu, by blocks", "cpu, by jumps"]
+
+
+@pytest.fixture(params=[*WAYS, *(pytest.param(way, marks=pytest.mark.gpu) for way in ("cuda", "cuda, by jumps"))])
 def by_blocks(request, monkeypatch):
-    """A device; on a GPU and in the second case, blocks go on by themselves from where paths have changed."""
+    """A device; on a GPU and where it says so, blocks go on by themselves from where paths have changed.
+
+    By jumps, pointers find all that is cut off.
+    """
     monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(worker_live, "SLOWER", 1e9)
-    if request.param == "cpu, by blocks":
+    device, _, way = request.param.partition(", ")
+    if way:
         monkeypatch.setitem(search.SPREAD, "cpu", 4096)
-    return request.param.split(",")[0]
+    if way == "by jumps":
+        monkeypatch.setattr(below, "SUSPECTS", 0)
+        monkeypatch.setattr(below, "JUMPS", 1)
+    return device
 
 
 def test_paths_through_a_hub(by_blocks):
@@ -142,6 +153,46 @@ def test_long_ways_with_ties(by_blocks):
             for live in lives:
                 assert_same(live, graph, given[live.name])
                 assert live.report.how != "again"
+
+
+@pytest.mark.parametrize("kind", ["undirected, weighted", "with in-edges"])
+def test_paths_equal_fresh_runs(by_blocks, kind):
+    assert fuzz(None, KINDS[kind], 16, n=150, device=by_blocks)["incremental"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_that_are_rounded_otherwise(by_blocks, dtype):
+    """A path grows by more than its first edge does, where the numbers from there on are twice as far apart."""
+    n, start = 5000, float(2**24 - 6000)
+    src, dst = line(n)
+    weights = np.full(n - 1, 1.25, np.float32)
+    weights[0] = start
+    with DynamicGraph(n_vertices=n, directed=False, weighted=True, device=by_blocks) as graph:
+        graph.insert(src, dst, weights)
+        live = graph.maintain("sssp", source=0, dtype=dtype)
+        for first in (start + 5900, start, start + 5950):
+            before = live.result().to_numpy()
+            graph.insert([0], [1], [first])
+            assert_same(live, graph, {"source": 0, "dtype": dtype})
+            assert live.report.how == "incremental"
+            risen = live.result().to_numpy() - before
+            assert (abs(risen[-1] - risen[1]) > 1000) == (dtype == "float32")
+
+
+def test_edges_of_no_length(by_blocks):
+    """Vertices hang on others of their own length, and parts are cut off for good."""
+    rng, side = fresh_rng(), 30
+    ids = np.arange(side * side, dtype=IDS)
+    src, dst = np.tile(ids, 2), np.append((ids + 1) % len(ids), (ids + side) % len(ids)).astype(IDS)
+    with DynamicGraph(n_vertices=len(ids), directed=False, weighted=True, device=by_blocks) as graph:
+        graph.insert(src, dst, rng.integers(0, 3, len(src)).astype(np.float32))
+        live = graph.maintain("sssp", source=7)
+        for k in (5, 60, 200, 5, 900, 60):
+            at = rng.choice(len(src), k, replace=False)
+            weights = rng.integers(0, 3, k).astype(np.float32)
+            graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, -1], k).astype(np.int8)))
+            assert_same(live, graph, {"source": 7})
+            assert live.report.how != "again"
 
 
 def test_ranks_change_around_few_changed_edges_only():

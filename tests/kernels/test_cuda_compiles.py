@@ -44,10 +44,27 @@ KINDS = {
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
 FOLDERS = {str(f.parent.relative_to(source.ROOT)) for f in source.ROOT.glob("structures/*/*.cuh")}
 PMA = "structures/pma"  # compiled over the views of the structures that share it
+
+
+def parts(file: str) -> set[str]:
+    """The files of its folder that a kernel file includes, which are compiled with it."""
+    included = (found[1] for found in source._INCLUDE.finditer((source.ROOT / file).read_text()))
+    own = [part for part in included if Path(part).parent == Path(file).parent]
+    return {*own, *(deeper for part in own for deeper in parts(part))}
+
+
+PARTS = {part for file in KINDS for part in parts(file)} - set(KINDS)  # of files that need macros
+
+
+def whole(file: str) -> str:
+    """The text of a file and of its parts."""
+    return "".join((source.ROOT / one).read_text() for one in (file, *sorted(parts(file) & PARTS)))
+
+
 FILES = sorted(
     str(f.relative_to(source.ROOT))
     for f in source.ROOT.rglob("*.cuh")
-    if f.parent.name != "platform" and f.name != "view.cuh"
+    if f.parent.name != "platform" and f.name != "view.cuh" and str(f.relative_to(source.ROOT)) not in PARTS
 )
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name} plain": (name, {}) for name in names() if name != "gpma"},  # whose view is gpma+'s
@@ -72,7 +89,7 @@ def programs(variant: str) -> list[source.Program]:
     own, defines = str(Path(view.source).parent), tuple(sorted((*view.defines, *ALGORITHMS)))
     found = []
     for file in FILES:
-        if "template <class View>" in (source.ROOT / file).read_text():
+        if "template <class View>" in whole(file):
             if "leaf" in options and not is_structures(file):  # the algorithms see the same text
                 continue
             kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
@@ -165,7 +182,7 @@ def test_an_error_is_found_and_its_program_named(tmp_path):
 @pytest.mark.slow
 def test_no_kernel_is_left_out():
     compiled = {k.name for variant in VARIANTS for program in programs(variant) for k in program.kernels}
-    texts = [(source.ROOT / f).read_text() for f in FILES]
+    texts = [whole(file) for file in FILES]
     declared = {name for text in texts for _, name, body in source._STRUCT.findall(text) if "operator()(Grid" in body}
     assert compiled == declared
     assert {"CsrMove", "MergeLeaves", "HasEdges", "MakeKeys"} <= declared

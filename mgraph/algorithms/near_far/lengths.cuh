@@ -20,4 +20,8 @@ DEVICE Word longer(Word length, f64 more) {  // a path with one more edge; more 
     if (LENGTHS == 32) return (Word)bits_of(float_of((u32)length) + (f32)more);
     return (Word)bits_of(float_of((u64)length) + more);
 }
+DEVICE f64 real_of(Word length) {
+    if (hops) return (f64)((u64)length >> 32);
+    return LENGTHS == 32 ? (f64)float_of((u32)length) : float_of((u64)length);
+}
 DEVICE u64 next_limit(Word least, f64 delta) { return greater((u64)longer(least, delta), (u64)least + 1); }

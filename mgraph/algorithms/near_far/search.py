@@ -12,9 +12,8 @@ again later are corrected, so the result is the same.
 
 A search that goes on after a change (`Search.again`) begins at many places, far from and near to the source, most of
 which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank that is
-alone, blocks take these places and go on from each by themselves (`Spread`), those first whose lengths have changed
-least since before: along a shortest path that stays one, all lengths change by as much. Lengths that fall again later
-are corrected here, too.
+alone, blocks take these places and go on from each by themselves (`Spread`), in no order. Lengths that fall again later
+are corrected here, too; few do where lengths have bounds (`mgraph.algorithms.repair`).
 
 ================== ======================================= ========== ================================================
 step               launches                                read-backs exchange
@@ -55,7 +54,6 @@ SPREAD_TILES = 1024  #: so many tiles they have
 SPREAD_STEPS = 32  #: of a block, between two meetings of all
 SPREAD_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
 SPREADS = 16  #: launches, after which a search goes on in the order of lengths
-WINDOW = 0.01  #: of changes that are taken together at first, in steps of the limit
 TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
 _WORDS = constants("algorithms/near_far/paths.cuh").enums["State"]
 TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 16
@@ -177,16 +175,16 @@ class Search:
 
     # ---- the search -------------------------------------------------------------------------------------------------
 
-    def again(self, sources: Array, words: Array, before: Array = None) -> None:
+    def again(self, sources: Array, words: Array) -> None:
         """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides.
 
-        With the lengths `before` something changed, blocks go on by themselves where the search `spreads`.
+        Blocks go on by themselves where the search `spreads`.
         """
         self.device.fill(self.state, 0)
         self.device.fill(self.held, 0)
         self.limit = self.lengths.limit(0, self.delta)
         self._begin(sources, words)
-        self._go_on(before)
+        self._go_on(SPREADS if self.spreads and self.near <= SPREAD[self.device.kind] else 0)
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
@@ -201,12 +199,11 @@ class Search:
         )  # fmt: skip
         self._read()
 
-    def _go_on(self, before: Array = None) -> None:
-        spreads = SPREADS if before is not None and self.near <= SPREAD[self.device.kind] else 0
+    def _go_on(self, spreads: int = 0) -> None:
         while self._meet():
             self.rounds += 1
             if self.near and spreads:
-                self._spread(before)
+                self._spread()
                 spreads -= 1
             elif self.near > self.few or (self.near and len(self.sides) > 1):
                 self._turn()
@@ -273,11 +270,11 @@ class Search:
         )  # fmt: skip
         self._read()
 
-    def _spread(self, before: Array) -> None:
+    def _spread(self) -> None:
         """Go on from many places at once, on a rank that is alone; what is left then is near."""
         self.kernels.Spread(
-            SPREAD_TILES, graph=self.graph, search=self.fields, before=before, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
-            window=self.delta * WINDOW or 1.0, tasks=self.tasks, arrived=self.arrived,
+            SPREAD_TILES, graph=self.graph, search=self.fields, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
+            tasks=self.tasks, arrived=self.arrived,
         )  # fmt: skip
         self._read()
 
