@@ -29,6 +29,10 @@ enum Count {
     saved,
     next_piece,
     next_saved,
+    next_block,  // work that Merge's blocks draw, and its warps
+    next_some,
+    next_few,
+    copied,  // pieces
     arrived,  // blocks of Locate
     pop0
 };

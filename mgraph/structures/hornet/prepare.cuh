@@ -58,9 +58,8 @@ struct Locate {  // one block per chunk, a lane per key: its place in its row, w
 #define HUGE_EDGES 65536
 #endif
 // Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
-// pieces. A tile of 32 takes so many edges in a step.
-constexpr i64 few_places = 64, some_places = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16,
-              step_places = 256;
+// pieces.
+constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
@@ -145,11 +144,7 @@ struct Needs {
         if (moves && change.to >= 0) pop = pop0 + change.to;
         if (moves && change.from >= 0) draws.want(push0 + change.from);
         i64 inserts = batch.inserts_in(k, last), size = change.had + inserts;
-        bool both = !moves && inserts && batch.deletes_in(k, last) && size > step_places;  // edges move on and back
-        list = size > huge_edges            ? huge_rows
-               : size > some_places || both ? many_rows
-               : size > few_places          ? some_rows
-                                            : few_rows;
+        list = size > huge_edges ? huge_rows : size > some_edges ? many_rows : size > few_edges ? some_rows : few_rows;
         if (list != huge_rows) return;
         atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
         if (!moves) atomic_add(at + saved, change.had);

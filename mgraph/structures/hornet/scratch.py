@@ -59,7 +59,8 @@ class Scratch:
             ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
             (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
         )  # fmt: skip
-        self.few, self.some, self.many = lists
+        few, some, self.many = lists
+        self.lists = Struct(few=few, some=some, many=self.many, capacity=capacity)
         self.mail, self.mailbox = device.mailbox(WORDS)
 
     def look(self, kernels: Library, run: Run, graph: View, arrays: Struct, rows: int, vertices: int) -> Look:
@@ -74,7 +75,7 @@ class Scratch:
         kernels.Needs(
             n, keys=run.keys, n=n, graph=graph, rows=rows, **moves, end=self.end, held=self.held,
             drawn=self.drawn, at=words,
-            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity),
+            lists=self.lists,
         )  # fmt: skip
         kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
         device.synchronize()  # the one wait for the device

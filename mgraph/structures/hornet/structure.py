@@ -71,6 +71,7 @@ Array = Any
 PARTS = ("prepare", "arrays", "commit", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
+_NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
 LEAST_SLOTS = 4096  #: a pool of up to so many is not too large
 
 
@@ -251,16 +252,18 @@ class Hornet(Structure):
             ids=old.slots, weights=old.weights, unit=old.unit, ids_out=new.slots, weights_out=new.weights,
             unit_out=new.unit,
         )  # fmt: skip
-        given: dict[str, Any] = {"batch": batch, "slots": slots, "rows": self.rows}
+        given: dict[str, Any] = {"batch": batch, "slots": slots, "rows": self.rows, "at": scratch.words}
         few, some, many, huge = work.look.rows
-        kernels.MergeFew(few, **given, weight=run.weight, list=scratch.few, n=few)
-        kernels.MergeSome(some, **given, weight=run.weight, list=scratch.some, n=some)
-        kernels.MergeMany(many, **given, weight=run.weight, list=scratch.many, n=many)
+        pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
         if work.huge:
-            given["saved_rows"] = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
-            kernels.ListPieces(huge, **given, n=huge, at=scratch.words)
-            kernels.SavePieces(work.look.pieces if work.look.saved else 0, **given, n=work.look.pieces)
-            kernels.MergePieces(work.look.pieces, **given, weight=run.weight, n=work.look.pieces)
+            saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
+            copies = 0 if work.rebuild or not work.look.saved else pieces
+            kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
+        blocks = copies + many + pieces + -(-some // 8) + -(-few // 32)
+        kernels.Merge(
+            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
+            copies=copies, saved_rows=saved,
+        )  # fmt: skip
 
     # --- the rest of the contract ---
 
