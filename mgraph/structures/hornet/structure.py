@@ -224,7 +224,9 @@ class Hornet(Structure):
                 self.pool = work.larger
                 self._changed()
             if needs.pops.any():
-                self._take_blocks(work.look, scratch)
+                self.kernels["arrays"].TakeBlocks(
+                    self.pool.arrays, arrays=self._arrays, at=scratch.words, list=scratch.blocks
+                )
             self.used += needs.slots
             commit.Assign(
                 len(run), batch=batch, arrays=self._arrays, at=scratch.words, list=scratch.blocks, rows=self.rows
@@ -236,13 +238,6 @@ class Hornet(Structure):
         kernels, given = self.kernels["layout"], {"graph": self._view, "to": new.target(), "tasks": new.tasks}
         kernels.CopyRows(self.n_rows, **given, rows=self.n_rows, changed=new.changed, n_tasks=new.n_tasks)
         kernels.CopyHubs(len(new.tasks), **given, n_tasks=new.n_tasks)
-
-    def _take_blocks(self, look: Look, scratch: Scratch) -> None:
-        kernels, given = self.kernels["arrays"], {"arrays": self._arrays, "at": scratch.words}
-        if any(look.needs.opened(self.pool.bits)):
-            kernels.OpenArrays(1, **given, list=scratch.blocks)
-        kernels.RankArrays(len(look.needs.pops), **given)
-        kernels.TakeBlocks(self.pool.arrays, **given, list=scratch.blocks)
 
     def _merge(self, work: _Work, batch: Struct, run: Run, scratch: Scratch, old: Pool) -> None:
         """Merge the rows that change with their keys, from where they lay to where they now lie."""
