@@ -54,7 +54,6 @@ struct Arrays {
     // before it.
     u32* kinds;
     u32* frees;  // of each array: how many of its blocks are free
-    u32* before;  // of each array with free blocks: how many its class has in arrays before it; bare: arrays that are
     u32* leaves;
     u32* nodes;
     i64 count;
@@ -73,6 +72,7 @@ struct SumArrays {
     static constexpr int lanes = 512;
     static constexpr i64 kinds = classes + 1;  // bare is the last
     Arrays arrays;
+    u32* ranks;  // of each array with free blocks: how many its class has before it; of bare ones: how many arrays are
     i64* at;
     i64* mailbox;
     DEVICE void operator()(Grid grid) const {
@@ -116,7 +116,7 @@ struct SumArrays {
             for (u32 left = tile.ballot(free > 0); left;) {
                 i64 one = tile.shfl(kind, lowest_bit(left));
                 u32 own = kind == one ? (u32)free : 0, upto = tile.scan(own), *sum = sums + t * kinds + one;
-                if (own) arrays.before[a] = *sum + upto - own;
+                if (own) ranks[a] = *sum + upto - own;
                 left &= ~tile.ballot(kind == one);
                 tile.sync();
                 if (tile.rank() == tile.size() - 1) *sum += upto;
@@ -158,6 +158,7 @@ struct TakeBlocks {
     static constexpr int lanes = 256;
     static constexpr int words = in_flight > 1 ? bits_of_word : 4;  // leaf words that a lane takes from at once
     Arrays arrays;
+    const u32* ranks;
     const i64* at;
     u32* list;
     DEVICE void operator()(Grid grid) const {
@@ -166,7 +167,7 @@ struct TakeBlocks {
             u32 kind = arrays.kinds[a];
             if (kind == bare) open(block, a);
             else if (kind <= arrays.bits && at[pop0 + kind])
-                if (i64 want = share(kind, arrays.before[a], arrays.frees[a]); want > 0) take(block, a, want, kind);
+                if (i64 want = share(kind, ranks[a], arrays.frees[a]); want > 0) take(block, a, want, kind);
         }
     }
     DEVICE i64 share(i64 k, i64 before, i64 frees) const {
@@ -176,7 +177,7 @@ struct TakeBlocks {
     DEVICE void open(Block block, i64 a) const {
         i64 end = at[array_end], behind = at[span_end], k = 0;
         if (a >= end && a < behind) return open_span(block, a, a - end);
-        i64 rank = a < end ? (i64)arrays.before[a] : at[low_bares] + a - behind;
+        i64 rank = a < end ? (i64)ranks[a] : at[low_bares] + a - behind;
         if (rank >= at[opens]) return;
         while (at[open0 + k + 1] <= rank) ++k;
         i64 blocks = arrays.blocks(k), before = at[free0 + k] + (rank - at[open0 + k]) * blocks;
@@ -207,7 +208,7 @@ struct TakeBlocks {
         for (i64 w = block.rank(); w < nodes; w += block.size()) arrays.nodes[a * nodes + w] = mask(w, from, end);
     }
     DEVICE void take(Block block, i64 a, i64 want, i64 k) const {
-        u32* to = place(k, arrays.before[a]);
+        u32* to = place(k, ranks[a]);
         i64 used = (arrays.blocks(k) + bits_of_word - 1) / bits_of_word, taken = 0;
         for (i64 base = 0; base < used && taken < want; base += words * block.size()) {
             i64 first = base + words * block.rank(), bit = first % bits_of_word, next = taken, all;

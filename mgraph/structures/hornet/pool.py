@@ -37,19 +37,18 @@ class Pool(NamedTuple):
 
     bits: int
     unit: int
-    grows: Growables  # what holds the seven arrays
+    grows: Growables  # what holds the six arrays
     slots: Array
     weights: Array
     kinds: Array
     frees: Array
-    before: Array
     leaves: Array
     nodes: Array
 
     @classmethod
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
         """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
-        kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 5)
+        kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 4)
         grows = Growables(device, kinds, _sizes(bits, unit, count))
         return cls(bits, unit, grows, *grows.arrays)
 
@@ -68,8 +67,8 @@ class Pool(NamedTuple):
         pool = Pool(self.bits, self.unit, self.grows, *longer)
         pool.kinds[self.arrays :] = device.asarray(np.full(count - self.arrays, BARE, np.uint32))
         device.fill(pool.frees[self.arrays :], 0)
-        device.fill(pool.leaves[old[5] :], 0)
-        device.fill(pool.nodes[old[6] :], 0)
+        device.fill(pool.leaves[old[4] :], 0)
+        device.fill(pool.nodes[old[5] :], 0)
         return pool
 
     @property
@@ -85,15 +84,15 @@ class Pool(NamedTuple):
     def struct(self) -> Struct:
         """What kernels take of the block arrays."""
         return Struct(
-            kinds=self.kinds, frees=self.frees, before=self.before, leaves=self.leaves, nodes=self.nodes,
+            kinds=self.kinds, frees=self.frees, leaves=self.leaves, nodes=self.nodes,
             count=self.arrays, bits=self.bits, unit=self.unit,
         )  # fmt: skip
 
 
 def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
-    """Of the slots, weights, kinds, frees, before, leaves and nodes of `count` arrays."""
+    """Of the slots, weights, kinds, frees, leaves and nodes of `count` arrays."""
     words = 1 << (bits - unit - 5)
-    return (count << bits, count << bits, count, count, count, count * words, count * -(-words // 32))
+    return (count << bits, count << bits, count, count, count * words, count * -(-words // 32))
 
 
 @dataclass(frozen=True)

@@ -48,16 +48,16 @@ class Look:
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, 41 bytes each."""
+    """Memory for a batch of up to `capacity` operations, 41 bytes each; and a word for each of the pool's arrays."""
 
-    def __init__(self, device: Device, capacity: int) -> None:
+    def __init__(self, device: Device, capacity: int, arrays: int) -> None:
         self.device, self.capacity, self.shift = device, capacity, chunk_shift(capacity)
         (
             self.chunks, self.held, self.words, self.before, self.place, self.end, self.drawn, self.blocks, *lists,
-            self.outcome,
+            self.ranks, self.outcome,
         ) = device.carve(
             ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
-            (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
+            (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (arrays, np.uint32), (capacity, np.uint8),
         )  # fmt: skip
         few, some, self.many = lists
         self.lists = Struct(few=few, some=some, many=self.many, capacity=capacity)
@@ -66,6 +66,8 @@ class Scratch:
     def look(self, kernels: Library, run: Run, graph: View, arrays: Struct, rows: int, vertices: int) -> Look:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
         n, device, words = len(run), self.device, self.words
+        if len(self.ranks) < arrays.values["count"]:
+            self.ranks = device.empty(arrays.values["count"], np.uint32)
         device.fill(words, 0)
         moves = {"before": self.before, "chunks": self.chunks, "shift": self.shift}
         kernels.Locate(
@@ -77,7 +79,7 @@ class Scratch:
             drawn=self.drawn, at=words,
             lists=self.lists,
         )  # fmt: skip
-        kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
+        kernels.SumArrays(1, arrays=arrays, ranks=self.ranks, at=words, mailbox=self.mailbox)
         device.synchronize()  # the one wait for the device
         return Look(self.mail)
 

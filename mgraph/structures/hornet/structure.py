@@ -165,7 +165,7 @@ class Hornet(Structure):
         return plan
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
-        return Scratch(self.device, capacity)
+        return Scratch(self.device, capacity, self.pool.arrays)
 
     def _new_pool(self, look: Look, batch: Struct) -> Rebuild | None:
         """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
@@ -225,7 +225,7 @@ class Hornet(Structure):
                 self._changed()
             if needs.pops.any():
                 self.kernels["arrays"].TakeBlocks(
-                    self.pool.arrays, arrays=self._arrays, at=scratch.words, list=scratch.blocks
+                    self.pool.arrays, arrays=self._arrays, ranks=scratch.ranks, at=scratch.words, list=scratch.blocks
                 )
             self.used += needs.slots
             commit.Assign(
