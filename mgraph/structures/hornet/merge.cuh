@@ -31,9 +31,15 @@ struct ListPieces {  // one lane per huge row
 
 // All rows that change. Blocks draw what takes longest first: pieces to copy, rows for a block, pieces to merge; then each
 // warp draws rows for 32 lanes, and last rows for 8. Who merges a piece waits for copies that were drawn before.
+#ifndef RESIDENT
+#define RESIDENT 4
+#endif
+#ifndef TURN
+#define TURN 8
+#endif
 struct Merge {
-    static constexpr int lanes = 256, draws = 1, resident = 4;
-    static constexpr int turn_rows = 8;  // of a tile, drawn at once
+    static constexpr int lanes = 256, draws = 1, resident = RESIDENT;
+    static constexpr int turn_rows = TURN;  // of a tile, drawn at once
     Batch batch;
     const f32* weight;
     Lists lists;

@@ -57,9 +57,15 @@ struct Locate {  // one block per chunk, a lane per key: its place in its row, w
 #ifndef HUGE_EDGES
 #define HUGE_EDGES 65536
 #endif
+#ifndef FEW
+#define FEW 64
+#endif
+#ifndef SOME
+#define SOME 4096
+#endif
 // Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
 // pieces.
-constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
+constexpr i64 few_edges = FEW, some_edges = SOME, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 

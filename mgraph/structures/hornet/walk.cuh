@@ -43,8 +43,11 @@ template <> struct Side<Block> {
     static constexpr int lanes = Tile<32>::size();
 };
 
+#ifndef TOGETHER
+#define TOGETHER 8
+#endif
 template <class Group> struct Walker {
-    static constexpr int side = Side<Group>::lanes, together = 8;  // edges that a lane has under way
+    static constexpr int side = Side<Group>::lanes, together = side < 32 ? 8 : TOGETHER;  // edges that a lane has under way
     static constexpr int nowhere = -2147483647 - 1;
     Group group;
     const Batch& batch;
