@@ -1,6 +1,21 @@
-// Merging the rows that change: short ones at once, huge ones in pieces.
+// Hornet, commit: weights first, then the rows that change get their new words and are merged with their keys. Short ones
+// are merged at once, huge ones in pieces.
 #pragma once
+#include "structures/hornet/view.cuh"
 #include "structures/hornet/walk.cuh"
+
+struct SetWeights {  // one lane per key: new weights of edges that exist, before anything moves
+    static constexpr int lanes = 1;
+    Batch batch;
+    HornetView graph;
+    const f32* weight;
+    f32* weights;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 k : grid.items(batch.n))
+            if (batch.outcome[k] == updated)
+                weights[graph.slot_of(graph.rows[batch.row(k)]) + batch.place[k]] = weight ? weight[k] : 1.0f;
+    }
+};
 
 // Huge rows are merged in pieces, of their edges and of their keys. What stays in its block is copied to `ids` first.
 struct Saved {
@@ -17,11 +32,13 @@ struct ListPieces {  // one lane per huge row
     i64 n;
     Saved saved_rows;
     Slots slots;
-    const u64* rows;
+    Words words;
+    Arrays arrays;
     i64* at;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            Merger<Tile<1>> row({}, batch, slots, rows, nullptr, saved_rows.list[-i]);
+            Row its = set_row(batch, words, arrays, at, saved_rows.list[-i]);
+            Merger<Tile<1>> row({}, batch, slots, words.rows, nullptr, its.a);
             saved_rows.spots[i] = row.stays() ? atomic_add(at + next_saved, row.edges) : -1;
             i64 all = pieces_of(row.edges) + pieces_of(row.b - row.a), to = atomic_add(at + next_piece, all);
             for (i64 p = 0; p < all; ++p) saved_rows.tasks[to + p] = (u64)i << 32 | (u64)p;
@@ -50,7 +67,8 @@ struct Merge {
     i64 copies;
     Saved saved_rows;
     Slots slots;
-    const u64* rows;
+    Words words;
+    Arrays arrays;
     i64* at;
     DEVICE void operator()(Grid) const {
         SHARED(u64, acts, lanes);
@@ -70,15 +88,18 @@ struct Merge {
         draw_rows(Tile<32>(), lists.some, some, at + next_some, acts, headers);
         draw_rows(Tile<8>(), lists.few, few, at + next_few, acts, headers);
     }
-    // Rows of a list, of which each lane reads one's words.
+    // Rows of a list, each set by a lane.
     template <class Group>
     DEVICE void merge_rows(Group group, const u32* list, int n, u64* acts, Row* headers) const {
         if constexpr (alone) {
-            for (int i = 0; i < n; ++i) merge_in_steps(Merger<Group>(group, batch, slots, rows, weight, list[i]));
+            for (int i = 0; i < n; ++i) {
+                Row row = set_row(batch, words, arrays, at, list[i]);
+                merge_in_steps(Merger<Group>(group, batch, slots, words.rows, weight, row.a));
+            }
         } else {
             Walker<Group> walker{group, batch, slots, weight, acts};
             group.sync();
-            if (group.rank() < n) headers[group.rank()] = read_row(batch, rows, list[group.rank()]);
+            if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
             for (int i = 0; i < n; ++i) {
@@ -108,7 +129,7 @@ struct Merge {
     DEVICE void copy_piece(Block block, i64 t) const {
         i64 first = (i64)(u32)saved_rows.tasks[t] * piece_edges, i = (i64)(saved_rows.tasks[t] >> 32);
         i64 spot = saved_rows.spots[i];
-        Merger<Block> row(block, batch, slots, rows, nullptr, saved_rows.list[-i]);
+        Merger<Block> row(block, batch, slots, words.rows, nullptr, saved_rows.list[-i]);
         i64 last = spot < 0 ? 0 : lesser(first + piece_edges, row.edges);
         for (i64 p = first + block.rank(); p < last; p += block.size()) {
             saved_rows.ids[spot + p] = slots.ids[row.from + p];
@@ -122,7 +143,7 @@ struct Merge {
             while ((i64)arrive((u64*)at + copied, (u64)0) < copies) {}
         block.sync();
         i64 i = (i64)(saved_rows.tasks[t] >> 32), piece = (i64)(u32)saved_rows.tasks[t], spot = saved_rows.spots[i];
-        Merger<Block> row(block, batch, slots, rows, weight, saved_rows.list[-i]);
+        Merger<Block> row(block, batch, slots, words.rows, weight, saved_rows.list[-i]);
         i64 of_edges = pieces_of(row.edges), first = row.a + (piece - of_edges) * piece_edges;
         const u32* ids = spot < 0 ? slots.ids : saved_rows.ids;
         const f32* weights = spot < 0 ? slots.weights : saved_rows.weights;

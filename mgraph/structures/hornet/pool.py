@@ -95,32 +95,19 @@ def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
     return (count << bits, count << bits, count, count, count * words, count * -(-words // 32))
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a batch takes and gives back, by class, and what the pool has for it."""
+class Needs(NamedTuple):
+    """What a batch takes and gives back, and what the pool has for it."""
 
-    pops: np.ndarray
-    pushes: np.ndarray
-    free: np.ndarray
+    taken: int  # blocks
+    slots: int  # that the rows' blocks gain
+    opens: int  # arrays that have to be opened
+    spans: int  # and for larger blocks, each of several arrays in a row
     bare: int
     end: int  # one past the last array in use
 
-    def opened(self, bits: int) -> tuple[int, int]:
-        """How many arrays have to be opened for larger blocks, each of several arrays in a row, and for others."""
-        large = int(sum(int(n) << (k - bits) for k, n in enumerate(self.pops) if k > bits))
-        lack = np.maximum(self.pops - self.free, 0)[: bits + 1]
-        blocks = 1 << np.arange(bits, -1, -1)[: len(lack)]
-        return large, int((-(-lack // blocks)).sum())
-
     def lack(self, pool: Pool) -> int:
         """How many bare arrays more the pool must have, behind its last, to have blocks for all of it."""
-        large, small = self.opened(pool.bits)
-        return max(large - (pool.arrays - self.end), large + small - self.bare, 0)
-
-    @property
-    def slots(self) -> int:
-        """How many slots the rows' blocks gain."""
-        return int(((self.pops - self.pushes) << np.arange(CLASSES)).sum())
+        return max(self.spans - (pool.arrays - self.end), self.spans + self.opens - self.bare, 0)
 
 
 class Layout(NamedTuple):

@@ -2,7 +2,7 @@
 // one pass. In its own block deleted edges are closed up first, from the front; then inserts are made room for, from the
 // back: a group has read all edges of a step before it writes any, and writes over none that it has still to read.
 #pragma once
-#include "structures/hornet/prepare.cuh"
+#include "structures/hornet/batch.cuh"
 
 constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges that a lane has under way
 constexpr bool alone = in_flight > 1;  // a group is one lane: it moves what lies between two keys at once

@@ -68,7 +68,7 @@ from mgraph.structures.run import Run
 __all__ = ["Hornet"]
 
 Array = Any
-PARTS = ("prepare", "arrays", "commit", "merge", "layout")
+PARTS = ("prepare", "take", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
 _NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
@@ -152,7 +152,9 @@ class Hornet(Structure):
             new = plan_build(self, run, numbers) if found.inserted else None
             return Plan(run, found, outcome, _Work(rebuild=new), self._state)
         scratch = self._take_scratch(run)
-        look = scratch.look(self.kernels["prepare"], run, self._view, self._arrays, self.n_rows, self.n_vertices)
+        look = scratch.look(
+            self.kernels["prepare"], run, self._view, self._arrays, self.pool.arrays, self.n_rows, self.n_vertices
+        )
         if look.unknown:
             self._keep(scratch)
             self._refuse(run, look.unknown)
@@ -195,7 +197,7 @@ class Hornet(Structure):
         elif work.look:
             batch = scratch.batch(run)
             if self.weighted and counts.updated:
-                self.kernels["commit"].SetWeights(
+                self.kernels["merge"].SetWeights(
                     len(run), batch=batch, graph=self._view, weight=run.weight, weights=self.pool.weights
                 )
             if counts.inserted or counts.deleted:
@@ -215,7 +217,7 @@ class Hornet(Structure):
 
     def _change(self, run: Run, work: _Work, batch: Struct, scratch: Scratch) -> None:
         assert work.look is not None
-        old, needs, commit = self.pool, work.look.needs, self.kernels["commit"]
+        old, needs = self.pool, work.look.needs
         if work.rebuild:
             self._copy(work.rebuild)
             self._take_over(work.rebuild)
@@ -223,14 +225,11 @@ class Hornet(Structure):
             if work.larger:
                 self.pool = work.larger
                 self._changed()
-            if needs.pops.any():
-                self.kernels["arrays"].TakeBlocks(
+            if needs.taken:
+                self.kernels["take"].TakeBlocks(
                     self.pool.arrays, arrays=self._arrays, ranks=scratch.ranks, at=scratch.words, list=scratch.blocks
                 )
             self.used += needs.slots
-            commit.Assign(
-                len(run), batch=batch, arrays=self._arrays, at=scratch.words, list=scratch.blocks, rows=self.rows
-            )
         self._merge(work, batch, run, scratch, old)
 
     def _copy(self, new: Rebuild) -> None:
@@ -247,7 +246,8 @@ class Hornet(Structure):
             ids=old.slots, weights=old.weights, unit=old.unit, ids_out=new.slots, weights_out=new.weights,
             unit_out=new.unit,
         )  # fmt: skip
-        given: dict[str, Any] = {"batch": batch, "slots": slots, "rows": self.rows, "at": scratch.words}
+        words = Struct(rows=self.rows, blocks=None if work.rebuild else scratch.blocks)
+        given = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
         few, some, many, huge = work.look.rows
         pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
         if work.huge:

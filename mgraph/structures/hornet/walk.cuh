@@ -4,19 +4,6 @@
 #pragma once
 #include "structures/hornet/rows.cuh"
 
-struct Row {  // what a batch makes of a row of up to huge_edges
-    u64 held, word;
-    u32 a, b;  // its keys
-    int inserts;
-    DEVICE int edges() const { return (int)(held >> 32); }
-    DEVICE int has() const { return (int)(word >> 32); }
-    DEVICE int deletes() const { return edges() + inserts - has(); }
-};
-DEVICE Row read_row(const Batch& batch, const u64* rows, u32 a) {
-    u32 b = batch.end[a];
-    return {batch.held[a], rows[batch.row(a)], a, b, (int)batch.inserts_in(a, b)};
-}
-
 struct Key {
     int is, place;  // what becomes of it
     u32 id;
