@@ -51,6 +51,9 @@ struct ListPieces {  // one lane per huge row
 #ifndef RESIDENT
 #define RESIDENT 4
 #endif
+#ifndef MANY_TURN
+#define MANY_TURN 1
+#endif
 #ifndef TURN
 #define TURN 8
 #endif
@@ -75,18 +78,21 @@ struct Merge {
         SHARED(Row, headers, lanes);
         SHARED(i64, drawn, 1);
         Block block;
-        for (i64 all = copies + many + pieces; all;) {
+        i64 turns = (many + MANY_TURN - 1) / MANY_TURN;
+        for (i64 all = copies + turns + pieces; all;) {
             block.sync();
             if (block.rank() == 0) *drawn = atomic_add(at + next_block, (i64)1);
             block.sync();
             i64 t = *drawn;
             if (t >= all) break;
             if (t < copies) copy_piece(block, t);
-            else if (t < copies + many) merge_rows(block, lists.many + (t - copies), 1, acts, headers);
-            else merge_piece(block, t - copies - many);
+            else if (t < copies + turns) {
+                i64 first = (t - copies) * MANY_TURN;
+                merge_rows(block, lists.many + first, (int)lesser(many - first, (i64)MANY_TURN), acts, headers);
+            } else merge_piece(block, t - copies - turns);
         }
         draw_rows(Tile<32>(), lists.some, some, at + next_some, acts, headers);
-        draw_rows(Tile<8>(), lists.few, few, at + next_few, acts, headers);
+        draw_rows(Tile<8, true>(), lists.few, few, at + next_few, acts, headers);
     }
     // Rows of a list, each set by a lane.
     template <class Group>
@@ -97,15 +103,17 @@ struct Merge {
                 merge_in_steps(Merger<Group>(group, batch, slots, words.rows, weight, row.a));
             }
         } else {
+            constexpr bool short_rows = Side<Group>::lanes == 8;
             Walker<Group> walker{group, batch, slots, weight, acts};
             group.sync();
             if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
-            for (int i = 0; i < n; ++i) {
+            for (int i = 0; short_rows ? Tile<32>().any(i < n) : i < n; ++i) {
                 Key own = next;
                 if (i + 1 < n) next = walker.key(headers[i + 1].a);
-                walker.merge(headers[i], own);
+                if constexpr (short_rows) walker.merge_at_once(headers[i], i < n, own);
+                else walker.merge(headers[i], own);
             }
         }
     }

@@ -18,7 +18,7 @@ struct Window {
     int many, by;  // keys that act; how far the edges before them move
 };
 
-template <int W> DEVICE u32 scan(Tile<W> tile, u32 mine, u32& all) {
+template <int W, bool in_step> DEVICE u32 scan(Tile<W, in_step> tile, u32 mine, u32& all) {
     u32 upto = tile.scan(mine);
     all = tile.shfl(upto, tile.size() - 1);
     return upto;
@@ -121,7 +121,15 @@ template <class Group> struct Walker {
         if (low) by = (int)(u32)acts[low - 1];
 #pragma unroll
         for (int j = 0; j < together; ++j) moved[j] = by;
-        for (; low < window.many; ++low) {
+        apply<pass>(low, window.many, by, own, last, moved);
+        i64 from = (i64)(u32)row.held << slots.unit, to = (i64)(u32)row.word << slots.unit_out;
+        bring<pass>(slots.ids + from, slots.ids_out + to, own, last, moved);
+        if (slots.weights) bring<pass>(slots.weights + from, slots.weights_out + to, own, last, moved);
+    }
+    // What the acts from `low` on, before each of which edges move by `by`, do to edges up to `last`.
+    template <Pass pass>
+    DEVICE void apply(int low, int many, int by, int own, int last, int (&moved)[together]) const {
+        for (; low < many; ++low) {
             u64 act = acts[low];
             int place = (int)(act >> 32), next = (int)(u32)act;
             if (place >= last) break;
@@ -132,9 +140,6 @@ template <class Group> struct Walker {
             }
             by = next;
         }
-        i64 from = (i64)(u32)row.held << slots.unit, to = (i64)(u32)row.word << slots.unit_out;
-        bring<pass>(slots.ids + from, slots.ids_out + to, own, last, moved);
-        if (slots.weights) bring<pass>(slots.weights + from, slots.weights_out + to, own, last, moved);
     }
     template <Pass pass, class T>
     DEVICE void bring(const T* from, T* to, int own, int last, const int (&moved)[together]) const {
@@ -147,5 +152,38 @@ template <class Group> struct Walker {
 #pragma unroll
         for (int j = 0; j < together; ++j)
             if (own + j * side < last && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
+    }
+
+    // A row of at most `together` edges a lane, all of which are read before any is written. Tiles of a warp are in step,
+    // also where one has no row for it.
+    DEVICE void merge_at_once(const Row& row, bool has_row, Key own) const {
+        has_row = has_row && row.has();
+        i64 from = ((i64)(u32)row.held << slots.unit) + group.rank();
+        i64 to = ((i64)(u32)row.word << slots.unit_out) + group.rank();
+        int edges = has_row ? row.edges() - group.rank() : 0, moved[together];
+        bool stays = from == to && slots.ids == slots.ids_out;
+        u32 ids[together];
+        f32 weights[together];
+#pragma unroll
+        for (int j = 0; j < together; ++j) {
+            moved[j] = 0;
+            if (j * side < edges) ids[j] = slots.ids[from + j * side];
+            if (j * side < edges && slots.weights) weights[j] = slots.weights[from + j * side];
+        }
+        Window window = {0, 0, 0, 0};
+        u32 k = row.a, b = has_row ? row.b : k;
+        do {
+            if (k > row.a) own = key(k);
+            int place = list<merging>(window, own, live(k, b));
+            apply<merging>(0, window.many, window.by, group.rank(), row.edges(), moved);
+            if (live(k, b)) insert(row, k, own, place);
+            k += (u32)group.size();
+        } while (Tile<32>().any(k < b));
+#pragma unroll
+        for (int j = 0; j < together; ++j) {
+            if (j * side >= edges || moved[j] == nowhere || (stays && !moved[j])) continue;
+            slots.ids_out[to + j * side + moved[j]] = ids[j];
+            if (slots.weights) slots.weights_out[to + j * side + moved[j]] = weights[j];
+        }
     }
 };
