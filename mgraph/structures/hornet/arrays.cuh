@@ -134,9 +134,11 @@ struct ArraySums {
 DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox) {
     SHARED(i64, pops, classes);
     SHARED(i64, opened, classes);
+    SHARED(i64, slots, classes);
     for (i64 k = block.rank(); k < classes; k += block.size()) {
         i64 lack = (pops[k] = load(at + pop0 + k)) - at[free0 + k], blocks = arrays.blocks(k);
         opened[k] = k <= arrays.bits && lack > 0 ? (lack + blocks - 1) / blocks : 0;
+        slots[k] = (pops[k] - load(at + push0 + k)) << k;
     }
     block.sync();
     for (i64 k = block.rank(); k <= classes; k += block.size()) {
@@ -144,7 +146,7 @@ DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox
         for (i64 j = 0; j < k; ++j) {
             before += pops[j], open += opened[j];
             if (j > arrays.bits) span += pops[j] * arrays.span(j);
-            if (k == classes) gained += (pops[j] - load(at + push0 + j)) << j;
+            gained += slots[j];
         }
         at[open0 + k] = open;
         if (k < classes) at[offset0 + k] = before;
