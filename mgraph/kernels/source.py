@@ -66,8 +66,8 @@ class Field:
 class KernelSource:
     """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet.
 
-    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. The blocks of
-    a kernel that `draws` take their work from counters: no more of them are launched than run at once.
+    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. If a kernel
+    `draws` its items from counters, only as many blocks are launched as run at once.
     """
 
     name: str

@@ -156,8 +156,7 @@ struct Merge {
         const u32* ids = spot < 0 ? slots.ids : saved_rows.ids;
         const f32* weights = spot < 0 ? slots.weights : saved_rows.weights;
         i64 base = spot < 0 ? row.from : spot, begin = piece * piece_edges;
-        if (piece < of_edges)
-            row.merge_into_another(ids, weights, base, begin, lesser(begin + piece_edges, row.edges));
+        if (piece < of_edges) row.merge_into_another(ids, weights, base, begin, lesser(begin + piece_edges, row.edges));
         else row.insert(first, lesser(first + piece_edges, row.b));
     }
 };

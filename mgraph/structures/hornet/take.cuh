@@ -62,7 +62,8 @@ struct TakeBlocks {
         i64 used = (arrays.blocks(k) + bits_of_word - 1) / bits_of_word, taken = 0;
         for (i64 base = 0; base < used && taken < want; base += words * block.size()) {
             i64 first = base + words * block.rank(), bit = first % bits_of_word, next = taken, all;
-            u32 *node = arrays.nodes + a * arrays.node_words() + first / bits_of_word, word[words], mine = 0, emptied = 0;
+            u32 *node = arrays.nodes + a * arrays.node_words() + first / bits_of_word, word[words], mine = 0,
+                emptied = 0;
             u32* leaves = arrays.leaves + a * arrays.leaf_words() + first;
             u32 hot = first < used ? *node >> bit : 0;
 #pragma unroll

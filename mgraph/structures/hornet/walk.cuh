@@ -34,7 +34,8 @@ template <> struct Side<Block> {
 #define TOGETHER 8
 #endif
 template <class Group> struct Walker {
-    static constexpr int side = Side<Group>::lanes, together = side < 32 ? 8 : TOGETHER;  // edges that a lane has under way
+    static constexpr int side = Side<Group>::lanes,
+                         together = side < 32 ? 8 : TOGETHER;  // edges that a lane has under way
     static constexpr int nowhere = -2147483647 - 1;
     Group group;
     const Batch& batch;
@@ -60,7 +61,8 @@ template <class Group> struct Walker {
         for (u32 k = row.a; k < row.b; k += (u32)group.size()) {
             u32 after = k + (u32)group.size();
             if (k > row.a) own = key(k);
-            int end = after < row.b ? (int)batch.place[after] : row.edges(), to = list<pass>(window, own, live(k, row.b));
+            int end = after < row.b ? (int)batch.place[after] : row.edges(),
+                to = list<pass>(window, own, live(k, row.b));
             if (edge < 0 && window.many) edge = first_act();
             for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end))
                 step<pass>(row, window, edge, lesser(edge + width(), end));
