@@ -138,7 +138,7 @@ DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox
     for (i64 k = block.rank(); k < classes; k += block.size()) {
         i64 lack = (pops[k] = load(at + pop0 + k)) - at[free0 + k], blocks = arrays.blocks(k);
         opened[k] = k <= arrays.bits && lack > 0 ? (lack + blocks - 1) / blocks : 0;
-        slots[k] = (pops[k] - load(at + push0 + k)) << k;
+        slots[k] = (pops[k] - load(at + push0 + k)) * ((i64)1 << k);
     }
     block.sync();
     for (i64 k = block.rank(); k <= classes; k += block.size()) {
