@@ -63,7 +63,7 @@ struct Words {  // what gives a row that changes its new word
 struct Row {  // what becomes of a row
     u64 held, word;
     u32 a, b;  // its keys
-    int inserts;
+    int place, inserts;  // place of the first key
     DEVICE int edges() const { return (int)(held >> 32); }
     DEVICE int has() const { return (int)(word >> 32); }
     DEVICE int deletes() const { return edges() + inserts - has(); }
@@ -75,7 +75,7 @@ DEVICE Row set_row(const Batch& batch, const Words& words, const Arrays& arrays,
     i64 b = batch.end[a];
     u64 held = batch.held[a], *word = words.rows + batch.row(a);
     Change change(batch, a, b, held, arrays.unit);
-    Row row = {held, 0, (u32)a, (u32)b, (int)change.inserts};
+    Row row = {held, 0, (u32)a, (u32)b, (int)batch.place[a], (int)change.inserts};
     if (!words.blocks) return row.word = *word, row;
     bool moves = change.from != change.to;
     u32 block = moves && change.to >= 0 ? words.blocks[at[offset0 + change.to] + batch.drawn[a]] : (u32)held;

@@ -26,8 +26,8 @@ struct Saved {
     f32* weights;
 };
 
-struct ListPieces {  // one lane per huge row
-    static constexpr int lanes = 1;
+struct ListPieces {  // a tile per huge row
+    static constexpr int lanes = 32;
     Batch batch;
     i64 n;
     Saved saved_rows;
@@ -36,12 +36,18 @@ struct ListPieces {  // one lane per huge row
     Arrays arrays;
     i64* at;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            Row its = set_row(batch, words, arrays, at, saved_rows.list[-i]);
-            Merger<Tile<1>> row({}, batch, slots, words.rows, nullptr, its.a);
-            saved_rows.spots[i] = row.stays() ? atomic_add(at + next_saved, row.edges) : -1;
-            i64 all = pieces_of(row.edges) + pieces_of(row.b - row.a), to = atomic_add(at + next_piece, all);
-            for (i64 p = 0; p < all; ++p) saved_rows.tasks[to + p] = (u64)i << 32 | (u64)p;
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, n)) {
+            u32 a = saved_rows.list[-i];
+            i64 all = 0, to = 0;
+            if (tile.rank() == 0) {
+                set_row(batch, words, arrays, at, a);
+                Merger<Tile<1>> row({}, batch, slots, words.rows, nullptr, a);
+                saved_rows.spots[i] = row.stays() ? atomic_add(at + next_saved, row.edges) : -1;
+                all = pieces_of(row.edges) + pieces_of(row.b - row.a), to = atomic_add(at + next_piece, all);
+            }
+            all = tile.shfl(all, 0), to = tile.shfl(to, 0);
+            for (i64 p = tile.rank(); p < all; p += tile.size()) saved_rows.tasks[to + p] = (u64)i << 32 | (u64)p;
         }
     }
 };
@@ -107,11 +113,17 @@ struct Merge {
             Walker<Group> walker{group, batch, slots, weight, acts};
             group.sync();
             if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
+            if (short_rows && (FETCH & 4) && group.rank() < n) {
+                i64 from = (i64)(u32)headers[group.rank()].held << slots.unit;
+                fetch_line(slots.ids + from), fetch_line(slots.ids + from + greater(headers[group.rank()].edges() - 1, 0));
+            }
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
             for (int i = 0; short_rows ? Tile<32>().any(i < n) : i < n; ++i) {
                 Key own = next;
                 if (i + 1 < n) next = walker.key(headers[i + 1].a);
+                if constexpr (!short_rows)
+                    if ((FETCH & 1) && i + 1 < n) walker.fetch_row(headers[i + 1]);
                 if constexpr (short_rows) walker.merge_at_once(headers[i], i < n, own);
                 else walker.merge(headers[i], own);
             }

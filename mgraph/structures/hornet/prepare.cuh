@@ -107,7 +107,7 @@ struct Needs {
         Block block;
         Draws draws{at, wanted, from};
         Batch batch = {keys, nullptr, nullptr, before, chunks, shift, end, held, drawn, n};
-        i64 step = (i64)block.size() * each, steps = (n + step - 1) / step;
+        i64 step = (i64)block.size() * each, steps = (n + step - 1) / step, own_steps = 0;
         for (i64 b : grid.items(block, steps)) {
             int list[each], pop[each];
             u32 listed[each], popped[each];
@@ -124,10 +124,12 @@ struct Needs {
                 if (pop[j]) drawn[k] = (u32)draws.number(pop[j], popped[j]);
             }
             block.sync();
-            if (block.rank() == 0) *is_last = arrive((u64*)at + looked) == (u64)steps - 1;
-            block.sync();
-            if (*is_last) plan_blocks(block, arrays, at, mailbox);
+            ++own_steps;
         }
+        if (!own_steps) return;
+        if (block.rank() == 0) *is_last = (i64)arrive((u64*)at + looked, (u64)own_steps) + own_steps == steps;
+        block.sync();
+        if (*is_last) plan_blocks(block, arrays, at, mailbox);
     }
     // The counter of the list of key k's row, and that of the class of which it needs a block; 0 for none.
     DEVICE void look(const Batch& batch, i64 k, const Draws& draws, int& list, int& pop) const {

@@ -30,6 +30,9 @@ template <> struct Side<Block> {
     static constexpr int lanes = Tile<32>::size();
 };
 
+#ifndef FETCH
+#define FETCH 7
+#endif
 #ifndef TOGETHER
 #define TOGETHER 8
 #endif
@@ -46,6 +49,22 @@ template <class Group> struct Walker {
     DEVICE Key key(u32 first) const { return read_key(batch, (i64)first + group.rank()); }
     DEVICE bool live(u32 first, u32 end) const { return first + (u32)group.rank() < end; }
     DEVICE int first_act() const { return (int)(acts[0] >> 32); }
+
+    // Lets L2 fetch a line for each lane, of the edges from `first` on, or those up to `end` if `back`.
+    DEVICE void fetch(const Row& row, int first, int end, bool back) const {
+        constexpr int line = 32;
+        first = first / line * line;
+        if (back) first = greater(first, (end - 1) / line * line - (group.size() - 1) * line);
+        int edge = first + group.rank() * line;
+        i64 slot = ((i64)(u32)row.held << slots.unit) + edge;
+        if (edge < end) fetch_line(slots.ids + slot);
+        if (edge < end && slots.weights) fetch_line(slots.weights + slot);
+    }
+    // What merge() reads first.
+    DEVICE void fetch_row(const Row& row) const {
+        bool stays = (u32)row.held == (u32)row.word && slots.ids == slots.ids_out;
+        fetch(row, stays ? row.place : 0, row.edges(), stays && row.inserts && !row.deletes());
+    }
 
     // `own` is key(row.a).
     DEVICE void merge(const Row& row, Key own) const {
@@ -64,8 +83,10 @@ template <class Group> struct Walker {
             int end = after < row.b ? (int)batch.place[after] : row.edges(),
                 to = list<pass>(window, own, live(k, row.b));
             if (edge < 0 && window.many) edge = first_act();
-            for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end))
+            for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end)) {
+                if (FETCH & 2) fetch(row, edge + width(), lesser(edge + 2 * width(), row.edges()), false);
                 step<pass>(row, window, edge, lesser(edge + width(), end));
+            }
             if (pass == merging && live(k, row.b)) insert(row, k, own, to);
         }
     }
@@ -77,8 +98,10 @@ template <class Group> struct Walker {
             u32 k = high - lesser(high - row.a, (u32)group.size());
             if (k > row.a || high < row.b) own = key(k);
             int to = list<opening>(window, own, live(k, high)), start = window.many ? first_act() : end;
-            for (; end > start; end = greater(end - width(), start))
+            for (; end > start; end = greater(end - width(), start)) {
+                if (FETCH & 2) fetch(row, greater(end - 2 * width(), start), end - width(), false);
                 step<opening>(row, window, greater(end - width(), start), end);
+            }
             if (live(k, high)) insert(row, k, own, to);
             high = k;
         }
