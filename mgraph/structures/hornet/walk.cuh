@@ -18,11 +18,14 @@ struct Window {
     int many, by;  // keys that act; how far the edges before them move
 };
 
-template <int W, bool in_step> DEVICE u32 scan(Tile<W, in_step> tile, u32 mine, u32& all) {
-    u32 upto = tile.scan(mine);
-    all = tile.shfl(upto, tile.size() - 1);
-    return upto;
+// Of keys up to the lane's own, and of all, how many are inserted, << 16, and deleted. `mine` is that of one key.
+template <int W, bool in_step> DEVICE u32 add_up(Tile<W, in_step> tile, u32 mine, u32& all) {
+    u32 in = tile.ballot(mine >> 16), out = tile.ballot(mine & 1), upto = (2u << tile.rank()) - 1;
+    all = (u32)popcount(in) << 16 | (u32)popcount(out);
+    return (u32)popcount(in & upto) << 16 | (u32)popcount(out & upto);
 }
+DEVICE u32 add_up(Block block, u32 mine, u32& all) { return scan(block, mine, all); }
+
 template <class Group> struct Side {  // lanes that read neighbouring edges
     static constexpr int lanes = Group::width;
 };
@@ -82,7 +85,7 @@ template <class Group> struct Walker {
             if (k > row.a) own = key(k);
             int end = after < row.b ? (int)batch.place[after] : row.edges(),
                 to = list<pass>(window, own, live(k, row.b));
-            if (edge < 0 && window.many) edge = first_act();
+            if (edge < 0 && window.many) edge = first_act() + 1;
             for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end)) {
                 if (FETCH & 2) fetch(row, edge + width(), lesser(edge + 2 * width(), row.edges()), false);
                 step<pass>(row, window, edge, lesser(edge + width(), end));
@@ -116,7 +119,7 @@ template <class Group> struct Walker {
     template <Pass pass> DEVICE int list(Window& window, Key own, bool live) const {
         u32 mine = live ? (u32)(own.is == inserted) << 16 | (u32)(own.is == deleted) : 0, all;
         group.sync();  // all have read the window before
-        u32 before = scan(group, mine, all) - mine;
+        u32 before = add_up(group, mine, all) - mine;
         auto count = [](u32 both) {
             return (int)((pass != closing ? both >> 16 : 0) + (pass != opening ? both & 0xffffu : 0));
         };
@@ -134,22 +137,51 @@ template <class Group> struct Walker {
         group.sync();
         return own.place + in - out;
     }
-    // The edges [first, end), width() of them at most.
+    // The edges [first, end), width() of them at most. They are under way while their places are found.
     template <Pass pass> DEVICE void step(const Row& row, const Window& window, int first, int end) const {
         int begin = first + group.rank() / side * side * together, own = begin + group.rank() % side;
         int last = lesser(begin + side * together, end), low = 0, by = window.by, moved[together];
+        i64 from = ((i64)(u32)row.held << slots.unit) + own, to = ((i64)(u32)row.word << slots.unit_out) + own;
+        u32 ids[together];
+        read(slots.ids + from, ids, last - own);
         for (int high = window.many; low < high;) {
             int middle = (low + high) / 2;
-            if ((int)(acts[middle] >> 32) < begin) low = middle + 1;
+            if ((int)(acts[middle] >> 32) < begin + (pass == opening)) low = middle + 1;
             else high = middle;
         }
         if (low) by = (int)(u32)acts[low - 1];
+        bool same = low == window.many || (int)(acts[low] >> 32) >= last;  // all edges move alike
+        if (!same) {
 #pragma unroll
-        for (int j = 0; j < together; ++j) moved[j] = by;
-        apply<pass>(low, window.many, by, own, last, moved);
-        i64 from = (i64)(u32)row.held << slots.unit, to = (i64)(u32)row.word << slots.unit_out;
-        bring<pass>(slots.ids + from, slots.ids_out + to, own, last, moved);
-        if (slots.weights) bring<pass>(slots.weights + from, slots.weights_out + to, own, last, moved);
+            for (int j = 0; j < together; ++j) moved[j] = by;
+            apply<pass>(low, window.many, by, own, last, moved);
+        }
+        if (pass != merging) group.sync();  // none is written over that is still to be read
+        write(slots.ids_out + to, ids, last - own, same, by, moved);
+        if (!slots.weights) return;
+        f32 weights[together];
+        read(slots.weights + from, weights, last - own);
+        if (pass != merging) group.sync();
+        write(slots.weights_out + to, weights, last - own, same, by, moved);
+    }
+    template <class T> DEVICE void read(const T* from, T (&held)[together], int most) const {
+#pragma unroll
+        for (int j = 0; j < together; ++j)
+            if (j * side < most) held[j] = from[j * side];
+    }
+    template <class T>
+    DEVICE void write(T* to, const T (&held)[together], int most, bool same, int by,
+                      const int (&moved)[together]) const {
+        if (same) {
+            to += by;
+#pragma unroll
+            for (int j = 0; j < together; ++j)
+                if (j * side < most) to[j * side] = held[j];
+        } else {
+#pragma unroll
+            for (int j = 0; j < together; ++j)
+                if (j * side < most && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
+        }
     }
     // What the acts from `low` on, before each of which edges move by `by`, do to edges up to `last`.
     template <Pass pass>
@@ -166,19 +198,6 @@ template <class Group> struct Walker {
             by = next;
         }
     }
-    template <Pass pass, class T>
-    DEVICE void bring(const T* from, T* to, int own, int last, const int (&moved)[together]) const {
-        T held[together];
-        from += own, to += own;
-#pragma unroll
-        for (int j = 0; j < together; ++j)
-            if (own + j * side < last) held[j] = from[j * side];
-        if (pass != merging) group.sync();  // none is written over that is still to be read
-#pragma unroll
-        for (int j = 0; j < together; ++j)
-            if (own + j * side < last && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
-    }
-
     // A row of at most `together` edges a lane, all of which are read before any is written. Tiles of a warp are in step,
     // also where one has no row for it.
     DEVICE void merge_at_once(const Row& row, bool has_row, Key own) const {
