@@ -65,7 +65,6 @@ struct ListPieces {  // a tile per huge row
 #endif
 struct Merge {
     static constexpr int lanes = 256, draws = 1, resident = RESIDENT;
-    static constexpr int turn_rows = TURN;  // of a tile, drawn at once
     Batch batch;
     const f32* weight;
     Lists lists;
@@ -132,20 +131,19 @@ struct Merge {
     // Each tile of a warp has some rows of those that the warp draws.
     template <class Tiles>
     DEVICE void draw_rows(Tiles tile, const u32* list, i64 n, i64* next, u64* acts, Row* headers) const {
+        if (!n) return;
         Tile<32> warp;
-        int tiles = warp.size() / tile.size(), own = tile.index() % tiles * turn_rows;
-        int lane = tile.index() * tile.size();
-        for (i64 t = n ? draw(warp, next) : n; t * tiles * turn_rows < n;) {
-            i64 after = draw(warp, next), first = t * tiles * turn_rows + own;
-            merge_rows(tile, list + first, (int)lesser(n - first, (i64)turn_rows), acts + lane, headers + lane);
+        constexpr int turn = Tiles::width == 8 ? 8 : TURN;
+        int tiles = warp.size() / tile.size(), lane = tile.index() * tile.size();
+        i64 own = tile.index() % tiles * turn, drawn = draw(warp, next);
+        for (i64 first; (first = warp.shfl(drawn, 0) * tiles * turn) < n;) {
+            drawn = draw(warp, next);  // one ahead
+            first += own;
+            merge_rows(tile, list + first, (int)lesser(n - first, (i64)turn), acts + lane, headers + lane);
             warp.sync();
-            t = after;
         }
     }
-    DEVICE static i64 draw(Tile<32> warp, i64* next) {
-        i64 mine = warp.rank() == 0 ? atomic_add(next, (i64)1) : 0;
-        return warp.shfl(mine, 0);
-    }
+    DEVICE static i64 draw(Tile<32> warp, i64* next) { return warp.rank() == 0 ? atomic_add(next, (i64)1) : 0; }
     DEVICE void copy_piece(Block block, i64 t) const {
         i64 first = (i64)(u32)saved_rows.tasks[t] * piece_edges, i = (i64)(saved_rows.tasks[t] >> 32);
         i64 spot = saved_rows.spots[i];
