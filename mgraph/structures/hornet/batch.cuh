@@ -27,8 +27,10 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
 struct Change {
     i64 inserts, had, has;
     int from, to;
-    DEVICE Change(const Batch& batch, i64 a, i64 b, u64 word, i64 unit) {
-        inserts = batch.inserts_in(a, b), had = (i64)(word >> 32), has = had + inserts - batch.deletes_in(a, b);
+    // `first` and `last`: what the keys before its first one move, and those up to its last one.
+    DEVICE Change(u64 word, u64 first, u64 last, i64 unit) {
+        inserts = (i64)(last >> 32) - (i64)(first >> 32), had = (i64)(word >> 32);
+        has = had + inserts - ((i64)(u32)last - (i64)(u32)first);
         from = had ? class_of(had, unit) : -1, to = has ? class_of(has, unit) : -1;
     }
 };
@@ -74,7 +76,7 @@ struct Row {  // what becomes of a row
 DEVICE Row set_row(const Batch& batch, const Words& words, const Arrays& arrays, const i64* at, i64 a) {
     i64 b = batch.end[a];
     u64 held = batch.held[a], *word = words.rows + batch.row(a);
-    Change change(batch, a, b, held, arrays.unit);
+    Change change(held, batch.moves(a), batch.moves(b), arrays.unit);
     Row row = {held, 0, (u32)a, (u32)b, (int)batch.place[a], (int)change.inserts};
     if (!words.blocks) return row.word = *word, row;
     bool moves = change.from != change.to;

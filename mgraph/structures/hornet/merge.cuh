@@ -114,7 +114,8 @@ struct Merge {
             if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             if (short_rows && (FETCH & 4) && group.rank() < n) {
                 i64 from = (i64)(u32)headers[group.rank()].held << slots.unit;
-                fetch_line(slots.ids + from), fetch_line(slots.ids + from + greater(headers[group.rank()].edges() - 1, 0));
+                fetch_line(slots.ids + from),
+                    fetch_line(slots.ids + from + greater(headers[group.rank()].edges() - 1, 0));
             }
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
