@@ -14,8 +14,8 @@ A row of n edges has a block of the least power of two that holds them, as in Bu
 Efficient Data Structure for Dynamic Sparse Graphs and Matrices on GPUs (HPEC 2018). A batch finds every key's place in
 its row by binary search; from there on counts say everything. prepare adds up, class by class, how many blocks the
 batch takes and gives back, and what the arrays have; commit opens bare arrays where a class has too few free blocks,
-takes all blocks at once, merges every row that changes with its keys, and gives the old blocks back. An array whose
-last block is freed is bare again, at once.
+takes all blocks at once, and merges every row that changes with its keys, which gives its old block back. An array
+whose last block is freed is bare again, at once.
 
 What differs from the paper:
 
@@ -23,9 +23,9 @@ What differs from the paper:
   merged where it lies, or on its way into its new block.
 - The paper keeps the arrays of one size in a B+ tree by free blocks and looks up one array for one block. Here one pass
   over the arrays' counts ranks all free blocks, so that each array knows which of the batch's requests it answers. It
-  costs a look at each array, some 4,000, for each size that is asked for, however many blocks that are; a tree costs a
-  search per block, and every block taken or given back would move its array in it. Arrays are used up from the first
-  one on, and so the last ones drain.
+  costs a look at each array, some 4,000, however many blocks are asked for; a tree costs a search per block, and every
+  block taken or given back would move its array in it. Arrays are used up from the first one on, and so the last ones
+  drain.
 - A row's block follows its degree also when it shrinks: the block is halved as soon as half is empty.
 - Arrays lie in one pool, so that a row is 8 bytes and is read without a look at a table. A pool that has too few bare
   arrays grows where it is: memory is mapped behind it, and no row moves. One that cannot, or has four times as many
@@ -100,7 +100,7 @@ class Hornet(Structure):
     Notes
     -----
     A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
-    edges behind the first change; 5 to 14 launches and one wait for the device. Where the pool is replaced it waits
+    edges behind the first change; 3 to 6 launches and one wait for the device. Where the pool is replaced it waits
     twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
     8 bytes per row. Neighbours are sorted.
     """
@@ -146,7 +146,7 @@ class Hornet(Structure):
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """O(n log d) in 3 launches; waits once on a GPU, twice for a new pool."""
+        """O(n log d) in 2 launches; waits once on a GPU, twice for a new pool."""
         if not self.num_edges:
             found, outcome, numbers = number_keys(self.device, self.kernels["layout"], run)
             new = plan_build(self, run, numbers) if found.inserted else None
