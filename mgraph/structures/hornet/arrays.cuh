@@ -23,6 +23,7 @@ enum Count {
     deletes,
     misses,
     few_rows,
+    mid_rows,
     some_rows,
     many_rows,
     huge_rows,
@@ -40,6 +41,7 @@ enum Count {
     next_saved,
     next_block,  // work that Merge's blocks draw, and its warps
     next_some,
+    next_mid,
     next_few,
     copied,  // pieces
     arrived,  // blocks of Locate, and of Needs

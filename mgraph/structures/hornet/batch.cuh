@@ -41,16 +41,20 @@ struct Change {
 #ifndef FEW
 #define FEW 64
 #endif
+#ifndef MID
+#define MID 128
+#endif
 #ifndef SOME
 #define SOME 4096
 #endif
-// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
+// Rows of at most so many edges, old and new, are merged by a tile of 8, of 16 or of 32, and by a block; longer ones in
 // pieces.
-constexpr i64 few_edges = FEW, some_edges = SOME, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
+constexpr i64 few_edges = FEW, mid_edges = MID, some_edges = SOME, huge_edges = HUGE_EDGES,
+              piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
-struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
+struct Lists {  // first keys of the rows that change, by what merges them; for 16 lanes and huge ones from the ends
     u32* few;
     u32* some;
     u32* many;

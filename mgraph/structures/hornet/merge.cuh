@@ -69,6 +69,7 @@ struct Merge {
     const f32* weight;
     Lists lists;
     i64 few;
+    i64 mid;
     i64 some;
     i64 many;
     i64 pieces;
@@ -93,29 +94,30 @@ struct Merge {
             if (t < copies) copy_piece(block, t);
             else if (t < copies + turns) {
                 i64 first = (t - copies) * MANY_TURN;
-                merge_rows(block, lists.many + first, (int)lesser(many - first, (i64)MANY_TURN), acts, headers);
+                merge_rows(block, lists.many + first, 1, (int)lesser(many - first, (i64)MANY_TURN), acts, headers);
             } else merge_piece(block, t - copies - turns);
         }
-        draw_rows(Tile<32>(), lists.some, some, at + next_some, acts, headers);
-        draw_rows(Tile<8, true>(), lists.few, few, at + next_few, acts, headers);
+        draw_rows(Tile<32>(), lists.some, 1, some, at + next_some, acts, headers);
+        draw_rows(Tile<16, true>(), lists.few + lists.capacity - 1, -1, mid, at + next_mid, acts, headers);
+        draw_rows(Tile<8, true>(), lists.few, 1, few, at + next_few, acts, headers);
     }
-    // Rows of a list, each set by a lane.
+    // Rows of a list, which goes up or down, each set by a lane.
     template <class Group>
-    DEVICE void merge_rows(Group group, const u32* list, int n, u64* acts, Row* headers) const {
+    DEVICE void merge_rows(Group group, const u32* list, int way, int n, u64* acts, Row* headers) const {
         if constexpr (alone) {
             for (int i = 0; i < n; ++i) {
-                Row row = set_row(batch, words, arrays, at, list[i]);
+                Row row = set_row(batch, words, arrays, at, list[i * way]);
                 merge_in_steps(Merger<Group>(group, batch, slots, words.rows, weight, row.a));
             }
         } else {
-            constexpr bool short_rows = Side<Group>::lanes == 8;
+            constexpr bool short_rows = Side<Group>::lanes < 32;
             Walker<Group> walker{group, batch, slots, weight, acts};
             group.sync();
-            if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
+            if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank() * way]);
             if (short_rows && (FETCH & 4) && group.rank() < n) {
-                i64 from = (i64)(u32)headers[group.rank()].held << slots.unit;
-                fetch_line(slots.ids + from),
-                    fetch_line(slots.ids + from + greater(headers[group.rank()].edges() - 1, 0));
+                const Row& own = headers[group.rank()];
+                for (int edge = 0; edge < own.edges(); edge += 32)
+                    fetch_line(slots.ids + ((i64)(u32)own.held << slots.unit) + edge);
             }
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
@@ -131,16 +133,16 @@ struct Merge {
     }
     // Each tile of a warp has some rows of those that the warp draws.
     template <class Tiles>
-    DEVICE void draw_rows(Tiles tile, const u32* list, i64 n, i64* next, u64* acts, Row* headers) const {
+    DEVICE void draw_rows(Tiles tile, const u32* list, int way, i64 n, i64* next, u64* acts, Row* headers) const {
         if (!n) return;
         Tile<32> warp;
-        constexpr int turn = Tiles::width == 8 ? 8 : TURN;
+        constexpr int turn = Tiles::width < 32 ? 8 : TURN;
         int tiles = warp.size() / tile.size(), lane = tile.index() * tile.size();
         i64 own = tile.index() % tiles * turn, drawn = draw(warp, next);
         for (i64 first; (first = warp.shfl(drawn, 0) * tiles * turn) < n;) {
             drawn = draw(warp, next);  // one ahead
             first += own;
-            merge_rows(tile, list + first, (int)lesser(n - first, (i64)turn), acts + lane, headers + lane);
+            merge_rows(tile, list + first * way, way, (int)lesser(n - first, (i64)turn), acts + lane, headers + lane);
             warp.sync();
         }
     }

@@ -158,14 +158,18 @@ struct Needs {
     // The counter of the row's list. Pieces are counted here.
     DEVICE int list_of(const Change& change, i64 own_keys, bool stays) const {
         i64 size = change.had + change.inserts;
-        if (size <= huge_edges) return size > some_edges ? many_rows : size > few_edges ? some_rows : few_rows;
+        if (size <= huge_edges)
+            return size > some_edges  ? many_rows
+                   : size > mid_edges ? some_rows
+                   : size > few_edges ? mid_rows
+                                      : few_rows;
         atomic_add(at + pieces, pieces_of(change.had) + pieces_of(own_keys));
         if (stays) atomic_add(at + saved, change.had);
         return huge_rows;
     }
     DEVICE void put(i64 k, int list, i64 to) const {
-        u32* its = list == few_rows ? lists.few : list == some_rows ? lists.some : lists.many;
-        its[list == huge_rows ? lists.capacity - 1 - to : to] = (u32)k;
+        u32* its = list == some_rows ? lists.some : list <= mid_rows ? lists.few : lists.many;
+        its[list == huge_rows || list == mid_rows ? lists.capacity - 1 - to : to] = (u32)k;
     }
     // One past the last key of the row that begins at key k; 0 where none does. The tile's lanes have successive keys: all
     // but the last that begins a row see where the next one begins.

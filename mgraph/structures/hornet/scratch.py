@@ -29,7 +29,7 @@ class Look:
         What it does.
     needs : Needs
     rows : tuple of int
-        How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
+        How many rows change, by what merges them: 8 lanes, 16, 32, a block, or blocks in pieces.
     pieces, saved : int
         For the last ones: the number of pieces, and of edges that have to be copied beforehand.
     unknown : int
@@ -40,7 +40,7 @@ class Look:
         at = dict(zip(TOLD, words, strict=True))
         self.counts = Counts(at["inserts"], at["updates"], at["deletes"], at["misses"])
         self.needs = Needs(*(at[name] for name in ("taken", "slots_gained", "opens", "spans", "bares", "array_end")))
-        self.rows = at["few_rows"], at["some_rows"], at["many_rows"], at["huge_rows"]
+        self.rows = tuple(at[name] for name in ("few_rows", "mid_rows", "some_rows", "many_rows", "huge_rows"))
         self.pieces, self.saved = at["pieces"], at["saved"]
         self.unknown = at["unknown"]
 

@@ -248,15 +248,15 @@ class Hornet(Structure):
         )  # fmt: skip
         words = Struct(rows=self.rows, blocks=None if work.rebuild else scratch.blocks)
         given = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
-        few, some, many, huge = work.look.rows
+        few, mid, some, many, huge = work.look.rows
         pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
         if work.huge:
             saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
             copies = 0 if work.rebuild or not work.look.saved else pieces
             kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
-        blocks = copies + many + pieces + -(-some // 8) + -(-few // 32)
+        blocks = copies + many + pieces + -(-some // 8) + -(-mid // 16) + -(-few // 32)
         kernels.Merge(
-            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
+            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, mid=mid, some=some, many=many, pieces=pieces,
             copies=copies, saved_rows=saved,
         )  # fmt: skip
 

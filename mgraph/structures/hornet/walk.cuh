@@ -33,6 +33,9 @@ template <> struct Side<Block> {
     static constexpr int lanes = Tile<32>::size();
 };
 
+#ifndef HALF
+#define HALF 1
+#endif
 #ifndef FETCH
 #define FETCH 7
 #endif
@@ -61,7 +64,7 @@ template <class Group> struct Walker {
         int edge = first + group.rank() * line;
         i64 slot = ((i64)(u32)row.held << slots.unit) + edge;
         if (edge < end) fetch_line(slots.ids + slot);
-        if (edge < end && slots.weights) fetch_line(slots.weights + slot);
+        if (edge < end && slots.weighted && slots.weights) fetch_line(slots.weights + slot);
     }
     // What merge() reads first.
     DEVICE void fetch_row(const Row& row) const {
@@ -113,7 +116,7 @@ template <class Group> struct Walker {
         if (own.is != inserted) return;
         i64 slot = ((i64)(u32)row.word << slots.unit_out) + to;
         slots.ids_out[slot] = own.id;
-        if (slots.weights_out) slots.weights_out[slot] = weight ? weight[first + (u32)group.rank()] : 1.0f;
+        if (slots.weighted && slots.weights_out) slots.weights_out[slot] = weight ? weight[first + (u32)group.rank()] : 1.0f;
     }
     // Lists the keys of a window; returns where the lane's own one goes.
     template <Pass pass> DEVICE int list(Window& window, Key own, bool live) const {
@@ -143,7 +146,8 @@ template <class Group> struct Walker {
         int last = lesser(begin + side * together, end), low = 0, by = window.by, moved[together];
         i64 from = ((i64)(u32)row.held << slots.unit) + own, to = ((i64)(u32)row.word << slots.unit_out) + own;
         u32 ids[together];
-        read(slots.ids + from, ids, last - own);
+        int count = last - begin;
+        read(slots.ids + from, ids, last - own, count);
         for (int high = window.many; low < high;) {
             int middle = (low + high) / 2;
             if ((int)(acts[middle] >> 32) < begin + (pass == opening)) low = middle + 1;
@@ -157,30 +161,28 @@ template <class Group> struct Walker {
             apply<pass>(low, window.many, by, own, last, moved);
         }
         if (pass != merging) group.sync();  // none is written over that is still to be read
-        write(slots.ids_out + to, ids, last - own, same, by, moved);
-        if (!slots.weights) return;
+        if (same) write(slots.ids_out + to + by, ids, last - own, count, [](int) { return 0; });
+        else write(slots.ids_out + to, ids, last - own, count, [&](int j) { return moved[j]; });
+        if (!slots.weighted || !slots.weights) return;
         f32 weights[together];
-        read(slots.weights + from, weights, last - own);
+        read(slots.weights + from, weights, last - own, count);
         if (pass != merging) group.sync();
-        write(slots.weights_out + to, weights, last - own, same, by, moved);
+        if (same) write(slots.weights_out + to + by, weights, last - own, count, [](int) { return 0; });
+        else write(slots.weights_out + to, weights, last - own, count, [&](int j) { return moved[j]; });
     }
-    template <class T> DEVICE void read(const T* from, T (&held)[together], int most) const {
+    // A lane's edges, of `count` that its neighbours have together; half of the places where those suffice.
+    template <class T> DEVICE void read(const T* from, T (&held)[together], int most, int count) const {
 #pragma unroll
-        for (int j = 0; j < together; ++j)
+        for (int j = 0; j < together; ++j) {
+            if (HALF && j == together / 2 && count <= j * side) break;
             if (j * side < most) held[j] = from[j * side];
+        }
     }
-    template <class T>
-    DEVICE void write(T* to, const T (&held)[together], int most, bool same, int by,
-                      const int (&moved)[together]) const {
-        if (same) {
-            to += by;
+    template <class T, class By> DEVICE void write(T* to, const T (&held)[together], int most, int count, By by) const {
 #pragma unroll
-            for (int j = 0; j < together; ++j)
-                if (j * side < most) to[j * side] = held[j];
-        } else {
-#pragma unroll
-            for (int j = 0; j < together; ++j)
-                if (j * side < most && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
+        for (int j = 0; j < together; ++j) {
+            if (HALF && j == together / 2 && count <= j * side) break;
+            if (j * side < most && by(j) != nowhere) to[j * side + by(j)] = held[j];
         }
     }
     // What the acts from `low` on, before each of which edges move by `by`, do to edges up to `last`.
@@ -212,7 +214,7 @@ template <class Group> struct Walker {
         for (int j = 0; j < together; ++j) {
             moved[j] = 0;
             if (j * side < edges) ids[j] = slots.ids[from + j * side];
-            if (j * side < edges && slots.weights) weights[j] = slots.weights[from + j * side];
+            if (j * side < edges && slots.weighted && slots.weights) weights[j] = slots.weights[from + j * side];
         }
         Window window = {0, 0, 0, 0};
         u32 k = row.a, b = has_row ? row.b : k;
@@ -227,7 +229,7 @@ template <class Group> struct Walker {
         for (int j = 0; j < together; ++j) {
             if (j * side >= edges || moved[j] == nowhere || (stays && !moved[j])) continue;
             slots.ids_out[to + j * side + moved[j]] = ids[j];
-            if (slots.weights) slots.weights_out[to + j * side + moved[j]] = weights[j];
+            if (slots.weighted && slots.weights) slots.weights_out[to + j * side + moved[j]] = weights[j];
         }
     }
 };
