@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,17 @@ __all__ = ["Look", "Scratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
-WORDS, TOLD = _SOURCE["all_words"], list(_SOURCE.enums["Count"])[: _SOURCE["told"]]
+WORDS, TOLD = _SOURCE["all_words"], _SOURCE["told"]  # how many prepare counts, and how many of them the host is told
+
+
+def _getter(*names: str) -> Callable[[list[int]], Any]:
+    return itemgetter(*(_SOURCE[name] for name in names))
+
+
+_COUNTS = _getter("inserts", "updates", "deletes", "misses")
+_NEEDS = _getter("taken", "slots_gained", "opens", "spans", "bares", "array_end")
+_ROWS = _getter("few_rows", "mid_rows", "some_rows", "many_rows", "huge_rows")
+_OTHERS = _getter("unknown", "pieces", "saved")
 
 
 class Look:
@@ -37,12 +49,8 @@ class Look:
     """
 
     def __init__(self, words: list[int]) -> None:
-        at = dict(zip(TOLD, words, strict=True))
-        self.counts = Counts(at["inserts"], at["updates"], at["deletes"], at["misses"])
-        self.needs = Needs(*(at[name] for name in ("taken", "slots_gained", "opens", "spans", "bares", "array_end")))
-        self.rows = tuple(at[name] for name in ("few_rows", "mid_rows", "some_rows", "many_rows", "huge_rows"))
-        self.pieces, self.saved = at["pieces"], at["saved"]
-        self.unknown = at["unknown"]
+        self.counts, self.needs, self.rows = Counts(*_COUNTS(words)), Needs(*_NEEDS(words)), _ROWS(words)
+        self.unknown, self.pieces, self.saved = _OTHERS(words)
 
 
 class Scratch:
@@ -59,7 +67,7 @@ class Scratch:
         )  # fmt: skip
         few, some, self.many = lists
         self.lists = Struct(few=few, some=some, many=self.many, capacity=capacity)
-        self.mail, self.mailbox = device.mailbox(len(TOLD))
+        self.mail, self.mailbox = device.mailbox(TOLD)
 
     def look(
         self, kernels: Library, run: Run, graph: View, arrays: Struct, count: int, rows: int, vertices: int

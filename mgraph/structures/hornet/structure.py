@@ -162,28 +162,28 @@ class Hornet(Structure):
         if look.counts.inserted or look.counts.deleted:
             lack = look.needs.lack(self.pool)
             plan.work.larger = self.pool.longer(self.device, lack) if lack else None
-            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, scratch.batch(run))
+            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, lack, run, scratch)
             plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
         return plan
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
         return Scratch(self.device, capacity, self.pool.arrays)
 
-    def _new_pool(self, look: Look, batch: Struct) -> Rebuild | None:
+    def _new_pool(self, look: Look, lack: int, run: Run, scratch: Scratch) -> Rebuild | None:
         """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
-        if look.needs.lack(self.pool):
-            return plan_rebuild(self, self._view, batch)
+        if lack:
+            return plan_rebuild(self, self._view, scratch.batch(run))
         if self._too_large(self.used + look.needs.slots):
             with suppress(CapacityError):
-                return plan_rebuild(self, self._view, batch)
+                return plan_rebuild(self, self._view, scratch.batch(run))
         return None
 
     def _room_for_huge(self, look: Look, copies: bool) -> dict[str, Array]:
-        n, empty = look.saved if copies else 0, self.device.empty
-        return {
-            "spots": empty(look.rows[-1], np.int64), "tasks": empty(look.pieces, np.uint64), "ids": empty(n, np.uint32),
-            "weights": empty(n, np.float32) if self.weighted else None,
-        }  # fmt: skip
+        n = look.saved if copies else 0
+        spots, tasks, ids, weights = self.device.carve(
+            (look.rows[-1], np.int64), (look.pieces, np.uint64), (n, np.uint32), (n * self.weighted, np.float32)
+        )
+        return {"spots": spots, "tasks": tasks, "ids": ids, "weights": weights if self.weighted else None}
 
     def _too_large(self, used: int) -> bool:
         return len(self.pool.slots) > max(2 * used * (1 + self.spare), LEAST_SLOTS)
@@ -256,8 +256,8 @@ class Hornet(Structure):
             kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
         blocks = copies + many + pieces + -(-some // 8) + -(-mid // 16) + -(-few // 32)
         kernels.Merge(
-            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, mid=mid, some=some, many=many, pieces=pieces,
-            copies=copies, saved_rows=saved,
+            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, mid=mid, some=some, many=many,
+            pieces=pieces, copies=copies, saved_rows=saved,
         )  # fmt: skip
 
     # --- the rest of the contract ---
