@@ -23,7 +23,6 @@ enum Count {
     deletes,
     misses,
     few_rows,
-    mid_rows,
     some_rows,
     many_rows,
     huge_rows,
@@ -41,7 +40,6 @@ enum Count {
     next_saved,
     next_block,  // work that Merge's blocks draw, and its warps
     next_some,
-    next_mid,
     next_few,
     copied,  // pieces
     arrived,  // blocks of Locate, and of Needs

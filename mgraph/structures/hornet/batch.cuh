@@ -27,10 +27,8 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
 struct Change {
     i64 inserts, had, has;
     int from, to;
-    // `first` and `last`: what the keys before its first one move, and those up to its last one.
-    DEVICE Change(u64 word, u64 first, u64 last, i64 unit) {
-        inserts = (i64)(last >> 32) - (i64)(first >> 32), had = (i64)(word >> 32);
-        has = had + inserts - ((i64)(u32)last - (i64)(u32)first);
+    DEVICE Change(const Batch& batch, i64 a, i64 b, u64 word, i64 unit) {
+        inserts = batch.inserts_in(a, b), had = (i64)(word >> 32), has = had + inserts - batch.deletes_in(a, b);
         from = had ? class_of(had, unit) : -1, to = has ? class_of(has, unit) : -1;
     }
 };
@@ -38,23 +36,13 @@ struct Change {
 #ifndef HUGE_EDGES
 #define HUGE_EDGES 65536
 #endif
-#ifndef FEW
-#define FEW 64
-#endif
-#ifndef MID
-#define MID 128
-#endif
-#ifndef SOME
-#define SOME 4096
-#endif
-// Rows of at most so many edges, old and new, are merged by a tile of 8, of 16 or of 32, and by a block; longer ones in
+// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
 // pieces.
-constexpr i64 few_edges = FEW, mid_edges = MID, some_edges = SOME, huge_edges = HUGE_EDGES,
-              piece_edges = huge_edges / 16;
+constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
-struct Lists {  // first keys of the rows that change, by what merges them; for 16 lanes and huge ones from the ends
+struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
     u32* few;
     u32* some;
     u32* many;
@@ -69,7 +57,7 @@ struct Words {  // what gives a row that changes its new word
 struct Row {  // what becomes of a row
     u64 held, word;
     u32 a, b;  // its keys
-    int place, inserts;  // place of the first key
+    int inserts;
     DEVICE int edges() const { return (int)(held >> 32); }
     DEVICE int has() const { return (int)(word >> 32); }
     DEVICE int deletes() const { return edges() + inserts - has(); }
@@ -80,8 +68,8 @@ struct Row {  // what becomes of a row
 DEVICE Row set_row(const Batch& batch, const Words& words, const Arrays& arrays, const i64* at, i64 a) {
     i64 b = batch.end[a];
     u64 held = batch.held[a], *word = words.rows + batch.row(a);
-    Change change(held, batch.moves(a), batch.moves(b), arrays.unit);
-    Row row = {held, 0, (u32)a, (u32)b, (int)batch.place[a], (int)change.inserts};
+    Change change(batch, a, b, held, arrays.unit);
+    Row row = {held, 0, (u32)a, (u32)b, (int)change.inserts};
     if (!words.blocks) return row.word = *word, row;
     bool moves = change.from != change.to;
     u32 block = moves && change.to >= 0 ? words.blocks[at[offset0 + change.to] + batch.drawn[a]] : (u32)held;

@@ -54,22 +54,13 @@ struct ListPieces {  // a tile per huge row
 
 // All rows that change. Blocks draw what takes longest first: pieces to copy, rows for a block, pieces to merge; then each
 // warp draws rows for 32 lanes, and last rows for 8. Who merges a piece waits for copies that were drawn before.
-#ifndef RESIDENT
-#define RESIDENT 4
-#endif
-#ifndef MANY_TURN
-#define MANY_TURN 1
-#endif
-#ifndef TURN
-#define TURN 8
-#endif
 struct Merge {
-    static constexpr int lanes = 256, draws = 1, resident = RESIDENT;
+    static constexpr int lanes = 256, draws = 1, resident = 4;
+    static constexpr int turn_rows = 8;  // of a tile, drawn at once
     Batch batch;
     const f32* weight;
     Lists lists;
     i64 few;
-    i64 mid;
     i64 some;
     i64 many;
     i64 pieces;
@@ -84,48 +75,37 @@ struct Merge {
         SHARED(Row, headers, lanes);
         SHARED(i64, drawn, 1);
         Block block;
-        i64 turns = (many + MANY_TURN - 1) / MANY_TURN;
-        for (i64 all = copies + turns + pieces; all;) {
+        for (i64 all = copies + many + pieces; all;) {
             block.sync();
             if (block.rank() == 0) *drawn = atomic_add(at + next_block, (i64)1);
             block.sync();
             i64 t = *drawn;
             if (t >= all) break;
             if (t < copies) copy_piece(block, t);
-            else if (t < copies + turns) {
-                i64 first = (t - copies) * MANY_TURN;
-                merge_rows(block, lists.many + first, 1, (int)lesser(many - first, (i64)MANY_TURN), acts, headers);
-            } else merge_piece(block, t - copies - turns);
+            else if (t < copies + many) merge_rows(block, lists.many + (t - copies), 1, acts, headers);
+            else merge_piece(block, t - copies - many);
         }
-        draw_rows(Tile<32>(), lists.some, 1, some, at + next_some, acts, headers);
-        draw_rows(Tile<16, true>(), lists.few + lists.capacity - 1, -1, mid, at + next_mid, acts, headers);
-        draw_rows(Tile<8, true>(), lists.few, 1, few, at + next_few, acts, headers);
+        draw_rows(Tile<32>(), lists.some, some, at + next_some, acts, headers);
+        draw_rows(Tile<8, true>(), lists.few, few, at + next_few, acts, headers);
     }
-    // Rows of a list, which goes up or down, each set by a lane.
+    // Rows of a list, each set by a lane.
     template <class Group>
-    DEVICE void merge_rows(Group group, const u32* list, int way, int n, u64* acts, Row* headers) const {
+    DEVICE void merge_rows(Group group, const u32* list, int n, u64* acts, Row* headers) const {
         if constexpr (alone) {
             for (int i = 0; i < n; ++i) {
-                Row row = set_row(batch, words, arrays, at, list[i * way]);
+                Row row = set_row(batch, words, arrays, at, list[i]);
                 merge_in_steps(Merger<Group>(group, batch, slots, words.rows, weight, row.a));
             }
         } else {
-            constexpr bool short_rows = Side<Group>::lanes < 32;
+            constexpr bool short_rows = Side<Group>::lanes == 8;
             Walker<Group> walker{group, batch, slots, weight, acts};
             group.sync();
-            if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank() * way]);
-            if (short_rows && (FETCH & 4) && group.rank() < n) {
-                const Row& own = headers[group.rank()];
-                for (int edge = 0; edge < own.edges(); edge += 32)
-                    fetch_line(slots.ids + ((i64)(u32)own.held << slots.unit) + edge);
-            }
+            if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             group.sync();
             Key next = n > 0 ? walker.key(headers[0].a) : Key{};
             for (int i = 0; short_rows ? Tile<32>().any(i < n) : i < n; ++i) {
                 Key own = next;
                 if (i + 1 < n) next = walker.key(headers[i + 1].a);
-                if constexpr (!short_rows)
-                    if ((FETCH & 1) && i + 1 < n) walker.fetch_row(headers[i + 1]);
                 if constexpr (short_rows) walker.merge_at_once(headers[i], i < n, own);
                 else walker.merge(headers[i], own);
             }
@@ -133,20 +113,21 @@ struct Merge {
     }
     // Each tile of a warp has some rows of those that the warp draws.
     template <class Tiles>
-    DEVICE void draw_rows(Tiles tile, const u32* list, int way, i64 n, i64* next, u64* acts, Row* headers) const {
-        if (!n) return;
+    DEVICE void draw_rows(Tiles tile, const u32* list, i64 n, i64* next, u64* acts, Row* headers) const {
         Tile<32> warp;
-        constexpr int turn = Tiles::width < 32 ? 8 : TURN;
-        int tiles = warp.size() / tile.size(), lane = tile.index() * tile.size();
-        i64 own = tile.index() % tiles * turn, drawn = draw(warp, next);
-        for (i64 first; (first = warp.shfl(drawn, 0) * tiles * turn) < n;) {
-            drawn = draw(warp, next);  // one ahead
-            first += own;
-            merge_rows(tile, list + first * way, way, (int)lesser(n - first, (i64)turn), acts + lane, headers + lane);
+        int tiles = warp.size() / tile.size(), own = tile.index() % tiles * turn_rows;
+        int lane = tile.index() * tile.size();
+        for (i64 t = n ? draw(warp, next) : n; t * tiles * turn_rows < n;) {
+            i64 after = draw(warp, next), first = t * tiles * turn_rows + own;
+            merge_rows(tile, list + first, (int)lesser(n - first, (i64)turn_rows), acts + lane, headers + lane);
             warp.sync();
+            t = after;
         }
     }
-    DEVICE static i64 draw(Tile<32> warp, i64* next) { return warp.rank() == 0 ? atomic_add(next, (i64)1) : 0; }
+    DEVICE static i64 draw(Tile<32> warp, i64* next) {
+        i64 mine = warp.rank() == 0 ? atomic_add(next, (i64)1) : 0;
+        return warp.shfl(mine, 0);
+    }
     DEVICE void copy_piece(Block block, i64 t) const {
         i64 first = (i64)(u32)saved_rows.tasks[t] * piece_edges, i = (i64)(saved_rows.tasks[t] >> 32);
         i64 spot = saved_rows.spots[i];

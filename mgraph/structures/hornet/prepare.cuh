@@ -67,13 +67,7 @@ struct Draws {
     i64* at;
     u32* wanted;
     i64* from;  // the first number of the block
-    // Its rank in the block; for all lanes of a tile, of which those with word 0 want none. Those that want of the same
-    // word share an atomic.
-    DEVICE u32 want(Tile<32> tile, int word) const {
-        u32 peers = tile.match(word), lower = peers & ((1u << tile.rank()) - 1), first = 0;
-        if (word && !lower) first = atomic_add(wanted + (word - first_word), (u32)popcount(peers));
-        return tile.shfl(first, lowest_bit(peers)) + (u32)popcount(lower);
-    }
+    DEVICE u32 want(int word) const { return atomic_add(wanted + (word - first_word), 1u); }  // its rank in the block
     DEVICE i64 number(int word, u32 rank) const { return from[word - first_word] + rank; }
     DEVICE void clear(Block block) const {
         for (int w = block.rank(); w < words; w += block.size()) wanted[w] = 0;
@@ -90,7 +84,7 @@ struct Draws {
 // A few keys per lane, a block in step: rows that change are listed; what classes lose and gain is counted. The last
 // block plans what blocks are taken.
 struct Needs {
-    static constexpr int lanes = 1, resident = 4;
+    static constexpr int lanes = 1, resident = 5;
     const u64* keys;
     i64 n;
     HornetView graph;
@@ -111,39 +105,21 @@ struct Needs {
         SHARED(i64, from, Draws::words);
         SHARED(bool, is_last, 1);
         Block block;
-        Tile<32> tile;
         Draws draws{at, wanted, from};
         Batch batch = {keys, nullptr, nullptr, before, chunks, shift, end, held, drawn, n};
         i64 step = (i64)block.size() * each, steps = (n + step - 1) / step, own_steps = 0;
         for (i64 b : grid.items(block, steps)) {
             int list[each], pop[each];
             u32 listed[each], popped[each];
-            i64 last[each];
-            u64 word[each], moved[each][2];
             draws.clear(block);
-            auto key = [&](int j) { return b * step + j * block.size() + block.rank(); };
-            for (int j = 0; j < each; ++j) last[j] = end_of(tile, batch, key(j));
-#pragma unroll
-            for (int j = 0; j < each; ++j) {  // all lanes load, so that all loads are under way at once
-                bool leads = last[j] > 0;
-                i64 k = leads ? key(j) : 0, row = batch.row(k);
-                word[j] = graph.rows[leads ? row : 0];
-                moved[j][0] = batch.moves(k), moved[j][1] = batch.moves(leads ? last[j] : 0);
-            }
             for (int j = 0; j < each; ++j) {
-                Change change(word[j], moved[j][0], moved[j][1], graph.unit);
-                bool changes = last[j] > 0 && moved[j][0] != moved[j][1], moves = changes && change.from != change.to;
-                i64 k = key(j);
-                if (last[j] > 0) end[k] = changes ? (u32)last[j] : 0;
-                if (changes) held[k] = word[j];
-                list[j] = changes ? list_of(change, last[j] - k, !moves) : 0;
-                pop[j] = moves && change.to >= 0 ? pop0 + change.to : 0;
-                listed[j] = draws.want(tile, list[j]), popped[j] = draws.want(tile, pop[j]);
-                draws.want(tile, moves && change.from >= 0 ? push0 + change.from : 0);
+                look(batch, b * step + j * block.size() + block.rank(), draws, list[j], pop[j]);
+                if (list[j]) listed[j] = draws.want(list[j]);
+                if (pop[j]) popped[j] = draws.want(pop[j]);
             }
             draws.draw(block);
             for (int j = 0; j < each; ++j) {
-                i64 k = key(j);
+                i64 k = b * step + j * block.size() + block.rank();
                 if (list[j]) put(k, list[j], draws.number(list[j], listed[j]));
                 if (pop[j]) drawn[k] = (u32)draws.number(pop[j], popped[j]);
             }
@@ -155,31 +131,33 @@ struct Needs {
         block.sync();
         if (*is_last) plan_blocks(block, arrays, at, mailbox);
     }
-    // The counter of the row's list. Pieces are counted here.
-    DEVICE int list_of(const Change& change, i64 own_keys, bool stays) const {
+    // The counter of the list of key k's row, and that of the class of which it needs a block; 0 for none.
+    DEVICE void look(const Batch& batch, i64 k, const Draws& draws, int& list, int& pop) const {
+        i64 last = k < n && batch.leads(k) ? end_of(batch, k) : k;
+        list = pop = 0;
+        if (last == k) return;
+        u64 word = graph.rows[batch.row(k)];
+        Change change(batch, k, last, word, graph.unit);
+        held[k] = word;
+        bool moves = change.from != change.to;
+        if (moves && change.to >= 0) pop = pop0 + change.to;
+        if (moves && change.from >= 0) draws.want(push0 + change.from);
         i64 size = change.had + change.inserts;
-        if (size <= huge_edges)
-            return size > some_edges  ? many_rows
-                   : size > mid_edges ? some_rows
-                   : size > few_edges ? mid_rows
-                                      : few_rows;
-        atomic_add(at + pieces, pieces_of(change.had) + pieces_of(own_keys));
-        if (stays) atomic_add(at + saved, change.had);
-        return huge_rows;
+        list = size > huge_edges ? huge_rows : size > some_edges ? many_rows : size > few_edges ? some_rows : few_rows;
+        if (list != huge_rows) return;
+        atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
+        if (!moves) atomic_add(at + saved, change.had);
     }
     DEVICE void put(i64 k, int list, i64 to) const {
-        u32* its = list == some_rows ? lists.some : list <= mid_rows ? lists.few : lists.many;
-        its[list == huge_rows || list == mid_rows ? lists.capacity - 1 - to : to] = (u32)k;
+        u32* its = list == few_rows ? lists.few : list == some_rows ? lists.some : lists.many;
+        its[list == huge_rows ? lists.capacity - 1 - to : to] = (u32)k;
     }
-    // One past the last key of the row that begins at key k; 0 where none does. The tile's lanes have successive keys: all
-    // but the last that begins a row see where the next one begins.
-    DEVICE i64 end_of(Tile<32> tile, const Batch& batch, i64 k) const {
-        bool leads = k < n && batch.leads(k);
-        u32 others = tile.ballot(leads) & ~((2u << tile.rank()) - 1);
-        if (!leads) return 0;
+    DEVICE i64 end_of(const Batch& batch, i64 k) const {  // `k` itself where the row stays as it is
         i64 row = batch.row(k);
-        if (row >= rows) return end[k] = 0;
-        if (others) return k + lowest_bit(others) - tile.rank();
-        return lower_bound_near(keys, n, lesser(k - tile.rank() + tile.size(), n), first_key_of(row + 1));
+        if (row >= rows) return end[k] = 0, k;
+        i64 last = lower_bound_near(keys, n, k + 1, first_key_of(row + 1));
+        bool stays = batch.moves(last) == batch.moves(k);
+        end[k] = stays ? 0 : (u32)last;
+        return stays ? k : last;
     }
 };

@@ -7,11 +7,7 @@
 constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges that a lane has under way
 constexpr bool alone = in_flight > 1;  // a group is one lane: it moves what lies between two keys at once
 
-#ifndef WEIGHTED
-#define WEIGHTED 1
-#endif
 struct Slots {
-    static constexpr bool weighted = WEIGHTED;
     const u32* ids;
     const f32* weights;
     i64 unit;
@@ -91,14 +87,14 @@ template <class Group> struct Merger {
         i64 own = first + group.rank(), lanes = group.size();
         for (int j = 0; j < each && own + j * lanes < last; ++j) {
             id[j] = ids[base + own + j * lanes];
-            if (slots.weighted && weights) its[j] = weights[base + own + j * lanes];
+            if (weights) its[j] = weights[base + own + j * lanes];
         }
         if (pass != merging) group.sync();
         for (int j = 0; j < each && own + j * lanes < last; ++j) {
             i64 place = where(own + j * lanes);
             if (place < 0) continue;
             slots.ids_out[to + place] = id[j];
-            if (slots.weighted && weights) slots.weights_out[to + place] = its[j];
+            if (weights) slots.weights_out[to + place] = its[j];
         }
     }
     // The same of any edges, each `by` places on, from front to back or from back to front; for one that is alone.
@@ -156,7 +152,7 @@ template <class Group> struct Merger {
             if (batch.outcome[k] != inserted) continue;
             i64 slot = to + closed(k) + inserts_to(k);
             slots.ids_out[slot] = (u32)batch.keys[k];
-            if (slots.weighted && slots.weights_out) slots.weights_out[slot] = weight ? weight[k] : 1.0f;
+            if (slots.weights_out) slots.weights_out[slot] = weight ? weight[k] : 1.0f;
         }
     }
 };

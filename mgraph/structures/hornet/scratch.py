@@ -28,7 +28,7 @@ def _getter(*names: str) -> Callable[[list[int]], Any]:
 
 _COUNTS = _getter("inserts", "updates", "deletes", "misses")
 _NEEDS = _getter("taken", "slots_gained", "opens", "spans", "bares", "array_end")
-_ROWS = _getter("few_rows", "mid_rows", "some_rows", "many_rows", "huge_rows")
+_ROWS = _getter("few_rows", "some_rows", "many_rows", "huge_rows")
 _OTHERS = _getter("unknown", "pieces", "saved")
 
 
@@ -41,7 +41,7 @@ class Look:
         What it does.
     needs : Needs
     rows : tuple of int
-        How many rows change, by what merges them: 8 lanes, 16, 32, a block, or blocks in pieces.
+        How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
     pieces, saved : int
         For the last ones: the number of pieces, and of edges that have to be copied beforehand.
     unknown : int

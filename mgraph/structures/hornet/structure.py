@@ -179,11 +179,11 @@ class Hornet(Structure):
         return None
 
     def _room_for_huge(self, look: Look, copies: bool) -> dict[str, Array]:
-        n = look.saved if copies else 0
-        spots, tasks, ids, weights = self.device.carve(
-            (look.rows[-1], np.int64), (look.pieces, np.uint64), (n, np.uint32), (n * self.weighted, np.float32)
-        )
-        return {"spots": spots, "tasks": tasks, "ids": ids, "weights": weights if self.weighted else None}
+        n, empty = look.saved if copies else 0, self.device.empty
+        return {
+            "spots": empty(look.rows[-1], np.int64), "tasks": empty(look.pieces, np.uint64), "ids": empty(n, np.uint32),
+            "weights": empty(n, np.float32) if self.weighted else None,
+        }  # fmt: skip
 
     def _too_large(self, used: int) -> bool:
         return len(self.pool.slots) > max(2 * used * (1 + self.spare), LEAST_SLOTS)
@@ -248,16 +248,16 @@ class Hornet(Structure):
         )  # fmt: skip
         words = Struct(rows=self.rows, blocks=None if work.rebuild else scratch.blocks)
         given = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
-        few, mid, some, many, huge = work.look.rows
+        few, some, many, huge = work.look.rows
         pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
         if work.huge:
             saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
             copies = 0 if work.rebuild or not work.look.saved else pieces
             kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
-        blocks = copies + many + pieces + -(-some // 8) + -(-mid // 16) + -(-few // 32)
+        blocks = copies + many + pieces + -(-some // 8) + -(-few // 32)
         kernels.Merge(
-            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, mid=mid, some=some, many=many,
-            pieces=pieces, copies=copies, saved_rows=saved,
+            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
+            copies=copies, saved_rows=saved,
         )  # fmt: skip
 
     # --- the rest of the contract ---

@@ -33,18 +33,9 @@ template <> struct Side<Block> {
     static constexpr int lanes = Tile<32>::size();
 };
 
-#ifndef HALF
-#define HALF 1
-#endif
-#ifndef FETCH
-#define FETCH 7
-#endif
-#ifndef TOGETHER
-#define TOGETHER 8
-#endif
 template <class Group> struct Walker {
     static constexpr int side = Side<Group>::lanes,
-                         together = side < 32 ? 8 : TOGETHER;  // edges that a lane has under way
+                         together = 8;  // edges that a lane has under way
     static constexpr int nowhere = -2147483647 - 1;
     Group group;
     const Batch& batch;
@@ -55,22 +46,6 @@ template <class Group> struct Walker {
     DEVICE Key key(u32 first) const { return read_key(batch, (i64)first + group.rank()); }
     DEVICE bool live(u32 first, u32 end) const { return first + (u32)group.rank() < end; }
     DEVICE int first_act() const { return (int)(acts[0] >> 32); }
-
-    // Lets L2 fetch a line for each lane, of the edges from `first` on, or those up to `end` if `back`.
-    DEVICE void fetch(const Row& row, int first, int end, bool back) const {
-        constexpr int line = 32;
-        first = first / line * line;
-        if (back) first = greater(first, (end - 1) / line * line - (group.size() - 1) * line);
-        int edge = first + group.rank() * line;
-        i64 slot = ((i64)(u32)row.held << slots.unit) + edge;
-        if (edge < end) fetch_line(slots.ids + slot);
-        if (edge < end && slots.weighted && slots.weights) fetch_line(slots.weights + slot);
-    }
-    // What merge() reads first.
-    DEVICE void fetch_row(const Row& row) const {
-        bool stays = (u32)row.held == (u32)row.word && slots.ids == slots.ids_out;
-        fetch(row, stays ? row.place : 0, row.edges(), stays && row.inserts && !row.deletes());
-    }
 
     // `own` is key(row.a).
     DEVICE void merge(const Row& row, Key own) const {
@@ -89,10 +64,8 @@ template <class Group> struct Walker {
             int end = after < row.b ? (int)batch.place[after] : row.edges(),
                 to = list<pass>(window, own, live(k, row.b));
             if (edge < 0 && window.many) edge = first_act() + 1;
-            for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end)) {
-                if (FETCH & 2) fetch(row, edge + width(), lesser(edge + 2 * width(), row.edges()), false);
+            for (; edge >= 0 && edge < end; edge = lesser(edge + width(), end))
                 step<pass>(row, window, edge, lesser(edge + width(), end));
-            }
             if (pass == merging && live(k, row.b)) insert(row, k, own, to);
         }
     }
@@ -104,10 +77,8 @@ template <class Group> struct Walker {
             u32 k = high - lesser(high - row.a, (u32)group.size());
             if (k > row.a || high < row.b) own = key(k);
             int to = list<opening>(window, own, live(k, high)), start = window.many ? first_act() : end;
-            for (; end > start; end = greater(end - width(), start)) {
-                if (FETCH & 2) fetch(row, greater(end - 2 * width(), start), end - width(), false);
+            for (; end > start; end = greater(end - width(), start))
                 step<opening>(row, window, greater(end - width(), start), end);
-            }
             if (live(k, high)) insert(row, k, own, to);
             high = k;
         }
@@ -116,7 +87,7 @@ template <class Group> struct Walker {
         if (own.is != inserted) return;
         i64 slot = ((i64)(u32)row.word << slots.unit_out) + to;
         slots.ids_out[slot] = own.id;
-        if (slots.weighted && slots.weights_out) slots.weights_out[slot] = weight ? weight[first + (u32)group.rank()] : 1.0f;
+        if (slots.weights_out) slots.weights_out[slot] = weight ? weight[first + (u32)group.rank()] : 1.0f;
     }
     // Lists the keys of a window; returns where the lane's own one goes.
     template <Pass pass> DEVICE int list(Window& window, Key own, bool live) const {
@@ -146,8 +117,7 @@ template <class Group> struct Walker {
         int last = lesser(begin + side * together, end), low = 0, by = window.by, moved[together];
         i64 from = ((i64)(u32)row.held << slots.unit) + own, to = ((i64)(u32)row.word << slots.unit_out) + own;
         u32 ids[together];
-        int count = last - begin;
-        read(slots.ids + from, ids, last - own, count);
+        read(slots.ids + from, ids, last - own);
         for (int high = window.many; low < high;) {
             int middle = (low + high) / 2;
             if ((int)(acts[middle] >> 32) < begin + (pass == opening)) low = middle + 1;
@@ -161,28 +131,30 @@ template <class Group> struct Walker {
             apply<pass>(low, window.many, by, own, last, moved);
         }
         if (pass != merging) group.sync();  // none is written over that is still to be read
-        if (same) write(slots.ids_out + to + by, ids, last - own, count, [](int) { return 0; });
-        else write(slots.ids_out + to, ids, last - own, count, [&](int j) { return moved[j]; });
-        if (!slots.weighted || !slots.weights) return;
+        write(slots.ids_out + to, ids, last - own, same, by, moved);
+        if (!slots.weights) return;
         f32 weights[together];
-        read(slots.weights + from, weights, last - own, count);
+        read(slots.weights + from, weights, last - own);
         if (pass != merging) group.sync();
-        if (same) write(slots.weights_out + to + by, weights, last - own, count, [](int) { return 0; });
-        else write(slots.weights_out + to, weights, last - own, count, [&](int j) { return moved[j]; });
+        write(slots.weights_out + to, weights, last - own, same, by, moved);
     }
-    // A lane's edges, of `count` that its neighbours have together; half of the places where those suffice.
-    template <class T> DEVICE void read(const T* from, T (&held)[together], int most, int count) const {
+    template <class T> DEVICE void read(const T* from, T (&held)[together], int most) const {
 #pragma unroll
-        for (int j = 0; j < together; ++j) {
-            if (HALF && j == together / 2 && count <= j * side) break;
+        for (int j = 0; j < together; ++j)
             if (j * side < most) held[j] = from[j * side];
-        }
     }
-    template <class T, class By> DEVICE void write(T* to, const T (&held)[together], int most, int count, By by) const {
+    template <class T>
+    DEVICE void write(T* to, const T (&held)[together], int most, bool same, int by,
+                      const int (&moved)[together]) const {
+        if (same) {
+            to += by;
 #pragma unroll
-        for (int j = 0; j < together; ++j) {
-            if (HALF && j == together / 2 && count <= j * side) break;
-            if (j * side < most && by(j) != nowhere) to[j * side + by(j)] = held[j];
+            for (int j = 0; j < together; ++j)
+                if (j * side < most) to[j * side] = held[j];
+        } else {
+#pragma unroll
+            for (int j = 0; j < together; ++j)
+                if (j * side < most && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
         }
     }
     // What the acts from `low` on, before each of which edges move by `by`, do to edges up to `last`.
@@ -214,22 +186,22 @@ template <class Group> struct Walker {
         for (int j = 0; j < together; ++j) {
             moved[j] = 0;
             if (j * side < edges) ids[j] = slots.ids[from + j * side];
-            if (j * side < edges && slots.weighted && slots.weights) weights[j] = slots.weights[from + j * side];
+            if (j * side < edges && slots.weights) weights[j] = slots.weights[from + j * side];
         }
         Window window = {0, 0, 0, 0};
-        u32 k = row.a, b = has_row ? row.b : k;
-        do {
-            if (k > row.a) own = key(k);
+        u32 k = has_row ? row.a : 0, b = has_row ? row.b : 0;  // others' rows are undefined
+        for (bool first = true; first || Tile<32>().any(k < b); first = false) {
+            if (!first) own = key(k);
             int place = list<merging>(window, own, live(k, b));
             apply<merging>(0, window.many, window.by, group.rank(), row.edges(), moved);
             if (live(k, b)) insert(row, k, own, place);
             k += (u32)group.size();
-        } while (Tile<32>().any(k < b));
+        }
 #pragma unroll
         for (int j = 0; j < together; ++j) {
             if (j * side >= edges || moved[j] == nowhere || (stays && !moved[j])) continue;
             slots.ids_out[to + j * side + moved[j]] = ids[j];
-            if (slots.weighted && slots.weights) slots.weights_out[to + j * side + moved[j]] = weights[j];
+            if (slots.weights) slots.weights_out[to + j * side + moved[j]] = weights[j];
         }
     }
 };
