@@ -34,8 +34,8 @@ template <> struct Side<Block> {
 };
 
 template <class Group> struct Walker {
-    static constexpr int side = Side<Group>::lanes,
-                         together = 8;  // edges that a lane has under way
+    static constexpr int side = Side<Group>::lanes;
+    static constexpr int together = 8;  // edges that a lane has under way
     static constexpr int nowhere = -2147483647 - 1;
     Group group;
     const Batch& batch;
