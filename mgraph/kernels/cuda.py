@@ -65,6 +65,13 @@ def _driver_load() -> Any:
     return None
 
 
+def _at_once(device: Device, function: Any, kernel: KernelSource, processors: int) -> int:
+    """How many of its blocks the GPU runs at once."""
+    size = max(BLOCK, kernel.lanes)
+    found = device.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, size, kernel.shared)
+    return int(found) * processors
+
+
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
     """A function that launches through the driver: this takes 3 us on the host, and CuPy's call of a RawKernel 7 us."""
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
@@ -84,8 +91,7 @@ def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int
     """As `_launcher`, for a kernel whose blocks meet: at most as many blocks as the GPU runs at once."""
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared = max(BLOCK, lanes), kernel.shared
-    most = driver.occupancyMaxActiveBlocksPerMultiprocessor(address, size, shared) * processors
+    size, shared, most = max(BLOCK, lanes), kernel.shared, _at_once(device, function, kernel, processors)
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
@@ -127,5 +133,6 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
             if k.stays:
                 launchers[k.name] = _stayer(device, function, k, processors)
             else:
-                launchers[k.name] = _launcher(device, function, k, processors * WAVES)
+                most = _at_once(device, function, k, processors) if k.draws else processors * WAVES
+                launchers[k.name] = _launcher(device, function, k, most)
     return launchers

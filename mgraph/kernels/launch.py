@@ -31,7 +31,12 @@ class Struct:
         """The bytes for a kernel's field, cached by the field's declaration."""
         found = self._packed.get(id(field.inner))
         if found is None:
-            found = self._packed[id(field.inner)] = _inner_packer(field, device)(self.values)
+            packer = _inner_packer(field, device)
+            try:
+                found = packer.fast(self.values)
+            except NOT_FAST:
+                found = packer(self.values)
+            self._packed[id(field.inner)] = found
         return found
 
 

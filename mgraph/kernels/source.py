@@ -66,7 +66,8 @@ class Field:
 class KernelSource:
     """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet.
 
-    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler.
+    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. If a kernel
+    `draws` its items from counters, only as many blocks are launched as run at once.
     """
 
     name: str
@@ -76,6 +77,7 @@ class KernelSource:
     shared: int = 0
     stays: bool = False
     resident: int = 0
+    draws: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -161,7 +163,9 @@ def read_program(
         shared = known.get(f"{name}::shared", 0)
         stays = bool(known.get(f"{name}::stays", 0))
         resident = known.get(f"{name}::resident", 0)
-        kernels.append(KernelSource(name, fields, known[f"{name}::lanes"], bool(found[1]), shared, stays, resident))
+        draws = bool(known.get(f"{name}::draws", 0))
+        lanes = known[f"{name}::lanes"]
+        kernels.append(KernelSource(name, fields, lanes, bool(found[1]), shared, stays, resident, draws))
     text += views_text + body
     return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 

@@ -343,3 +343,32 @@ def test_blocks_that_meet(machine, n, rounds):
     kernels.Rounds(n, n=n, rounds=rounds, values=values, arrived=arrived)
     got = device.to_host(values).reshape(2, n)[rounds % 2]
     np.testing.assert_array_equal(got, np.roll(first, -rounds) + rounds)
+
+
+DRAW = """
+struct Drawn {  // blocks draw items from a counter until there are no more
+    static constexpr int lanes = 256, draws = 1;
+    i64 n;
+    i64* next;
+    u32* seen;
+    DEVICE void operator()(Grid) const {
+        SHARED(i64, drawn, 1);
+        Block block;
+        for (;;) {
+            block.sync();
+            if (block.rank() == 0) *drawn = atomic_add(next, (i64)1);
+            block.sync();
+            if (*drawn >= n) return;
+            if (block.rank() == 0) atomic_add(seen + *drawn, 1u);
+        }
+    }
+};
+"""
+
+
+@pytest.mark.parametrize("n", [1, 300, 20_000])
+def test_items_that_blocks_draw(machine, n):
+    device, kernels = machine(DRAW)
+    next, seen = device.zeros(1, np.int64), device.zeros(n, np.uint32)
+    kernels.Drawn(n, n=n, next=next, seen=seen)
+    assert (device.to_host(seen) == 1).all()

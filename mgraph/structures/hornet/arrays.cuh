@@ -6,7 +6,7 @@
 #include "kernels/scan.cuh"
 
 constexpr i64 classes = 33;  // of blocks: 1 to 2**32 slots
-constexpr u32 bare = 0xfe, rest = 0xff, opened = 0x100;
+constexpr u32 bare = 0xfe, rest = 0xff;
 
 // The class of the block that a row of so many edges has, 1 or more: the least power of two, of at least a unit.
 DEVICE int class_of(i64 edges, i64 unit) { return greater(bit_width((u64)edges - 1), (int)unit); }
@@ -14,7 +14,8 @@ DEVICE int class_of(i64 edges, i64 unit) { return greater(bit_width((u64)edges -
 constexpr i64 bits_of_word = 32;
 DEVICE u32 bit_in_word(i64 i) { return 1u << (u32)((u64)i % bits_of_word); }
 
-// What prepare counts, in words that are 0 before. Names that end in 0 are the first of `classes` words.
+// What prepare counts, in words that are 0 before. The host is told the first ones. Names that end in 0 are the first of
+// `classes` words.
 enum Count {
     unknown,
     inserts,
@@ -27,26 +28,37 @@ enum Count {
     huge_rows,
     pieces,
     saved,
+    taken,  // blocks
+    slots_gained,  // by the rows' blocks
+    opens,  // arrays that have to be opened for blocks that are no larger
+    spans,  // and for larger ones
+    bares,
+    array_end,  // one past the last array in use
+    told,
+    low_bares = told,  // those before array_end
     next_piece,
     next_saved,
-    arrived,  // blocks of Locate
+    next_block,  // work that Merge's blocks draw, and its warps
+    next_some,
+    next_few,
+    copied,  // pieces
+    arrived,  // blocks of Locate, and of Needs
+    looked,
     pop0
 };
 enum ByClass {
     push0 = pop0 + classes,
     offset0 = push0 + classes,  // requests of lower classes
     free0 = offset0 + classes,
-    bares = free0 + classes,
-    array_end,  // one past the last array in use
-    all_words
+    open0 = free0 + classes,  // arrays that lower classes open; at the end, all
+    all_words = open0 + classes + 1
 };
 
 struct Arrays {
-    // Of each array: its class | opened, where its bits are not yet set; or bare, where it has none; or rest, where it
-    // belongs to a block that begins in an array before it.
+    // Of each array: its class; or bare, where it has none; or rest, where it belongs to a block that begins in an array
+    // before it.
     u32* kinds;
     u32* frees;  // of each array: how many of its blocks are free
-    u32* before;  // of each array, while blocks are taken: free blocks of its class in arrays before it
     u32* leaves;
     u32* nodes;
     i64 count;
@@ -57,174 +69,92 @@ struct Arrays {
     DEVICE i64 blocks(i64 k) const { return k > bits ? 1 : (i64)1 << (bits - k); }
     DEVICE i64 span(i64 k) const { return k > bits ? (i64)1 << (k - bits) : 1; }  // arrays that one block or more take
     DEVICE u32 address(i64 array, i64 block, i64 k) const { return (u32)(((array << bits) + (block << k)) >> unit); }
-    // How many arrays of class k have to be opened.
-    DEVICE i64 missing(const i64* at, i64 k) const {
-        i64 lack = at[pop0 + k] - (k > bits ? 0 : at[free0 + k]);
-        return lack > 0 ? (lack + blocks(k) - 1) / blocks(k) * span(k) : 0;
-    }
 };
 
-struct SumArrays {  // one block: free blocks by class, bare arrays, the end of those in use; then all words to the host
-    static constexpr int lanes = 512;
-    Arrays arrays;
+// By one block: free blocks by class, bare arrays, the end of those in use, and what each array has before it.
+struct ArraySums {
+    static constexpr i64 kinds = classes + 1, most_tiles = 8;  // bare is the last kind
+    const Arrays& arrays;
+    u32* ranks;  // of each array with free blocks: how many its class has before it; of bare ones: how many arrays are
     i64* at;
-    i64* mailbox;
-    DEVICE void operator()(Grid grid) const {
-        Block block;
-        for ([[maybe_unused]] i64 only : grid.items(block, 1)) sum_up(block);
+    DEVICE i64 kind_of(i64 a) const {  // or -1
+        u32 kind = arrays.kinds[a];
+        return kind < classes ? (i64)kind : kind == bare ? classes : -1;
     }
-    DEVICE void sum_up(Block block) const {
-        constexpr i64 n = all_words - free0;
-        SHARED(u32, sums, n);  // blocks are numbered with 32 bits, and a GPU has no 64-bit atomics in shared memory
-        for (i64 i = block.rank(); i < n; i += block.size()) sums[i] = 0;
+    DEVICE u32 free_of(i64 a, i64 kind) const { return kind < 0 ? 0 : kind < classes ? arrays.frees[a] : 1; }
+    DEVICE void operator()(Block block) const {
+        SHARED(u32, sums, most_tiles * kinds);  // of each tile; a GPU has no 64-bit atomics in shared memory
+        SHARED(u32, end, 1);
+        Tile<32> tile;
+        i64 tiles = block.size() / tile.size(), part = (arrays.count + tiles - 1) / tiles, first = tile.index() * part;
+        for (i64 i = block.rank(); i < tiles * kinds; i += block.size()) sums[i] = 0;
+        if (block.rank() == 0) *end = 0;
         block.sync();
-        for (i64 a = block.rank(); a < arrays.count; a += block.size()) {
-            u32 kind = arrays.kinds[a], free = arrays.frees[a];
-            if (kind == bare) atomic_add(sums + (bares - free0), 1u);
-            else atomic_max(sums + (array_end - free0), (u32)a + 1);
-            if (kind < classes && free) atomic_add(sums + kind, free);
+        i64 last = lesser(first + part, arrays.count);
+        u32 *own = sums + tile.index() * kinds, used = 0;
+        if (tiles > 1) add_up_before(block, tiles, own, sums, first, last);
+        for (i64 base = first; base < last; base += tile.size()) {
+            i64 a = base + tile.rank(), kind = a < last ? kind_of(a) : -1;
+            if (a < last && kind != classes) used = (u32)a + 1;
+            rank(tile, a, kind, free_of(a, kind), own);
         }
+        atomic_max(end, used);
         block.sync();
-        for (i64 i = block.rank(); i < n; i += block.size()) at[free0 + i] = sums[i];
+        own = sums + (tiles - 1) * kinds;  // the last tile's sums are all arrays'
+        for (i64 k = block.rank(); k < classes; k += block.size()) at[free0 + k] = own[k];
+        if (block.rank() == 0)
+            at[array_end] = *end, at[bares] = own[classes], at[low_bares] = own[classes] - (arrays.count - *end);
+    }
+    // What the tiles before each one have.
+    DEVICE void add_up_before(Block block, i64 tiles, u32* own, u32* sums, i64 first, i64 last) const {
+        Tile<32> tile;
+        for (i64 a = first + tile.rank(); a < last; a += tile.size())
+            if (u32 free = free_of(a, kind_of(a))) atomic_add(own + kind_of(a), free);
         block.sync();
-        for (i64 i = block.rank(); i < all_words; i += block.size()) mailbox[i] = at[i];
+        for (i64 kind = block.rank(); kind < kinds; kind += block.size())
+            for (u32 t = 0, sum = 0, its; t < tiles; ++t, sum += its)
+                its = sums[t * kinds + kind], sums[t * kinds + kind] = sum;
+        block.sync();
     }
-};
-
-// one block: arrays for what the classes lack. Blocks of several arrays lie behind all that is in use, other arrays are
-// the first bare ones.
-struct OpenArrays {
-    static constexpr int lanes = 512;
-    Arrays arrays;
-    const i64* at;
-    u32* list;
-    DEVICE void operator()(Grid grid) const {
-        Block block;
-        for ([[maybe_unused]] i64 only : grid.items(block, 1)) open_all(block);
-    }
-    DEVICE void open_all(Block block) const {
-        i64 first = at[array_end], last = open_spans(block, first), ranked = 0, found;
-        for (i64 base = 0; base < arrays.count; base += block.size()) {
-            i64 a = base + block.rank();
-            bool is_bare = a < arrays.count && (a < first || a >= last) && arrays.kinds[a] == bare;
-            i64 rank = ranked + scan(block, (i64)is_bare, found) - is_bare;
-            ranked += found;
-            if (is_bare) open(a, rank);
-        }
-    }
-    // The requests for blocks of class k have the places [offset, offset + pops) of the list.
-    DEVICE i64 open_spans(Block block, i64 end) const {
-        for (i64 k = classes - 1; k > arrays.bits; --k) {
-            i64 span = arrays.span(k), n = at[pop0 + k] * span;
-            for (i64 i = block.rank(); i < n; i += block.size()) {
-                arrays.kinds[end + i] = i % span ? rest : (u32)k, arrays.frees[end + i] = 0;
-                if (i % span == 0) list[offset(k) + i / span] = arrays.address(end + i, 0, k);
-            }
-            end += n;
-        }
-        return end;
-    }
-    DEVICE i64 offset(i64 k) const {
-        i64 sum = 0;
-        for (i64 j = 0; j < k; ++j) sum += at[pop0 + j];
-        return sum;
-    }
-    DEVICE void open(i64 a, i64 rank) const {
-        for (i64 k = arrays.unit; k <= arrays.bits; ++k) {
-            i64 wanted = arrays.missing(at, k);
-            if (rank < wanted) {
-                arrays.kinds[a] = (u32)k | opened, arrays.frees[a] = (u32)arrays.blocks(k);
-                return;
-            }
-            rank -= wanted;
-        }
-    }
-};
-
-struct RankArrays {  // one block per class: free blocks before each array, opened ones being last
-    static constexpr int lanes = 256;
-    Arrays arrays;
-    i64* at;
-    DEVICE void operator()(Grid grid) const {
-        Block block;
-        for (i64 k : grid.items(block, classes)) {
-            i64 offset = 0, sum = 0;
-            for (i64 j = 0; j < k; ++j) offset += at[pop0 + j];
-            if (block.rank() == 0) at[offset0 + k] = offset;
-            if (!at[pop0 + k] || k > arrays.bits) continue;
-            sum = rank_kind(block, (u32)k, 0);
-            if (arrays.missing(at, k)) rank_kind(block, (u32)k | opened, sum);
-        }
-    }
-    DEVICE i64 rank_kind(Block block, u32 kind, i64 before) const {
-        i64 sum = 0, all;
-        for (i64 base = 0; base < arrays.count; base += block.size()) {
-            i64 a = base + block.rank();
-            bool is = a < arrays.count && arrays.kinds[a] == kind;
-            i64 mine = is ? (i64)arrays.frees[a] : 0, upto = scan(block, mine, all);
-            if (is) arrays.before[a] = (u32)(before + sum + upto - mine);
-            sum += all;
-        }
-        return sum;
-    }
-};
-
-struct TakeBlocks {  // one tile per array: its share of the free blocks that are asked for goes into the list
-    static constexpr int lanes = 32;
-    Arrays arrays;
-    const i64* at;
-    u32* list;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 a : grid.items(tile, arrays.count)) {
-            u32 kind = arrays.kinds[a], k = kind & ~opened;
-            if (k >= classes || !at[pop0 + k] || k > arrays.bits) continue;
-            i64 frees = arrays.frees[a], before = arrays.before[a], want = lesser(frees, at[pop0 + k] - before);
+    template <class T> DEVICE void rank(T tile, i64 a, i64 kind, u32 free, u32* sums) const {
+        for (u32 left = tile.ballot(free > 0); left;) {
+            i64 one = tile.shfl(kind, lowest_bit(left));
+            u32 mine = kind == one ? free : 0, upto = tile.scan(mine);
+            if (mine) ranks[a] = sums[one] + upto - mine;
+            left &= ~tile.ballot(kind == one);
             tile.sync();
-            u32* to = list + at[offset0 + k] + before;
-            if (kind & opened) take_first(tile, a, k, greater(want, (i64)0), to);
-            else if (want > 0) take(tile, a, want, k, to);
-            if (tile.rank() == 0) arrays.kinds[a] = k, arrays.frees[a] = (u32)(frees - greater(want, (i64)0));
-        }
-    }
-    // The bits of a word that are in [from, end) of all.
-    static DEVICE u32 mask(i64 word, i64 from, i64 end) {
-        i64 low = greater(from - word * bits_of_word, (i64)0), high = lesser(end - word * bits_of_word, bits_of_word);
-        return high > low ? ~0u >> (bits_of_word - (high - low)) << low : 0;
-    }
-    // Of an array that was opened the first blocks; the others are free.
-    template <class T> DEVICE void take_first(T tile, i64 a, i64 k, i64 want, u32* to) const {
-        i64 blocks = arrays.blocks(k), leaves = arrays.leaf_words(), nodes = arrays.node_words();
-        i64 from = want / bits_of_word, end = want < blocks ? (blocks + bits_of_word - 1) / bits_of_word : 0;
-        for (i64 i = tile.rank(); i < want; i += tile.size()) to[i] = arrays.address(a, i, k);
-        for (i64 w = tile.rank(); w < leaves; w += tile.size()) arrays.leaves[a * leaves + w] = mask(w, want, blocks);
-        for (i64 w = tile.rank(); w < nodes; w += tile.size()) arrays.nodes[a * nodes + w] = mask(w, from, end);
-    }
-    // A lane has a node, whose leaf words it reads at once: a tile that took one node after another would wait for each.
-    template <class T> DEVICE void take(T tile, i64 a, i64 want, i64 k, u32* to) const {
-        i64 nodes = arrays.node_words(), taken = 0;
-        for (i64 base = 0; base < nodes && taken < want; base += tile.size()) {
-            i64 n = base + tile.rank(), first = n * bits_of_word, mine = 0;
-            u32 hot = n < nodes ? arrays.nodes[a * nodes + n] : 0;
-            u32* leaves = arrays.leaves + a * arrays.leaf_words() + first;
-            int words = hot ? (int)lesser(bits_of_word, arrays.leaf_words() - first) : 0;
-#pragma unroll 8
-            for (int j = 0; j < words; ++j) mine += popcount(leaves[j]);
-            i64 upto = tile.scan(mine), next = taken + upto - mine;
-            u32 left = hot;
-            for (; hot && next < want; hot &= hot - 1) {
-                int j = lowest_bit(hot);
-                u32 word = leaves[j];
-                for (; word && next < want; word &= word - 1)
-                    to[next++] = arrays.address(a, (first + j) * bits_of_word + lowest_bit(word), k);
-                leaves[j] = word;
-                if (!word) left &= ~(1u << j);
-            }
-            if (n < nodes) arrays.nodes[a * nodes + n] = left;
-            taken += tile.shfl(upto, tile.size() - 1);
+            if (tile.rank() == tile.size() - 1) sums[one] += upto;
+            tile.sync();
         }
     }
 };
+
+// By one block, once all that a batch takes is counted: where each class begins in the list of blocks and among the
+// arrays to be opened. Then the host is told.
+DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox) {
+    SHARED(i64, pops, classes);
+    SHARED(i64, opened, classes);
+    SHARED(i64, slots, classes);
+    for (i64 k = block.rank(); k < classes; k += block.size()) {
+        i64 lack = (pops[k] = load(at + pop0 + k)) - at[free0 + k], blocks = arrays.blocks(k);
+        opened[k] = k <= arrays.bits && lack > 0 ? (lack + blocks - 1) / blocks : 0;
+        slots[k] = (pops[k] - load(at + push0 + k)) * ((i64)1 << k);
+    }
+    block.sync();
+    for (i64 k = block.rank(); k <= classes; k += block.size()) {
+        i64 before = 0, open = 0, span = 0, gained = 0;
+        for (i64 j = 0; j < k; ++j) {
+            before += pops[j], open += opened[j];
+            if (j > arrays.bits) span += pops[j] * arrays.span(j);
+            gained += slots[j];
+        }
+        at[open0 + k] = open;
+        if (k < classes) at[offset0 + k] = before;
+        else at[taken] = before, at[opens] = open, at[spans] = span, at[slots_gained] = gained;
+    }
+    block.sync();
+    for (i64 i = block.rank(); i < told; i += block.size()) mailbox[i] = load(at + i);
+}
 
 // Gives a block of class k back; who frees the last one of an array makes the array bare.
 DEVICE void give_back(const Arrays& arrays, i64 slot, i64 k) {

@@ -25,10 +25,55 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
 
 // The words of a row that changes: edges and block classes before and after; a class of -1 is no block.
 struct Change {
-    i64 had, has;
+    i64 inserts, had, has;
     int from, to;
     DEVICE Change(const Batch& batch, i64 a, i64 b, u64 word, i64 unit) {
-        had = (i64)(word >> 32), has = had + batch.inserts_in(a, b) - batch.deletes_in(a, b);
+        inserts = batch.inserts_in(a, b), had = (i64)(word >> 32), has = had + inserts - batch.deletes_in(a, b);
         from = had ? class_of(had, unit) : -1, to = has ? class_of(has, unit) : -1;
     }
 };
+
+#ifndef HUGE_EDGES
+#define HUGE_EDGES 65536
+#endif
+// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
+// pieces.
+constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
+
+DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
+
+struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
+    u32* few;
+    u32* some;
+    u32* many;
+    i64 capacity;
+};
+
+struct Words {  // what gives a row that changes its new word
+    u64* rows;
+    const u32* blocks;  // that were taken; null where the rows of a new pool have their words already
+};
+
+struct Row {  // what becomes of a row
+    u64 held, word;
+    u32 a, b;  // its keys
+    int inserts;
+    DEVICE int edges() const { return (int)(held >> 32); }
+    DEVICE int has() const { return (int)(word >> 32); }
+    DEVICE int deletes() const { return edges() + inserts - has(); }
+};
+
+// Sets the word of the row whose first key is `a`, and gives the block back that it leaves. Nobody takes that before the
+// next batch, so its edges can still be read.
+DEVICE Row set_row(const Batch& batch, const Words& words, const Arrays& arrays, const i64* at, i64 a) {
+    i64 b = batch.end[a];
+    u64 held = batch.held[a], *word = words.rows + batch.row(a);
+    Change change(batch, a, b, held, arrays.unit);
+    Row row = {held, 0, (u32)a, (u32)b, (int)change.inserts};
+    if (!words.blocks) return row.word = *word, row;
+    bool moves = change.from != change.to;
+    u32 block = moves && change.to >= 0 ? words.blocks[at[offset0 + change.to] + batch.drawn[a]] : (u32)held;
+    *word = row.word = change.has ? (u64)change.has << 32 | block : 0;
+    if (moves && change.from >= 0) give_back(arrays, (i64)(u32)held << arrays.unit, change.from);
+    return row;
+}

@@ -37,19 +37,18 @@ class Pool(NamedTuple):
 
     bits: int
     unit: int
-    grows: Growables  # what holds the seven arrays
+    grows: Growables  # what holds the six arrays
     slots: Array
     weights: Array
     kinds: Array
     frees: Array
-    before: Array
     leaves: Array
     nodes: Array
 
     @classmethod
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
         """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
-        kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 5)
+        kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 4)
         grows = Growables(device, kinds, _sizes(bits, unit, count))
         return cls(bits, unit, grows, *grows.arrays)
 
@@ -68,8 +67,8 @@ class Pool(NamedTuple):
         pool = Pool(self.bits, self.unit, self.grows, *longer)
         pool.kinds[self.arrays :] = device.asarray(np.full(count - self.arrays, BARE, np.uint32))
         device.fill(pool.frees[self.arrays :], 0)
-        device.fill(pool.leaves[old[5] :], 0)
-        device.fill(pool.nodes[old[6] :], 0)
+        device.fill(pool.leaves[old[4] :], 0)
+        device.fill(pool.nodes[old[5] :], 0)
         return pool
 
     @property
@@ -85,43 +84,30 @@ class Pool(NamedTuple):
     def struct(self) -> Struct:
         """What kernels take of the block arrays."""
         return Struct(
-            kinds=self.kinds, frees=self.frees, before=self.before, leaves=self.leaves, nodes=self.nodes,
+            kinds=self.kinds, frees=self.frees, leaves=self.leaves, nodes=self.nodes,
             count=self.arrays, bits=self.bits, unit=self.unit,
         )  # fmt: skip
 
 
 def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
-    """Of the slots, weights, kinds, frees, before, leaves and nodes of `count` arrays."""
+    """Of the slots, weights, kinds, frees, leaves and nodes of `count` arrays."""
     words = 1 << (bits - unit - 5)
-    return (count << bits, count << bits, count, count, count, count * words, count * -(-words // 32))
+    return (count << bits, count << bits, count, count, count * words, count * -(-words // 32))
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a batch takes and gives back, by class, and what the pool has for it."""
+class Needs(NamedTuple):
+    """What a batch takes and gives back, and what the pool has for it."""
 
-    pops: np.ndarray
-    pushes: np.ndarray
-    free: np.ndarray
+    taken: int  # blocks
+    slots: int  # that the rows' blocks gain
+    opens: int  # arrays that have to be opened
+    spans: int  # and for larger blocks, each of several arrays in a row
     bare: int
     end: int  # one past the last array in use
 
-    def opened(self, bits: int) -> tuple[int, int]:
-        """How many arrays have to be opened for larger blocks, each of several arrays in a row, and for others."""
-        large = int(sum(int(n) << (k - bits) for k, n in enumerate(self.pops) if k > bits))
-        lack = np.maximum(self.pops - self.free, 0)[: bits + 1]
-        blocks = 1 << np.arange(bits, -1, -1)[: len(lack)]
-        return large, int((-(-lack // blocks)).sum())
-
     def lack(self, pool: Pool) -> int:
         """How many bare arrays more the pool must have, behind its last, to have blocks for all of it."""
-        large, small = self.opened(pool.bits)
-        return max(large - (pool.arrays - self.end), large + small - self.bare, 0)
-
-    @property
-    def slots(self) -> int:
-        """How many slots the rows' blocks gain."""
-        return int(((self.pops - self.pushes) << np.arange(CLASSES)).sum())
+        return max(self.spans - (pool.arrays - self.end), self.spans + self.opens - self.bare, 0)
 
 
 class Layout(NamedTuple):

@@ -2,8 +2,10 @@
 #pragma once
 #include "structures/hornet/batch.cuh"
 
-struct Locate {  // one block per chunk, a lane per key: its place in its row, what becomes of it, and the counts
-    static constexpr int lanes = 256;
+// One block per chunk, a lane per key: its place in its row, what becomes of it, and the counts. Another block sums up
+// the arrays meanwhile.
+struct Locate {
+    static constexpr int lanes = 256, resident = 8;
     const u64* keys;
     const i8* op;
     i64 n;
@@ -15,11 +17,15 @@ struct Locate {  // one block per chunk, a lane per key: its place in its row, w
     u32* before;
     u64* chunks;
     i64 shift;
+    Arrays arrays;
+    u32* ranks;
     i64* at;
     DEVICE void operator()(Grid grid) const {
         Block block;
         i64 found[5] = {}, strange = 0, many = (n >> shift) + 1;  // the last one has the end of the keys
-        for (i64 c : grid.items(block, many)) {
+        for (i64 c : grid.items(block, many + 1)) {
+            if (c == 0) ArraySums{arrays, ranks, at}(block);
+            if (--c < 0) continue;
             i64 last = lesser((c + 1) << shift, n + 1);
             ChunkMoves moves;
             for (i64 first = c << shift; first < last; first += block.size()) {
@@ -54,23 +60,6 @@ struct Locate {  // one block per chunk, a lane per key: its place in its row, w
     }
 };
 
-#ifndef HUGE_EDGES
-#define HUGE_EDGES 65536
-#endif
-// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
-// pieces. A tile of 32 takes so many edges in a step.
-constexpr i64 few_places = 64, some_places = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16,
-              step_places = 256;
-
-DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
-
-struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
-    u32* few;
-    u32* some;
-    u32* many;
-    i64 capacity;
-};
-
 // Numbers from the counters of lists and of classes, for all lanes of a block at once: atomics of all blocks on the same
 // few words wait for each other.
 struct Draws {
@@ -92,9 +81,10 @@ struct Draws {
     }
 };
 
-// A few keys per lane, a block in step: rows that change are listed; what classes lose and gain is counted.
+// A few keys per lane, a block in step: rows that change are listed; what classes lose and gain is counted. The last
+// block plans what blocks are taken.
 struct Needs {
-    static constexpr int lanes = 1;
+    static constexpr int lanes = 1, resident = 5;
     const u64* keys;
     i64 n;
     HornetView graph;
@@ -106,16 +96,19 @@ struct Needs {
     u64* held;
     u32* drawn;
     Lists lists;
+    Arrays arrays;
     i64* at;
+    i64* mailbox;
     DEVICE void operator()(Grid grid) const {
         constexpr int each = in_flight > 1 ? in_flight : 4;
         SHARED(u32, wanted, Draws::words);
         SHARED(i64, from, Draws::words);
+        SHARED(bool, is_last, 1);
         Block block;
         Draws draws{at, wanted, from};
         Batch batch = {keys, nullptr, nullptr, before, chunks, shift, end, held, drawn, n};
-        i64 step = (i64)block.size() * each;
-        for (i64 b : grid.items(block, (n + step - 1) / step)) {
+        i64 step = (i64)block.size() * each, steps = (n + step - 1) / step, own_steps = 0;
+        for (i64 b : grid.items(block, steps)) {
             int list[each], pop[each];
             u32 listed[each], popped[each];
             draws.clear(block);
@@ -131,7 +124,12 @@ struct Needs {
                 if (pop[j]) drawn[k] = (u32)draws.number(pop[j], popped[j]);
             }
             block.sync();
+            ++own_steps;
         }
+        if (!own_steps) return;
+        if (block.rank() == 0) *is_last = (i64)arrive((u64*)at + looked, (u64)own_steps) + own_steps == steps;
+        block.sync();
+        if (*is_last) plan_blocks(block, arrays, at, mailbox);
     }
     // The counter of the list of key k's row, and that of the class of which it needs a block; 0 for none.
     DEVICE void look(const Batch& batch, i64 k, const Draws& draws, int& list, int& pop) const {
@@ -144,12 +142,8 @@ struct Needs {
         bool moves = change.from != change.to;
         if (moves && change.to >= 0) pop = pop0 + change.to;
         if (moves && change.from >= 0) draws.want(push0 + change.from);
-        i64 inserts = batch.inserts_in(k, last), size = change.had + inserts;
-        bool both = !moves && inserts && batch.deletes_in(k, last) && size > step_places;  // edges move on and back
-        list = size > huge_edges            ? huge_rows
-               : size > some_places || both ? many_rows
-               : size > few_places          ? some_rows
-                                            : few_rows;
+        i64 size = change.had + change.inserts;
+        list = size > huge_edges ? huge_rows : size > some_edges ? many_rows : size > few_edges ? some_rows : few_rows;
         if (list != huge_rows) return;
         atomic_add(at + pieces, pieces_of(change.had) + pieces_of(last - k));
         if (!moves) atomic_add(at + saved, change.had);

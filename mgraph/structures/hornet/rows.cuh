@@ -2,7 +2,7 @@
 // one pass. In its own block deleted edges are closed up first, from the front; then inserts are made room for, from the
 // back: a group has read all edges of a step before it writes any, and writes over none that it has still to read.
 #pragma once
-#include "structures/hornet/prepare.cuh"
+#include "structures/hornet/batch.cuh"
 
 constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges that a lane has under way
 constexpr bool alone = in_flight > 1;  // a group is one lane: it moves what lies between two keys at once
@@ -33,15 +33,6 @@ template <class Is> DEVICE i64 first_from_front(i64 low, i64 high, Is is) {
     }
     return high;
 }
-template <class Is> DEVICE i64 first_from_back(i64 low, i64 high, Is is) {
-    for (i64 step = 1; low < high; step *= 2) {
-        i64 probe = greater(high - step, low);
-        if (!is(probe)) return first_where(probe + 1, high, is);
-        high = probe;
-    }
-    return low;
-}
-
 enum Pass { merging, closing, opening };  // to another block; the deletes of a row in its block; then its inserts
 
 // Where the edges of a row go, asked in ascending order; `k` is the first key behind an edge.
@@ -148,18 +139,11 @@ template <class Group> struct Merger {
         i64 start = closed(first_where(a, b, [&](i64 k) { return inserts_to(k + 1) > 0; })), high = b;
         const u32* ids = slots.ids_out;
         const f32* weights = slots.weights_out;
-        for (i64 last = edges - deletes_to(b); alone && last > start;) {
+        for (i64 last = edges - deletes_to(b); last > start;) {
             while (high > a && closed(high - 1) >= last) --high;
             i64 p = high > a ? greater(start, closed(high - 1)) : start;
             shift<opening>(ids, weights, to, p, last, inserts_to(high));
             last = p;
-        }
-        for (i64 last = edges - deletes_to(b); !alone && last > start;) {
-            i64 p = greater(start, last - width());
-            i64 low = first_from_back(a, high, [&](i64 k) { return closed(k) >= p; }), by = inserts_to(low);
-            if (low == high) move<opening>(ids, weights, to, p, last, [=](i64 edge) { return edge + by; });
-            else move<opening>(ids, weights, to, p, last, Cursor<opening>(batch, a, low, high));
-            last = p, high = low;
         }
         group.sync();
     }

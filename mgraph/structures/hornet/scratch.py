@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
-from mgraph.structures.hornet.pool import CLASSES, Needs
+from mgraph.structures.hornet.pool import Needs
 from mgraph.structures.moves import chunk_shift
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
@@ -17,8 +19,17 @@ __all__ = ["Look", "Scratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
-AT = {name: _SOURCE[name] for name in (*_SOURCE.enums["Count"], *_SOURCE.enums["ByClass"])}
-WORDS = AT.pop("all_words")
+WORDS, TOLD = _SOURCE["all_words"], _SOURCE["told"]  # how many prepare counts, and how many of them the host is told
+
+
+def _getter(*names: str) -> Callable[[list[int]], Any]:
+    return itemgetter(*(_SOURCE[name] for name in names))
+
+
+_COUNTS = _getter("inserts", "updates", "deletes", "misses")
+_NEEDS = _getter("taken", "slots_gained", "opens", "spans", "bares", "array_end")
+_ROWS = _getter("few_rows", "some_rows", "many_rows", "huge_rows")
+_OTHERS = _getter("unknown", "pieces", "saved")
 
 
 class Look:
@@ -37,48 +48,49 @@ class Look:
         How many keys have an id out of range.
     """
 
-    def __init__(self, words: np.ndarray) -> None:
-        at = {name: int(words[AT[name]]) for name in AT}
-        self.counts = Counts(at["inserts"], at["updates"], at["deletes"], at["misses"])
-        pops, pushes, free = (words[AT[name] : AT[name] + CLASSES].copy() for name in ("pop0", "push0", "free0"))
-        self.needs = Needs(pops, pushes, free, at["bares"], at["array_end"])
-        self.rows = at["few_rows"], at["some_rows"], at["many_rows"], at["huge_rows"]
-        self.pieces, self.saved = at["pieces"], at["saved"]
-        self.unknown = at["unknown"]
+    def __init__(self, words: list[int]) -> None:
+        self.counts, self.needs, self.rows = Counts(*_COUNTS(words)), Needs(*_NEEDS(words)), _ROWS(words)
+        self.unknown, self.pieces, self.saved = _OTHERS(words)
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, 41 bytes each."""
+    """Memory for a batch of up to `capacity` operations, 41 bytes each; and a word for each of the pool's arrays."""
 
-    def __init__(self, device: Device, capacity: int) -> None:
+    def __init__(self, device: Device, capacity: int, arrays: int) -> None:
         self.device, self.capacity, self.shift = device, capacity, chunk_shift(capacity)
         (
             self.chunks, self.held, self.words, self.before, self.place, self.end, self.drawn, self.blocks, *lists,
-            self.outcome,
+            self.ranks, self.outcome,
         ) = device.carve(
             ((capacity >> self.shift) + 1, np.uint64), (capacity, np.uint64), (WORDS, np.int64),
-            (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (capacity, np.uint8),
+            (capacity + 1, np.uint32), *[(capacity, np.uint32)] * 7, (arrays, np.uint32), (capacity, np.uint8),
         )  # fmt: skip
-        self.few, self.some, self.many = lists
-        self.mail, self.mailbox = device.mailbox(WORDS)
+        few, some, self.many = lists
+        self.lists = Struct(few=few, some=some, many=self.many, capacity=capacity)
+        self.mail, self.mailbox = device.mailbox(TOLD)
 
-    def look(self, kernels: Library, run: Run, graph: View, arrays: Struct, rows: int, vertices: int) -> Look:
-        """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
+    def look(
+        self, kernels: Library, run: Run, graph: View, arrays: Struct, count: int, rows: int, vertices: int
+    ) -> Look:
+        """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once.
+
+        `arrays` are the pool's, of which there are `count`.
+        """
         n, device, words = len(run), self.device, self.words
+        if len(self.ranks) < count:
+            self.ranks = device.empty(count, np.uint32)
         device.fill(words, 0)
         moves = {"before": self.before, "chunks": self.chunks, "shift": self.shift}
         kernels.Locate(
-            (n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices,
-            place=self.place, outcome=self.outcome, **moves, at=words,
+            (n >> self.shift) + 2, keys=run.keys, op=run.op, n=n, graph=graph, rows=rows, vertices=vertices,
+            place=self.place, outcome=self.outcome, **moves, arrays=arrays, ranks=self.ranks, at=words,
         )  # fmt: skip
         kernels.Needs(
-            n, keys=run.keys, n=n, graph=graph, rows=rows, **moves, end=self.end, held=self.held,
-            drawn=self.drawn, at=words,
-            lists=Struct(few=self.few, some=self.some, many=self.many, capacity=self.capacity),
+            n, keys=run.keys, n=n, graph=graph, rows=rows, **moves, end=self.end, held=self.held, drawn=self.drawn,
+            lists=self.lists, arrays=arrays, at=words, mailbox=self.mailbox,
         )  # fmt: skip
-        kernels.SumArrays(1, arrays=arrays, at=words, mailbox=self.mailbox)
         device.synchronize()  # the one wait for the device
-        return Look(self.mail)
+        return Look(self.mail.tolist())
 
     def batch(self, run: Run) -> Struct:
         """What kernels take of a run that was looked at."""

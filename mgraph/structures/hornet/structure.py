@@ -14,8 +14,8 @@ A row of n edges has a block of the least power of two that holds them, as in Bu
 Efficient Data Structure for Dynamic Sparse Graphs and Matrices on GPUs (HPEC 2018). A batch finds every key's place in
 its row by binary search; from there on counts say everything. prepare adds up, class by class, how many blocks the
 batch takes and gives back, and what the arrays have; commit opens bare arrays where a class has too few free blocks,
-takes all blocks at once, merges every row that changes with its keys, and gives the old blocks back. An array whose
-last block is freed is bare again, at once.
+takes all blocks at once, and merges every row that changes with its keys, which gives its old block back. An array
+whose last block is freed is bare again, at once.
 
 What differs from the paper:
 
@@ -23,9 +23,9 @@ What differs from the paper:
   merged where it lies, or on its way into its new block.
 - The paper keeps the arrays of one size in a B+ tree by free blocks and looks up one array for one block. Here one pass
   over the arrays' counts ranks all free blocks, so that each array knows which of the batch's requests it answers. It
-  costs a look at each array, some 4,000, for each size that is asked for, however many blocks that are; a tree costs a
-  search per block, and every block taken or given back would move its array in it. Arrays are used up from the first
-  one on, and so the last ones drain.
+  costs a look at each array, some 4,000, however many blocks are asked for; a tree costs a search per block, and every
+  block taken or given back would move its array in it. Arrays are used up from the first one on, and so the last ones
+  drain.
 - A row's block follows its degree also when it shrinks: the block is halved as soon as half is empty.
 - Arrays lie in one pool, so that a row is 8 bytes and is read without a look at a table. A pool that has too few bare
   arrays grows where it is: memory is mapped behind it, and no row moves. One that cannot, or has four times as many
@@ -68,9 +68,10 @@ from mgraph.structures.run import Run
 __all__ = ["Hornet"]
 
 Array = Any
-PARTS = ("prepare", "arrays", "commit", "merge", "layout")
+PARTS = ("prepare", "take", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
+_NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
 LEAST_SLOTS = 4096  #: a pool of up to so many is not too large
 
 
@@ -99,7 +100,7 @@ class Hornet(Structure):
     Notes
     -----
     A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
-    edges behind the first change; 5 to 14 launches and one wait for the device. Where the pool is replaced it waits
+    edges behind the first change; 3 to 6 launches and one wait for the device. Where the pool is replaced it waits
     twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
     8 bytes per row. Neighbours are sorted.
     """
@@ -145,13 +146,15 @@ class Hornet(Structure):
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """O(n log d) in 3 launches; waits once on a GPU, twice for a new pool."""
+        """O(n log d) in 2 launches; waits once on a GPU, twice for a new pool."""
         if not self.num_edges:
             found, outcome, numbers = number_keys(self.device, self.kernels["layout"], run)
             new = plan_build(self, run, numbers) if found.inserted else None
             return Plan(run, found, outcome, _Work(rebuild=new), self._state)
         scratch = self._take_scratch(run)
-        look = scratch.look(self.kernels["prepare"], run, self._view, self._arrays, self.n_rows, self.n_vertices)
+        look = scratch.look(
+            self.kernels["prepare"], run, self._view, self._arrays, self.pool.arrays, self.n_rows, self.n_vertices
+        )
         if look.unknown:
             self._keep(scratch)
             self._refuse(run, look.unknown)
@@ -159,20 +162,20 @@ class Hornet(Structure):
         if look.counts.inserted or look.counts.deleted:
             lack = look.needs.lack(self.pool)
             plan.work.larger = self.pool.longer(self.device, lack) if lack else None
-            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, scratch.batch(run))
+            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, lack, run, scratch)
             plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
         return plan
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
-        return Scratch(self.device, capacity)
+        return Scratch(self.device, capacity, self.pool.arrays)
 
-    def _new_pool(self, look: Look, batch: Struct) -> Rebuild | None:
+    def _new_pool(self, look: Look, lack: int, run: Run, scratch: Scratch) -> Rebuild | None:
         """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
-        if look.needs.lack(self.pool):
-            return plan_rebuild(self, self._view, batch)
+        if lack:
+            return plan_rebuild(self, self._view, scratch.batch(run))
         if self._too_large(self.used + look.needs.slots):
             with suppress(CapacityError):
-                return plan_rebuild(self, self._view, batch)
+                return plan_rebuild(self, self._view, scratch.batch(run))
         return None
 
     def _room_for_huge(self, look: Look, copies: bool) -> dict[str, Array]:
@@ -194,7 +197,7 @@ class Hornet(Structure):
         elif work.look:
             batch = scratch.batch(run)
             if self.weighted and counts.updated:
-                self.kernels["commit"].SetWeights(
+                self.kernels["merge"].SetWeights(
                     len(run), batch=batch, graph=self._view, weight=run.weight, weights=self.pool.weights
                 )
             if counts.inserted or counts.deleted:
@@ -214,7 +217,7 @@ class Hornet(Structure):
 
     def _change(self, run: Run, work: _Work, batch: Struct, scratch: Scratch) -> None:
         assert work.look is not None
-        old, needs, commit = self.pool, work.look.needs, self.kernels["commit"]
+        old, needs = self.pool, work.look.needs
         if work.rebuild:
             self._copy(work.rebuild)
             self._take_over(work.rebuild)
@@ -222,12 +225,11 @@ class Hornet(Structure):
             if work.larger:
                 self.pool = work.larger
                 self._changed()
-            if needs.pops.any():
-                self._take_blocks(work.look, scratch)
+            if needs.taken:
+                self.kernels["take"].TakeBlocks(
+                    self.pool.arrays, arrays=self._arrays, ranks=scratch.ranks, at=scratch.words, list=scratch.blocks
+                )
             self.used += needs.slots
-            commit.Assign(
-                len(run), batch=batch, arrays=self._arrays, at=scratch.words, list=scratch.blocks, rows=self.rows
-            )
         self._merge(work, batch, run, scratch, old)
 
     def _copy(self, new: Rebuild) -> None:
@@ -235,13 +237,6 @@ class Hornet(Structure):
         kernels, given = self.kernels["layout"], {"graph": self._view, "to": new.target(), "tasks": new.tasks}
         kernels.CopyRows(self.n_rows, **given, rows=self.n_rows, changed=new.changed, n_tasks=new.n_tasks)
         kernels.CopyHubs(len(new.tasks), **given, n_tasks=new.n_tasks)
-
-    def _take_blocks(self, look: Look, scratch: Scratch) -> None:
-        kernels, given = self.kernels["arrays"], {"arrays": self._arrays, "at": scratch.words}
-        if any(look.needs.opened(self.pool.bits)):
-            kernels.OpenArrays(1, **given, list=scratch.blocks)
-        kernels.RankArrays(len(look.needs.pops), **given)
-        kernels.TakeBlocks(self.pool.arrays, **given, list=scratch.blocks)
 
     def _merge(self, work: _Work, batch: Struct, run: Run, scratch: Scratch, old: Pool) -> None:
         """Merge the rows that change with their keys, from where they lay to where they now lie."""
@@ -251,16 +246,19 @@ class Hornet(Structure):
             ids=old.slots, weights=old.weights, unit=old.unit, ids_out=new.slots, weights_out=new.weights,
             unit_out=new.unit,
         )  # fmt: skip
-        given: dict[str, Any] = {"batch": batch, "slots": slots, "rows": self.rows}
+        words = Struct(rows=self.rows, blocks=None if work.rebuild else scratch.blocks)
+        given = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
         few, some, many, huge = work.look.rows
-        kernels.MergeFew(few, **given, weight=run.weight, list=scratch.few, n=few)
-        kernels.MergeSome(some, **given, weight=run.weight, list=scratch.some, n=some)
-        kernels.MergeMany(many, **given, weight=run.weight, list=scratch.many, n=many)
+        pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
         if work.huge:
-            given["saved_rows"] = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
-            kernels.ListPieces(huge, **given, n=huge, at=scratch.words)
-            kernels.SavePieces(work.look.pieces if work.look.saved else 0, **given, n=work.look.pieces)
-            kernels.MergePieces(work.look.pieces, **given, weight=run.weight, n=work.look.pieces)
+            saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
+            copies = 0 if work.rebuild or not work.look.saved else pieces
+            kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
+        blocks = copies + many + pieces + -(-some // 8) + -(-few // 32)
+        kernels.Merge(
+            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
+            copies=copies, saved_rows=saved,
+        )  # fmt: skip
 
     # --- the rest of the contract ---
 
