@@ -121,8 +121,8 @@ class Scratch:
         (
             self.status, moves, self.place, self.outcome, words, self.tasks, self.pieces, self.late,
         ) = device.carve(
-            (ALL_WORDS, np.int64), (warps, np.uint64), (capacity, np.int64), (capacity, np.uint8), (4 * warps, np.uint32),
-            (TASK * tasks, np.uint32), (pieces, np.uint64), (late, np.uint32),
+            (ALL_WORDS, np.int64), (warps, np.uint64), (capacity, np.int64), (capacity, np.uint8),
+            (4 * warps, np.uint32), (TASK * tasks, np.uint32), (pieces, np.uint64), (late, np.uint32),
         )  # fmt: skip
         device.fill(moves, 0)  # kernels that read them reset them
         self.mail, self.mailbox = device.mailbox(STATUS)

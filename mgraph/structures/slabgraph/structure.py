@@ -341,7 +341,10 @@ class SlabGraph(Structure):
         """How long chains are, and how full. O(n_rows + slabs), two read-backs."""
         counts = self.device.zeros(8, np.int64)
         self._kernels.CountChains(self.n_rows, graph=self.view(), n=self.n_rows, counts=counts)
-        lengths, (free, tail, holes, *_) = self.device.to_host(counts).tolist(), self.device.to_host(self.supply).tolist()
+        lengths, (free, tail, holes, *_) = (
+            self.device.to_host(counts).tolist(),
+            self.device.to_host(self.supply).tolist(),
+        )
         unused = free + holes
         return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - unused, unused)
 
