@@ -38,9 +38,6 @@ struct Fill {
     Slabs slabs;
     Supply supply;
     DEVICE void operator()(Grid grid) const {
-        Tile<32> warp;
-        for (i64 w : grid.items(warp, warps(supply.status[n_tasks])))
-            leave(warp, w * warp.size() + warp.rank(), supply.status[n_tasks]);
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
             Task task = tasks.task(i);
@@ -51,12 +48,20 @@ struct Fill {
             else if (task.buckets == 0 && task.new_buckets == 1 && task.key_pieces() == 1) lay_keys(tile, task, to);
             else put_keys(tile, task, to, of_keys);
         }
+        leave_all(grid, (n * tile.size() + Tile<32>::size() - 1) / Tile<32>::size());
+    }
+    // Behind the warps of the pieces, which do not wait for it: two for as many tasks as a warp has lanes.
+    DEVICE void leave_all(Grid grid, i64 busy) const {
+        Tile<32> warp;
+        i64 n_warps = warps(supply.status[n_tasks]);
+        for (i64 w : grid.items(warp, busy + 2 * n_warps))
+            if (w >= busy) leave(warp, (w - busy) / 2 * warp.size() + warp.rank(), (w - busy) % 2);
     }
     // The slabs of old tables of several buckets, which are cleared meanwhile, and what new ones leave of holes.
-    DEVICE void leave(Tile<32> warp, i64 i, i64 n) const {
-        Task task = i < n ? task_at(tasks.tasks, i) : Task{};
-        supply.leave(warp, {task.first, task.buckets > 1 ? task.buckets : 0});
-        supply.leave(warp, {task.hole + task.new_buckets, task.rest});
+    DEVICE void leave(Tile<32> warp, i64 i, bool rest) const {
+        Task task = i < supply.status[n_tasks] ? task_at(tasks.tasks, i) : Task{};
+        if (rest) supply.leave(warp, {task.hole + task.new_buckets, task.rest});
+        else supply.leave(warp, {task.first, task.buckets > 1 ? task.buckets : 0});
     }
     template <class T> DEVICE void move_buckets(T tile, const Task& task, Table to, i64 from) const {
         for (i64 b = from; b < lesser(from + piece_buckets, (i64)task.buckets); ++b)
@@ -209,7 +214,8 @@ struct Finish {  // one lane per edge that waits, and a slab that moves from the
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(supply.status[n_late])) put(((const Late*)slabs.late)[i]);
         settle(grid);
-        for (i64 c : grid.items((i64)hole_classes - 1)) count_holes((int)c + 1);
+        for (i64 i : grid.items((i64)2 * hole_classes))  // by lanes that have little else to do
+            if (i >= hole_classes) count_holes((int)(i - hole_classes));
     }
     DEVICE void put(Late late) const {  // every slab is chained by now, so there is a slot
         i64 slot = -1;  // fresh slabs come right behind the first
@@ -232,7 +238,8 @@ struct Finish {  // one lane per edge that waits, and a slab that moves from the
         }
     }
     DEVICE void count_holes(int c) const {
-        supply.state[hole_lengths + c] =
-            lesser(supply.kept(c) + supply.status[given + c], hole_room(c, supply.entries));
+        if (c > 0)
+            supply.state[hole_lengths + c] =
+                lesser(supply.kept(c) + supply.status[given + c], hole_room(c, supply.entries));
     }
 };

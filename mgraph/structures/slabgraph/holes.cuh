@@ -4,7 +4,7 @@
 #pragma once
 #include "structures/slabgraph/table.cuh"
 
-constexpr int trials = 4;  // classes in which a table looks for a hole
+constexpr int trials = 2;  // classes in which a table looks for a hole: more save no memory
 
 DEVICE int class_of(u32 slabs) { return bit_width((u64)slabs) - 1; }
 // The entry of a class's i-th hole, and how many entries a class has: of all entries class 1 has every second one, class
@@ -27,15 +27,19 @@ template <class T> DEVICE i64 take_entries(T tile, int c, i64* counters) {
     return tile.shfl(first, leader) + popcount(same & ((1u << tile.rank()) - 1));
 }
 
+// Bits: this lane's share of the classes that have holes.
+DEVICE u32 some_holes(Tile<32> warp, const i64* lengths, const i64* status) {
+    u32 some = 0;
+    for (int c = warp.rank(); c < hole_classes; c += warp.size())
+        some |= (u32)(lengths[c] > load(status + taken + c)) << c;
+    return some;
+}
 // A hole for each lane that wants more than one slab, or none: of the smallest class whose holes are all large enough,
-// or of larger ones. All lanes call it.
-DEVICE Hole take_hole(Tile<32> warp, u32 wants, const u64* holes, const i64* lengths, i64* status) {
+// or of the next one. All lanes call it, with their shares of the classes.
+DEVICE Hole take_hole(Tile<32> warp, u32 wants, u32 some, const u64* holes, const i64* lengths, i64* status) {
     Hole hole = {no_slab, 0};
     bool looks = wants > 1 && wants <= 1u << (hole_classes - 1);
     if (!warp.any(looks)) return hole;
-    u32 some = 0;  // bits: classes that have holes
-    for (int c = warp.rank(); c < hole_classes; c += warp.size())
-        some |= (u32)(lengths[c] > load(status + taken + c)) << c;
     some = warp.sum(some);
     some = looks ? some & ~0u << bit_width((u64)wants - 1) : 0;
     for (int t = 0; t < trials && warp.any(some != 0); ++t) {

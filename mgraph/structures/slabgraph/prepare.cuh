@@ -171,10 +171,11 @@ struct Choose {
             i32 most = 0;
             for (int j = 0; j < many; ++j) most = greater(most, steps[j]);
             for (i32 i = warp.rank(); i < most * warp.size(); i += warp.size()) {
+                u32 some = some_holes(warp, state + hole_lengths, status);  // early: it is there when it is needed
                 i64 k = marks.key(warp, i);
                 Task task = {};
                 bool chosen = i < marks.all && is_task(k, task, sums);
-                emit(warp, chosen, task);
+                emit(warp, chosen, task, some);
             }
             block.sync();
         }
@@ -225,8 +226,8 @@ struct Choose {
         sums[2] += inserts, sums[3] += own.buckets > 1 ? own.buckets : 0;
         return true;
     }
-    DEVICE void emit(Tile<32> warp, bool chosen, Task task) const {
-        Hole hole = take_hole(warp, task.new_buckets, holes, state + hole_lengths, status);
+    DEVICE void emit(Tile<32> warp, bool chosen, Task task, u32 some) const {
+        Hole hole = take_hole(warp, task.new_buckets, some, holes, state + hole_lengths, status);
         i64 n_pieces = chosen ? task.bucket_pieces() + task.key_pieces() : 0, many = task.new_buckets;
         bool lies = hole.slabs > 0;
         i64 at[6] = {chosen, n_pieces, many == 1, many > 1 && !lies ? many : 0, lies ? many : 0, task.buckets == 1};

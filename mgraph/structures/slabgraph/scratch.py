@@ -14,7 +14,7 @@ from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, Pool
 
-__all__ = ["ALL_WORDS", "LATE", "STATUS", "WORDS", "Found", "Scratch"]
+__all__ = ["ALL_WORDS", "LATE", "STATUS", "WARP", "WORDS", "Found", "Scratch"]
 
 Array = Any
 _TABLE, _PREPARE = constants("structures/slabgraph/table.cuh"), constants("structures/slabgraph/prepare.cuh")

@@ -58,7 +58,7 @@ from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.check import HEADER, check_slabgraph
 from mgraph.structures.slabgraph.pool import HOLE_CLASSES, PIECE_BUCKETS, ROW, STATE, Move, Pool
-from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WORDS, Found, Scratch
+from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WARP, WORDS, Found, Scratch
 
 __all__ = ["Chains", "SlabGraph"]
 
@@ -270,14 +270,15 @@ class SlabGraph(Structure):
                 )
             self._bind_commit(scratch)
         if found.n_pieces:
-            scratch.fill(found.n_pieces, keys=keys, n=found.n_pieces)
+            warps = 2 * (found.n_tasks // WARP + 1) + 1  # for the slabs that tasks leave
+            scratch.fill(found.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=found.n_pieces)
         if counts.inserted:
             changed = 2 if moved else int(counts.deleted > 0)
             scratch.insert(n, keys=keys, changed=changed)
             scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
         if found.n_tasks or found.chained:
             gap = min(found.free_slabs, found.singles + found.chained)
-            scratch.finish(max(HOLE_CLASSES, 1 + gap, min(work.late_edges, FEW_LANES)))
+            scratch.finish(max(2 * HOLE_CLASSES, 1 + gap, min(work.late_edges, FEW_LANES)))
         if work.after:
             self._move(work.after)
         if not (work.before or work.after):
@@ -320,7 +321,7 @@ class SlabGraph(Structure):
         kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
         kernels.SeverPieces(len(pieces), **sever)
         kernels.DropTables(n, vertices=vertices, n=n, rows=self.rows)
-        kernels.Finish(HOLE_CLASSES, slabs=self._slabs, supply=supply)
+        kernels.Finish(2 * HOLE_CLASSES, slabs=self._slabs, supply=supply)
         _, deleted, buckets = device.to_host(counts).tolist()
         self.num_edges, self.buckets, self._deleted = (
             self.num_edges - deleted, self.buckets - buckets, self._deleted + deleted
