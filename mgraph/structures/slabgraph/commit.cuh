@@ -31,7 +31,7 @@ struct Change {  // one lane per key, a warp in step: deletions, new weights, an
 
 // one tile per piece: a task's new table gets its new keys, and what its old buckets hold, which are freed
 struct Fill {
-    static constexpr int lanes = TILE;
+    static constexpr int lanes = TILE, resident = 5;
     Keys keys;
     i64 n;
     Tasks tasks;

@@ -147,7 +147,7 @@ struct Locate {
 
 // one lane per mark, a block in step: of the marked rows those that get another table, and their pieces
 struct Choose {
-    static constexpr int lanes = 256;
+    static constexpr int lanes = 256, resident = 4;
     const u64* keys;
     i64 n;
     SlabView graph;
