@@ -50,18 +50,18 @@ struct Fill {
         }
         leave_all(grid, (n * tile.size() + Tile<32>::size() - 1) / Tile<32>::size());
     }
-    // Behind the warps of the pieces, which do not wait for it: two for as many tasks as a warp has lanes.
+    // The slabs of old tables of several buckets, which are cleared meanwhile, and what new ones leave of holes. By warps
+    // behind those of the pieces, which do not wait for it.
     DEVICE void leave_all(Grid grid, i64 busy) const {
         Tile<32> warp;
-        i64 n_warps = warps(supply.status[n_tasks]);
-        for (i64 w : grid.items(warp, busy + 2 * n_warps))
-            if (w >= busy) leave(warp, (w - busy) / 2 * warp.size() + warp.rank(), (w - busy) % 2);
-    }
-    // The slabs of old tables of several buckets, which are cleared meanwhile, and what new ones leave of holes.
-    DEVICE void leave(Tile<32> warp, i64 i, bool rest) const {
-        Task task = i < supply.status[n_tasks] ? task_at(tasks.tasks, i) : Task{};
-        if (rest) supply.leave(warp, {task.hole + task.new_buckets, task.rest});
-        else supply.leave(warp, {task.first, task.buckets > 1 ? task.buckets : 0});
+        i64 many = supply.status[n_tasks];
+        for (i64 w : grid.items(warp, busy + warps(many))) {
+            if (w < busy) continue;
+            i64 i = (w - busy) * warp.size() + warp.rank();
+            Task task = i < many ? task_at(tasks.tasks, i) : Task{};
+            supply.leave(warp, {task.first, task.buckets > 1 ? task.buckets : 0});
+            supply.leave(warp, {task.hole + task.new_buckets, task.rest});
+        }
     }
     template <class T> DEVICE void move_buckets(T tile, const Task& task, Table to, i64 from) const {
         for (i64 b = from; b < lesser(from + piece_buckets, (i64)task.buckets); ++b)

@@ -270,7 +270,7 @@ class SlabGraph(Structure):
                 )
             self._bind_commit(scratch)
         if found.n_pieces:
-            warps = 2 * (found.n_tasks // WARP + 1) + 1  # for the slabs that tasks leave
+            warps = found.n_tasks // WARP + 2  # for the slabs that tasks leave
             scratch.fill(found.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=found.n_pieces)
         if counts.inserted:
             changed = 2 if moved else int(counts.deleted > 0)
