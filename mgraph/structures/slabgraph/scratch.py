@@ -101,7 +101,7 @@ STATUS = len(WORDS)
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, one allocation of some 80 bytes per operation.
+    """Memory for a batch of up to `capacity` operations, one allocation of some 88 bytes per operation.
 
     Parameters
     ----------

@@ -120,10 +120,10 @@ class SlabGraph(Structure):
     and one wait for the counts, commit one to four launches. Where the chains of new tables might take more than 1 / 32
     of the pool, as in a build, prepare counts them before it allocates, and waits once more.
 
-    Memory: `slab` bytes per slab (twice as many with weights) and 4 to list it when it is free, 12 bytes per row. The
-    pool has up to an eighth more slabs than it needs; up to half more until there were half as many deletions as it has
-    slabs. Scratch of 4 bytes per slab and 80 per operation is kept for the next batch, up to a million operations.
-    Neighbours are not sorted.
+    Memory: `slab` bytes per slab (twice as many with weights) and 4.25 to list it when it is free or in a hole, 12
+    bytes per row. The pool has up to an eighth more slabs than it needs; up to half more until there were half as many
+    deletions as it has slabs. Scratch of 4 bytes per slab and 88 per operation is kept for the next batch, up to a
+    million operations. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "slabgraph"
