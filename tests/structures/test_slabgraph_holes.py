@@ -134,3 +134,26 @@ def test_deleted_vertices_leave_holes(device):
     s.insert(row_of(4, 0, 1200))  # 58
     assert holes_of(s) == holes + 2 * 77 - 58
     s.check_invariants()
+
+
+def test_the_pool_grows_by_what_is_needed_where_a_step_has_no_room(device, monkeypatch):
+    s = create("slabgraph", N, device=device)
+    s.insert(EdgeBatch(np.arange(5000), np.arange(5000)))
+    slabs, asked = s.pool.slabs, []
+
+    def longer(self, arrays, sizes):
+        asked.append(sizes[2])
+        if sizes[2] > slabs + 100:
+            return None
+        found = [None if a is None else s.device.empty(n, a.dtype) for a, n in zip(arrays, sizes, strict=True)]
+        for old, new in zip(arrays, found, strict=True):
+            if new is not None:
+                new[: len(old)] = old
+        return found
+
+    monkeypatch.setattr(pool.Growables, "longer", longer)
+    n = slabs - int(s.supply[1]) + 20
+    s.insert(EdgeBatch(np.arange(5000, 5000 + n), np.arange(n)))
+    assert asked == [slabs + slabs // 32, slabs + 20]
+    assert s.pool.slabs == slabs + 20
+    s.check_invariants()

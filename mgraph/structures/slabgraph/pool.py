@@ -56,11 +56,12 @@ class Pool(NamedTuple):
 
     def longer(self, needs: int, words_of_slab: int) -> Pool | None:
         """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
-        slabs = min(max(needs, self.slabs + self.slabs // STEP_SHARE), MOST_SLABS)
-        if needs > slabs:
-            return None
-        longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab))
-        return None if longer is None else Pool(self.grows, *longer)
+        step = min(self.slabs + self.slabs // STEP_SHARE, MOST_SLABS)
+        for slabs in sorted({max(needs, step), needs}, reverse=True):  # a full device may have no room for a step
+            longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab)) if needs <= MOST_SLABS else None
+            if longer is not None:
+                return Pool(self.grows, *longer)
+        return None
 
     def supply(self, state: Array, status: Array) -> Struct:
         """What kernels take of it that use or free slabs."""
