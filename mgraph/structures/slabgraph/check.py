@@ -69,13 +69,15 @@ class _Host:
 def check_slabgraph(s: SlabGraph) -> None:
     """Assert every invariant of `s`. O(n_rows + slabs)."""
     host, to_host = _Host.of(s), s.device.to_host
-    degrees, (n_free, tail) = host.degrees, to_host(s.supply).tolist()
+    degrees, (n_free, tail, n_holes, *lengths) = host.degrees, to_host(s.supply).tolist()
     assert degrees.sum(dtype=np.int64) == s.num_edges, "1: degrees and edges"
     assert (degrees <= most_edges(np.arange(s.n_rows), host.buckets, s.slots, s.limit)).all(), "1: degree and table"
     assert 0 <= n_free <= tail <= s.pool.slabs == len(host.words), "2: sizes"
     assert host.buckets.sum() == s.buckets, "2: buckets"
     slab, bucket = host.chains(tail)
-    free = to_host(s.pool.free)[:n_free].astype(np.int64)
+    holes = _holes(to_host(s.pool.holes), lengths)
+    assert len(holes) == n_holes, "2: slabs in holes"
+    free = np.concatenate([to_host(s.pool.free)[:n_free].astype(np.int64), holes])
     assert np.array_equal(np.sort(np.concatenate([slab, free])), np.arange(tail)), "2: a slab is lost, or in two places"
     live = host.words[slab, HEADER:] != NONE
     assert (host.words[slab, 1] == NONE).all(), "4: an edge waits"
@@ -87,6 +89,20 @@ def check_slabgraph(s: SlabGraph) -> None:
         assert s.pool.weights.shape == s.pool.words.shape, "6: length"
         weights = to_host(s.pool.weights).reshape(-1, s.words)
         assert not np.isnan(weights[slab, HEADER:][live]).any(), "6: NaN"
+
+
+def _holes(entries: np.ndarray, lengths: list[int]) -> np.ndarray:
+    """All slabs of the holes, whose sizes are checked."""
+    assert lengths[0] == 0, "2: holes of class 0"
+    slabs = [np.zeros(0, np.int64)]
+    for c, n in enumerate(lengths):
+        if c > 0:
+            found = entries[(1 << c - 1) - 1 :: 1 << c][:n]
+            assert len(found) == n, "2: more holes than there is room for"
+            first, size = (found >> np.uint64(32)).astype(np.int64), (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            assert ((size >> c) == 1).all(), "2: a hole of another class"
+            slabs.append(np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum()))
+    return np.concatenate(slabs)
 
 
 def _check_edges(s: SlabGraph, host: _Host, dst: np.ndarray, bucket: np.ndarray, degrees: np.ndarray) -> None:

@@ -31,7 +31,7 @@ struct Change {  // one lane per key, a warp in step: deletions, new weights, an
 
 // one tile per piece: a task's new table gets its new keys, and what its old buckets hold, which are freed
 struct Fill {
-    static constexpr int lanes = TILE;
+    static constexpr int lanes = TILE, resident = 5;
     Keys keys;
     i64 n;
     Tasks tasks;
@@ -41,12 +41,26 @@ struct Fill {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
             Task task = tasks.task(i);
-            Table to = {task.new_buckets ? supply.table(task.new_buckets, task.place) : 0, task.new_buckets};
+            Table to = supply.table(task);
             i64 number = tasks.number(i), of_keys = number - task.bucket_pieces();
             if (number == 0 && tile.rank() == 0) row_of(slabs.rows, task.row).table = to;
             if (of_keys < 0) move_buckets(tile, task, to, number * piece_buckets);
             else if (task.buckets == 0 && task.new_buckets == 1 && task.key_pieces() == 1) lay_keys(tile, task, to);
             else put_keys(tile, task, to, of_keys);
+        }
+        leave_all(grid, (n * tile.size() + Tile<32>::size() - 1) / Tile<32>::size());
+    }
+    // The slabs of old tables of several buckets, which are cleared meanwhile, and what new ones leave of holes. By warps
+    // behind those of the pieces, which do not wait for it.
+    DEVICE void leave_all(Grid grid, i64 busy) const {
+        Tile<32> warp;
+        i64 many = supply.status[n_tasks];
+        for (i64 w : grid.items(warp, busy + warps(many))) {
+            if (w < busy) continue;
+            i64 i = (w - busy) * warp.size() + warp.rank();
+            Task task = i < many ? task_at(tasks.tasks, i) : Task{};
+            supply.leave(warp, {task.first, task.buckets > 1 ? task.buckets : 0});
+            supply.leave(warp, {task.hole + task.new_buckets, task.rest});
         }
     }
     template <class T> DEVICE void move_buckets(T tile, const Task& task, Table to, i64 from) const {
@@ -55,7 +69,9 @@ struct Fill {
                 u32 next = *slabs.next(slab);
                 tile.sync();  // all have read it
                 for (int q = tile.rank(); q < quads_of_slab; q += tile.size()) move_quad(tile, to, slab, q);
-                if (tile.rank() == 0) supply.give(slab, slab == task.first + (u32)b ? task.freed + b : supply.more());
+                bool first = slab == task.first + (u32)b;
+                if (tile.rank() == 0 && !(first && task.buckets > 1))
+                    supply.give(slab, first ? task.freed : supply.more());
                 slab = next;
             }
     }
@@ -195,10 +211,11 @@ struct Finish {  // one lane per edge that waits, and a slab that moves from the
     static constexpr int lanes = 1;
     Slabs slabs;
     Supply supply;
-    i64* state;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(supply.status[n_late])) put(((const Late*)slabs.late)[i]);
         settle(grid);
+        for (i64 i : grid.items((i64)2 * hole_classes))  // by lanes that have little else to do
+            if (i >= hole_classes) count_holes((int)(i - hole_classes));
     }
     DEVICE void put(Late late) const {  // every slab is chained by now, so there is a slot
         i64 slot = -1;  // fresh slabs come right behind the first
@@ -210,13 +227,19 @@ struct Finish {  // one lane per edge that waits, and a slab that moves from the
     }
     DEVICE void settle(Grid grid) const {
         const i64* status = supply.status;
-        i64 n = status[free_slabs], taken = status[singles], back = status[released] + status[freed];
-        i64 gap = lesser(taken, n), kept = n - gap;
+        i64 n = status[free_slabs], used = status[singles], back = status[ones] + status[freed];
+        i64 gap = lesser(used, n), kept = n - gap;
         for (i64 i : grid.items(greater((i64)1, lesser(gap, back)))) {
             if (i < lesser(gap, back)) supply.free[kept + i] = supply.free[n + back - 1 - i];
             if (i > 0) continue;
-            state[0] = kept + back;
-            state[1] = status[tail_slab] + status[runs] + taken - gap;
+            supply.state[0] = kept + back;
+            supply.state[1] = status[tail_slab] + status[runs] + used - gap;
+            supply.state[2] = status[hole_slabs] - status[reused] + status[left] - status[unlisted];
         }
+    }
+    DEVICE void count_holes(int c) const {
+        if (c > 0)
+            supply.state[hole_lengths + c] =
+                lesser(supply.kept(c) + supply.status[given + c], hole_room(c, supply.entries));
     }
 };

@@ -3,18 +3,21 @@
 #pragma once
 #include "structures/slabgraph/table.cuh"
 
-// one lane per quad: copies the first `used` slabs and the list of free ones, clears those from `first` on
+// one lane per quad: copies the first `used` slabs and the lists of free ones, clears those from `first` on
 struct Grow {
     static constexpr int lanes = 1;
     const u32* words;
     const f32* weights;
     const u32* free;
+    const u64* holes;
     i64 used;
     i64 first;
     i64 n_free;
+    i64 n_holes;
     u32* words_out;
     f32* weights_out;
     u32* free_out;
+    u64* holes_out;
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 q : grid.items(used * quads_of_slab)) {
@@ -24,6 +27,7 @@ struct Grow {
         for (i64 q : grid.items((n - first) * quads_of_slab))
             ((Quad*)words_out)[first * quads_of_slab + q] = clear_quad();
         for (i64 i : grid.items(n_free)) free_out[i] = free[i];
+        for (i64 i : grid.items(n_holes)) holes_out[i] = holes[i];
     }
 };
 
@@ -131,13 +135,20 @@ struct CountPacked {  // one lane per row, a warp in step: slabs after the first
     }
 };
 
-struct Retarget {  // one lane per task: where its old table is now
+struct Retarget {  // one lane per task: where its old table is now; a new one goes to the tail, for there is no hole
     static constexpr int lanes = 1;
     const u32* rows;
     u32* tasks;
     i64 n;
+    i64* status;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) task_at(tasks, i).first = row_of(rows, task_at(tasks, i).row).table.first;
+        for (i64 i : grid.items(n)) {
+            Task& task = task_at(tasks, i);
+            task.first = row_of(rows, task.row).table.first;
+            if (task.hole != no_slab) task.place = (u32)atomic_add(status + runs, (i64)task.new_buckets);
+            task.hole = no_slab, task.rest = 0;
+            if (i == 0) status[reused] = 0;
+        }
     }
 };
 

@@ -10,16 +10,19 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.growing import Growables
-from mgraph.kernels import Library, constants
+from mgraph.kernels import Library, Struct, constants
 
-__all__ = ["MOST_SLABS", "PIECE_BUCKETS", "ROW", "Move", "Pool"]
+__all__ = ["HOLE_CLASSES", "MOST_SLABS", "PIECE_BUCKETS", "ROW", "STATE", "Move", "Pool"]
 
 Array = Any
 MOST_SLABS = (1 << 32) - 64  # numbers are 32 bits; the highest stands for no slab, and readers step past the last one
 _SOURCE = constants("structures/slabgraph/pool.cuh")
 PIECE_BUCKETS = _SOURCE["piece_buckets"]  # of a table, for one tile
+HOLE_CLASSES, STATE = _SOURCE["hole_classes"], _SOURCE["state_words"]
 BLOCK_ROWS = _SOURCE["MoveTables::lanes"]  # for one block
 ROW = _SOURCE.size("Row") // 4  # words of a row: first slab, buckets, degree
+HOLES, HOLE_SHARE = 256, 32  # entries for holes: so many, and one for as many slabs; a class of holes has half of them,
+# the next one half as many, and what finds no room is listed slab by slab
 STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
 
 
@@ -34,28 +37,35 @@ class Pool(NamedTuple):
     weights : float32, as many, or None
     free : uint32[slabs]
         Room for the numbers of slabs that were given back.
+    holes : uint64[HOLES + slabs // HOLE_SHARE]
+        Room for the holes that tables of several buckets left: first slab << 32 | slabs (``holes.cuh``).
     """
 
     grows: Growables
     words: Array
     weights: Array
     free: Array
+    holes: Array
 
     @classmethod
     def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> Pool:
         """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
-        n = slabs * words_of_slab
-        grows = Growables(device, (np.uint32, np.float32 if weighted else None, np.uint32), (n, n, slabs))
+        kinds = (np.uint32, np.float32 if weighted else None, np.uint32, np.uint64)
+        grows = Growables(device, kinds, _sizes(slabs, words_of_slab))
         return cls(grows, *grows.arrays)
 
     def longer(self, needs: int, words_of_slab: int) -> Pool | None:
         """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
-        slabs = min(max(needs, self.slabs + self.slabs // STEP_SHARE), MOST_SLABS)
-        if needs > slabs:
-            return None
-        n = slabs * words_of_slab
-        longer = self.grows.longer(self[1:], (n, n, slabs))
-        return None if longer is None else Pool(self.grows, *longer)
+        step = min(self.slabs + self.slabs // STEP_SHARE, MOST_SLABS)
+        for slabs in sorted({max(needs, step), needs}, reverse=True):  # a full device may have no room for a step
+            longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab)) if needs <= MOST_SLABS else None
+            if longer is not None:
+                return Pool(self.grows, *longer)
+        return None
+
+    def supply(self, state: Array, status: Array) -> Struct:
+        """What kernels take of it that use or free slabs."""
+        return Struct(free=self.free, holes=self.holes, entries=len(self.holes), state=state, status=status)
 
     @property
     def slabs(self) -> int:
@@ -77,7 +87,7 @@ class Move:
     pool : Pool
         The new one.
     tail, free : int
-        How many slabs are copied as they are, with the list of those given back; 0 and 0 where they are compacted, and
+        How many slabs are copied as they are, with the lists of those given back; 0 and 0 where they are compacted, and
         where the pool grows where it is.
     first : int
         The first slab of the new pool that is to be cleared; all after it are, too.
@@ -115,8 +125,9 @@ class Move:
         new = self.pool
         kernels.Grow(
             max(self.tail, new.slabs - self.first) * words_of_slab // 4, words=old.words, weights=old.weights,
-            free=old.free, used=self.tail, first=self.first, n_free=self.free, words_out=new.words,
-            weights_out=new.weights, free_out=new.free, n=new.slabs,
+            free=old.free, holes=old.holes, used=self.tail, first=self.first, n_free=self.free,
+            n_holes=len(old.holes) if self.tail else 0, words_out=new.words, weights_out=new.weights,
+            free_out=new.free, holes_out=new.holes, n=new.slabs,
         )  # fmt: skip
         if self.rows is None:
             return
@@ -129,6 +140,11 @@ class Move:
             len(self.pieces), rows=rows, rows_out=self.rows, words=old.words, weights=old.weights,
             words_out=new.words, weights_out=new.weights, pieces=self.pieces, state_out=self.state,
         )  # fmt: skip
+
+
+def _sizes(slabs: int, words_of_slab: int) -> tuple[int, int, int, int]:
+    n = slabs * words_of_slab
+    return n, n, slabs, HOLES + slabs // HOLE_SHARE
 
 
 def _larger(old: Pool, device: Device, needs: int, more: int, words_of_slab: int) -> Pool:

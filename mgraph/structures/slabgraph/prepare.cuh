@@ -3,7 +3,7 @@
 #pragma once
 #include "structures/outcome.cuh"
 #include "kernels/search.cuh"
-#include "structures/slabgraph/table.cuh"
+#include "structures/slabgraph/holes.cuh"
 
 struct Found {
     i64 slot;   // or -1
@@ -64,7 +64,7 @@ struct Locate {
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
-        for (i64 i : grid.items((i64)status_words)) status[i] = 0;  // for Choose
+        for (i64 i : grid.items(all_words)) status[i] = 0;  // for Choose
         i64 head = 0;  // some row's first key
         for (i64 w : grid.items(warp, warps(n))) {
             i64 first = w * warp.size(), end = first + warp.size(), k = first + warp.rank();
@@ -147,12 +147,13 @@ struct Locate {
 
 // one lane per mark, a block in step: of the marked rows those that get another table, and their pieces
 struct Choose {
-    static constexpr int lanes = 256;
+    static constexpr int lanes = 256, resident = 4;
     const u64* keys;
     i64 n;
     SlabView graph;
     Places found;
     const i64* state;
+    const u64* holes;
     u32* tasks;
     u64* pieces;
     i64* status;
@@ -160,7 +161,7 @@ struct Choose {
         SHARED(i32, steps, 32);
         Block block;
         Tile<32> warp;
-        i64 counts[4] = {}, sums[3] = {}, many = block.size() / warp.size();  // warps
+        i64 counts[4] = {}, sums[4] = {}, many = block.size() / warp.size();  // warps
         for (i64 c : grid.items(block, (Marks::turns(n) + many - 1) / many)) {
             Marks marks(warp, found.marks, n, c * many + warp.index());
             i64 w = marks.turn * Marks::words + warp.rank();
@@ -170,16 +171,17 @@ struct Choose {
             i32 most = 0;
             for (int j = 0; j < many; ++j) most = greater(most, steps[j]);
             for (i32 i = warp.rank(); i < most * warp.size(); i += warp.size()) {
+                u32 some = some_holes(warp, state + hole_lengths, status);  // early: it is there when it is needed
                 i64 k = marks.key(warp, i);
                 Task task = {};
                 bool chosen = i < marks.all && is_task(k, task, sums);
-                emit(chosen, task);
+                emit(warp, chosen, task, some);
             }
             block.sync();
         }
         add_by_block(counts, status + all_moves);
         add_by_block(sums, status + task_slabs);
-        for (i64 i : grid.items((i64)2)) status[free_slabs + i] = state[i];
+        for (i64 i : grid.items(hole_lengths)) status[free_slabs + i] = state[i];
     }
     DEVICE void hear(i64 w, i64 (&counts)[4]) const {
         i64 tally = found.tally[w], six = 63;
@@ -211,7 +213,7 @@ struct Choose {
             }
         }
     }
-    DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[3]) const {
+    DEVICE bool is_task(i64 k, Task& task, i64 (&sums)[4]) const {
         i64 row = (i64)(keys[k] >> 32), end;
         u64 moves = moved(k, end);
         Table own = row_of(graph.rows, row).table;
@@ -219,17 +221,20 @@ struct Choose {
         if (keeps(row, degree, own.buckets)) return false;
         i64 buckets = buckets_for(degree);
         if (end < 0 && inserts) end = lower_bound_near(keys, n, k, (u64)(row + 1) << 32);
-        task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)(inserts ? end : k), 0};
+        task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)(inserts ? end : k), 0, no_slab, 0};
         if (buckets > 1) sums[0] += degree / slots_of_slab, sums[1] += degree;  // slabs to chain, edges to go there
-        sums[2] += inserts;
+        sums[2] += inserts, sums[3] += own.buckets > 1 ? own.buckets : 0;
         return true;
     }
-    DEVICE void emit(bool chosen, Task task) const {
+    DEVICE void emit(Tile<32> warp, bool chosen, Task task, u32 some) const {
+        Hole hole = take_hole(warp, task.new_buckets, some, holes, state + hole_lengths, status);
         i64 n_pieces = chosen ? task.bucket_pieces() + task.key_pieces() : 0, many = task.new_buckets;
-        i64 at[5] = {chosen, n_pieces, many == 1, many > 1 ? many : 0, task.buckets};
-        append_by_block(at, status + n_tasks);  // tasks, pieces, singles, runs, released
+        bool lies = hole.slabs > 0;
+        i64 at[6] = {chosen, n_pieces, many == 1, many > 1 && !lies ? many : 0, lies ? many : 0, task.buckets == 1};
+        append_by_block(at, status + n_tasks);  // tasks, pieces, singles, runs, reused, ones
         if (!chosen) return;
-        task.place = (u32)(many == 1 ? at[2] : at[3]), task.freed = (u32)at[4];
+        task.place = (u32)(many == 1 ? at[2] : lies ? at[4] : at[3]), task.freed = (u32)at[5];
+        if (lies) task.hole = hole.first, task.rest = hole.slabs - task.new_buckets;
         task_at(tasks, at[0]) = task;
         for (i64 p = 0; p < n_pieces; ++p) pieces[at[1] + p] = (u64)at[0] << 32 | (u64)p;
     }
@@ -251,6 +256,7 @@ struct CountBuckets {
     SlabView graph;
     Tasks tasks;
     i64 n;
+    i64 at_tail;  // slabs of new tables at the tail, before those in holes
     Keys keys;
     u32* counts;
     DEVICE void operator()(Grid grid) const {
@@ -258,7 +264,7 @@ struct CountBuckets {
         for (i64 i : grid.items(tile, n)) {
             const Task& task = tasks.task(i);
             if (task.new_buckets < 2) continue;
-            Table to = {task.place, task.new_buckets};
+            Table to = {task.place + (task.hole == no_slab ? 0 : (u32)at_tail), task.new_buckets};
             i64 number = tasks.number(i), of_keys = number - task.bucket_pieces();
             if (of_keys < 0) count_buckets(tile, task, to, number * piece_buckets);
             else count_keys(tile, to, task.first_key + of_keys * piece_keys, task.last_key);

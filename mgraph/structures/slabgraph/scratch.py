@@ -12,13 +12,14 @@ from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.contract import KEPT
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
-from mgraph.structures.slabgraph.pool import PIECE_BUCKETS
+from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, Pool
 
-__all__ = ["LATE", "STATUS", "WORDS", "Found", "Scratch"]
+__all__ = ["ALL_WORDS", "LATE", "STATUS", "WARP", "WORDS", "Found", "Scratch"]
 
 Array = Any
 _TABLE, _PREPARE = constants("structures/slabgraph/table.cuh"), constants("structures/slabgraph/prepare.cuh")
 WORDS = _TABLE.enums["Status"][:-1]  # names of the status's words; the last one is their number
+ALL_WORDS = _TABLE["all_words"]  # with the holes of each class that were taken and are listed
 PIECE_KEYS, CHAIN_UNIT = _TABLE["piece_keys"], _TABLE["chain_unit"]
 TASK, LATE = _TABLE.size("Task") // 4, constants("structures/slabgraph/supply.cuh").size("Late") // 4  # words of each
 WARP = 32  # lanes
@@ -37,13 +38,17 @@ class Found:
     n_pieces: int
     singles: int
     runs: int
-    released: int
+    reused: int
+    ones: int
     task_slabs: int
     task_edges: int
     task_inserts: int
+    left: int
     free_slabs: int
     tail_slab: int
+    hole_slabs: int
     freed: int
+    unlisted: int
     n_late: int
 
     @property
@@ -63,14 +68,24 @@ class Found:
         return self.tail_slab + self.runs + max(0, self.singles + self.chained - self.free_slabs)
 
     @property
+    def unused(self) -> int:
+        """Slabs below the tail that are in no chain: free ones and holes."""
+        return self.free_slabs + self.hole_slabs
+
+    @property
     def holds(self) -> int:
         """The most slabs that will be in chains after the batch."""
-        return self.tail_slab - self.free_slabs + self.singles + self.runs + self.chained - self.released
+        return self.tail_slab - self.unused + self.new_buckets + self.chained
 
     @property
     def new_buckets(self) -> int:
         """How many more buckets all tables will have."""
-        return self.singles + self.runs - self.released
+        return self.singles + self.runs + self.reused - self.ones - self.left
+
+    def compact(self) -> None:
+        """Count as after a compaction: no slab is unused, and all new tables go to the tail."""
+        self.tail_slab, self.free_slabs, self.hole_slabs = self.tail_slab - self.unused, 0, 0
+        self.runs, self.reused = self.runs + self.reused, 0
 
     def chained_packed(self, buckets: int, slots: int) -> int:
         """`chained` if chains have no gaps, so that their last slabs may be full: a slab per slabful and per bucket."""
@@ -86,7 +101,7 @@ STATUS = len(WORDS)
 
 
 class Scratch:
-    """Memory for a batch of up to `capacity` operations, one allocation of some 80 bytes per operation.
+    """Memory for a batch of up to `capacity` operations, one allocation of some 88 bytes per operation.
 
     Parameters
     ----------
@@ -106,8 +121,8 @@ class Scratch:
         (
             self.status, moves, self.place, self.outcome, words, self.tasks, self.pieces, self.late,
         ) = device.carve(
-            (STATUS, np.int64), (warps, np.uint64), (capacity, np.int64), (capacity, np.uint8), (4 * warps, np.uint32),
-            (TASK * tasks, np.uint32), (pieces, np.uint64), (late, np.uint32),
+            (ALL_WORDS, np.int64), (warps, np.uint64), (capacity, np.int64), (capacity, np.uint8),
+            (4 * warps, np.uint32), (TASK * tasks, np.uint32), (pieces, np.uint64), (late, np.uint32),
         )  # fmt: skip
         device.fill(moves, 0)  # kernels that read them reset them
         self.mail, self.mailbox = device.mailbox(STATUS)
@@ -120,24 +135,25 @@ class Scratch:
     def _warps(self, n: int) -> int:
         return n if self.device.kind == "cpu" else n // WARP + 1  # on a CPU they are as wide as a build has them
 
-    def bind(self, kernels: Library, graph: View, supply: Array, rows: int, vertices: int) -> None:
+    def bind(self, kernels: Library, graph: View, pool: Pool, supply: Array, rows: int, vertices: int) -> None:
         """Pack what prepare's kernels take of this memory and of the structure, once for many batches."""
         status, found = self.status, self._found
         self._locate = kernels.Locate.bind(graph=graph, rows=rows, vertices=vertices, found=found, status=status)
         self._choose = kernels.Choose.bind(
-            graph=graph, found=found, state=supply, tasks=self.tasks, pieces=self.pieces, status=status
-        )
+            graph=graph, found=found, state=supply, holes=pool.holes, tasks=self.tasks, pieces=self.pieces,
+            status=status,
+        )  # fmt: skip
         self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
-    def bind_commit(self, kernels: Library, slabs: Struct, free: Array, state: Array) -> None:
+    def bind_commit(self, kernels: Library, slabs: Struct, pool: Pool, state: Array) -> None:
         """`bind` for commit's kernels; repeated where the pool is replaced, or more edges may wait."""
         tables = Struct(**{**slabs.values, "late": self.late})
-        supply = Struct(free=free, status=self.status)
+        supply = pool.supply(state, self.status)
         self.change = kernels.Change.bind(slabs=tables)
         self.fill = kernels.Fill.bind(tasks=self.listed, slabs=tables, supply=supply)
         self.insert = kernels.Insert.bind(slabs=tables, hard=self._hard)
         self.insert_hard = kernels.InsertHard.bind(slabs=tables, supply=supply, hard=self._hard)
-        self.finish = kernels.Finish.bind(slabs=tables, supply=supply, state=state)
+        self.finish = kernels.Finish.bind(slabs=tables, supply=supply)
 
     def count(self, run: Run) -> tuple[Struct, Array, Found]:
         """Look a run's keys up and choose the rows that get another table; the keys' places, outcomes, all counts."""

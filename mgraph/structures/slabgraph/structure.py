@@ -6,7 +6,8 @@
     slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
     slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
     slab 7   [next - | - | 44  9 12 ..  .]
-    free     [2 6 1], tail 10                       slabs given back; none from the tail on was ever used
+    free     [6 1], tail 13                         slabs given back; none from the tail on was ever used
+    holes    2 slabs: [2]   4 to 7: [10]            slabs that lie together, of tables that rows outgrew
 
 In a row of several buckets a hash of dst says which bucket an edge is in, so that a query reads one slab as a rule. A
 batch is counted before it is written, where the paper inserts edge by edge (Awad, Ashkiani, Porumbescu, Owens: Dynamic
@@ -21,6 +22,9 @@ in the following:
   before rounding; `SlabGraph.chains` tells how long they are.
 - The pool grows before a batch that might need more slabs, or the batch raises `CapacityError`; no lane waits for a
   slab. Where much of the pool is free it is compacted, and its chains with it.
+- Tables are not of one size. A table that a row outgrew leaves a hole, in which a smaller table of another row is laid;
+  so a graph that grows needs no compaction. prepare finds the holes: of the first class, by powers of two, that has
+  only holes that are large enough, or of the next ones. What is left of a hole is listed as one.
 - Slabs are half as large, and one lane looks up a key (docs/notebook/structures.md says why). The lanes of a tile work
   together on tables that are filled, moved or cut.
 
@@ -31,10 +35,11 @@ chains as long as they like.
 Invariants
 ----------
 1. The degrees' sum is num_edges; no row has more edges than its table's threshold, or any without a table.
-2. Every slab below the tail is in one chain or on the free list, once, and no other slab is.
+2. Every slab below the tail is in one chain, on the free list or in one hole, once, and no other slab is. Holes are
+   of the sizes of their classes.
 3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are as many as its degree.
 4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
-5. Free slabs, and those from the tail on, are all ones.
+5. Free slabs, those of holes, and those from the tail on are all ones.
 6. There are as many weights as words, and no weight of an edge is NaN.
 """
 
@@ -52,14 +57,14 @@ from mgraph.structures.contract import DEAD_BITS, KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.check import HEADER, check_slabgraph
-from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, ROW, Move, Pool
-from mgraph.structures.slabgraph.scratch import LATE, STATUS, WORDS, Found, Scratch
+from mgraph.structures.slabgraph.pool import HOLE_CLASSES, PIECE_BUCKETS, ROW, STATE, Move, Pool
+from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WARP, WORDS, Found, Scratch
 
 __all__ = ["Chains", "SlabGraph"]
 
 Array = Any
 FEW_LANES = 1 << 17  # at most, for edges whose number the host does not know: mostly few, and more lanes take longer
-SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("tail_slab") + 1)  # of the status: the supply's state
+SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("hole_slabs") + 1)  # of the status: the supply's state
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Chains:
     load : float
         Edges per slot of the buckets' first slabs.
     slabs, free : int
-        Slabs in chains, and slabs that were given back.
+        Slabs in chains, and slabs that were given back, those of holes included.
     """
 
     lengths: tuple[int, ...]
@@ -115,10 +120,10 @@ class SlabGraph(Structure):
     and one wait for the counts, commit one to four launches. Where the chains of new tables might take more than 1 / 32
     of the pool, as in a build, prepare counts them before it allocates, and waits once more.
 
-    Memory: `slab` bytes per slab (twice as many with weights) and 4 to list it when it is free, 12 bytes per row. The
-    pool has up to an eighth more slabs than it needs; up to half more until there were half as many deletions as it has
-    slabs. Scratch of 4 bytes per slab and 80 per operation is kept for the next batch, up to a million operations.
-    Neighbours are not sorted.
+    Memory: `slab` bytes per slab (twice as many with weights) and 4.25 to list it when it is free or in a hole, 12
+    bytes per row. The pool has up to an eighth more slabs than it needs; up to half more until there were half as many
+    deletions as it has slabs. Scratch of 4 bytes per slab and 88 per operation is kept for the next batch, up to a
+    million operations. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "slabgraph"
@@ -156,7 +161,7 @@ class SlabGraph(Structure):
         self._defines = tuple(defines.items())
         self._kernels = load(device, "structures/slabgraph/slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
         self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
-        self.supply = device.zeros(2, np.int64)  # free slabs, tail
+        self.supply = device.zeros(STATE, np.int64)  # free slabs, tail, slabs in holes, holes of each class
         self.pool = Pool.empty(device, 0, self.words, weighted)
         self.buckets = 0  # of all tables
         self._deleted = 0  # edges, since it was last counted what compacting the pool would free
@@ -193,12 +198,12 @@ class SlabGraph(Structure):
 
     def _new_scratch(self, capacity: int, run: Run) -> Scratch:
         scratch = Scratch(self.device, capacity, self.pool.slabs, self.n_rows)
-        scratch.bind(self._kernels, self._view, self.supply, self.n_rows, self.n_vertices)
+        scratch.bind(self._kernels, self._view, self.pool, self.supply, self.n_rows, self.n_vertices)
         self._bind_commit(scratch)
         return scratch
 
     def _bind_commit(self, scratch: Scratch) -> None:
-        scratch.bind_commit(self._kernels, self._slabs, self.pool.free, self.supply)
+        scratch.bind_commit(self._kernels, self._slabs, self.pool, self.supply)
 
     def _keep(self, scratch: Scratch | None) -> None:
         if scratch is not None and len(scratch.late) <= 4 * LATE * KEPT:
@@ -206,27 +211,30 @@ class SlabGraph(Structure):
 
     def _count_chains(self, found: Found, keys: Struct, tasks: Struct) -> None:
         """Count the slabs that new tables chain, in place of the most that they could; a read-back."""
-        kernels, n = self._kernels, found.runs
+        kernels, n = self._kernels, found.runs + found.reused
         counts, sums = self.device.zeros(n, np.uint32), self.device.zeros(2, np.int64)
-        kernels.CountBuckets(found.n_pieces, graph=self._view, tasks=tasks, n=found.n_pieces, keys=keys, counts=counts)
+        kernels.CountBuckets(
+            found.n_pieces, graph=self._view, tasks=tasks, n=found.n_pieces, at_tail=found.runs, keys=keys,
+            counts=counts,
+        )  # fmt: skip
         kernels.SumChains(n, counts=counts, n=n, sums=sums)
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
     def _plan_moves(self, found: Found) -> tuple[Move | None, Move | None, bool]:
         """Plan a larger pool where the batch may need it, and a smaller one where it leaves much unused.
 
-        The pool grows where it is while less than a quarter of it is free: then no slab moves.
+        The pool grows where it is while less than a quarter of it is unused: then no slab moves.
         Compacting costs about as much as one deletion per slab. Once there were half as many deletions as slabs, the
         pool is compacted if an eighth of it is wasted; before that, if half of it is.
         """
         pool, device, words = self.pool, self.device, self.words
         before, slabs, looks = None, pool.slabs, False
         if found.needs > slabs:
-            longer = pool.longer(found.needs, words) if 4 * found.free_slabs < found.tail_slab else None
+            longer = pool.longer(found.needs, words) if 4 * found.unused < found.tail_slab else None
             if longer is not None:
                 before = Move(longer, 0, 0, slabs)
-            elif found.free_slabs > found.tail_slab // 8:
-                found.tail_slab, found.free_slabs = found.tail_slab - found.free_slabs, 0  # as it will be
+            elif found.unused > found.tail_slab // 8:
+                found.compact()
                 before = Move.compact(pool, device, found.needs, found.needs // 8, words, self.rows, self.buckets)
             else:
                 before = Move.grow(pool, device, found.needs, words, found.tail_slab, found.free_slabs)
@@ -256,18 +264,21 @@ class SlabGraph(Structure):
         if work.before:
             self._move(work.before)
             if moved:
-                scratch.status[SUPPLY] = self.supply
-                self._kernels.Retarget(found.n_tasks, rows=self.rows, tasks=scratch.tasks, n=found.n_tasks)
+                scratch.status[SUPPLY] = self.supply[: SUPPLY.stop - SUPPLY.start]
+                self._kernels.Retarget(
+                    found.n_tasks, rows=self.rows, tasks=scratch.tasks, n=found.n_tasks, status=scratch.status
+                )
             self._bind_commit(scratch)
         if found.n_pieces:
-            scratch.fill(found.n_pieces, keys=keys, n=found.n_pieces)
+            warps = found.n_tasks // WARP + 2  # for the slabs that tasks leave
+            scratch.fill(found.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=found.n_pieces)
         if counts.inserted:
             changed = 2 if moved else int(counts.deleted > 0)
             scratch.insert(n, keys=keys, changed=changed)
             scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
         if found.n_tasks or found.chained:
             gap = min(found.free_slabs, found.singles + found.chained)
-            scratch.finish(max(1 + gap, min(work.late_edges, FEW_LANES)))
+            scratch.finish(max(2 * HOLE_CLASSES, 1 + gap, min(work.late_edges, FEW_LANES)))
         if work.after:
             self._move(work.after)
         if not (work.before or work.after):
@@ -281,7 +292,7 @@ class SlabGraph(Structure):
         self.pool = move.pool
         if move.rows is not None:
             self.rows = move.rows
-            self.supply[:] = move.state[:2]
+            self.supply[:2], self.supply[2:] = move.state[:2], 0
         self._arrays_changed()
 
     # --- the rest of the contract ---
@@ -301,16 +312,16 @@ class SlabGraph(Structure):
         Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
         n, device, kernels = len(vertices), self.device, self._kernels
-        dead, status = device.zeros(self.n_vertices // DEAD_BITS + 2, np.uint32), device.zeros(STATUS + 3, np.int64)
+        dead, status = device.zeros(self.n_vertices // DEAD_BITS + 2, np.uint32), device.zeros(ALL_WORDS + 3, np.int64)
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
-        counts, supply = status[STATUS:], Struct(free=self.pool.free, status=status)
+        counts, supply = status[ALL_WORDS:], self.pool.supply(self.supply, status)
         sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
-        status[SUPPLY] = self.supply
+        status[SUPPLY] = self.supply[: SUPPLY.stop - SUPPLY.start]
         kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)
         kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
         kernels.SeverPieces(len(pieces), **sever)
         kernels.DropTables(n, vertices=vertices, n=n, rows=self.rows)
-        kernels.Finish(1, slabs=self._slabs, supply=supply, state=self.supply)
+        kernels.Finish(2 * HOLE_CLASSES, slabs=self._slabs, supply=supply)
         _, deleted, buckets = device.to_host(counts).tolist()
         self.num_edges, self.buckets, self._deleted = (
             self.num_edges - deleted, self.buckets - buckets, self._deleted + deleted
@@ -331,8 +342,12 @@ class SlabGraph(Structure):
         """How long chains are, and how full. O(n_rows + slabs), two read-backs."""
         counts = self.device.zeros(8, np.int64)
         self._kernels.CountChains(self.n_rows, graph=self.view(), n=self.n_rows, counts=counts)
-        lengths, (free, tail) = self.device.to_host(counts).tolist(), self.device.to_host(self.supply).tolist()
-        return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - free, free)
+        lengths, (free, tail, holes, *_) = (
+            self.device.to_host(counts).tolist(),
+            self.device.to_host(self.supply).tolist(),
+        )
+        unused = free + holes
+        return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - unused, unused)
 
     def check_invariants(self) -> None:
         """Assert the invariants that the module numbers. O(n_rows + slabs), on the host; for tests."""

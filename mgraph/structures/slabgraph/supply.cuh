@@ -1,21 +1,55 @@
 // Slabs as commits write them: where the next one comes from, the chains, and an edge's slot in a chain.
 #pragma once
-#include "structures/slabgraph/table.cuh"
+#include "structures/slabgraph/holes.cuh"
 
-struct Supply {  // of slabs, during one commit: the free ones from their list's end, then those from the tail on
+constexpr u32 few_slabs = 8;
+
+// Slabs, during one commit. A table of several buckets lies in the hole that was found for it or at the tail; a single
+// slab is a free one, from their list's end, or behind those tables.
+struct Supply {
     u32* free;
+    u64* holes;
+    i64 entries;  // of holes
+    i64* state;
     // has how many are free, and the tail, before the commit; and the slabs at the tail for tables of several buckets
     i64* status;
     DEVICE u32 single(i64 i) const {
         i64 n = status[free_slabs];
         return i < n ? free[n - 1 - i] : (u32)(status[tail_slab] + status[runs] + i - n);
     }
-    DEVICE u32 table(u32 buckets, u32 place) const {
-        return buckets == 1 ? single(place) : (u32)(status[tail_slab] + place);
+    DEVICE Table table(const Task& task) const {
+        if (task.new_buckets < 2) return {task.new_buckets ? single(task.place) : 0, task.new_buckets};
+        return {task.hole == no_slab ? (u32)(status[tail_slab] + task.place) : task.hole, task.new_buckets};
     }
     DEVICE void give(u32 slab, i64 i) const { free[status[free_slabs] + i] = slab; }  // the i-th of this commit
     // behind those that tasks release
-    DEVICE i64 more() const { return status[released] + atomic_add(status + freed, (i64)1); }
+    DEVICE i64 more(i64 n = 1) const { return status[ones] + atomic_add(status + freed, n); }
+    DEVICE i64 kept(int c) const {  // holes of a class that were not taken
+        return greater(state[hole_lengths + c] - status[taken + c], (i64)0);
+    }
+    // Each lane's slabs become a hole, or free slabs: one slab, a few where hardly any is free, and those for which their
+    // class has no room. All lanes of the tile call it.
+    template <class T> DEVICE void leave(T tile, Hole hole) const {
+        if (!tile.any(hole.slabs > 0)) return;
+        bool single = hole.slabs < 2 || (hole.slabs < few_slabs && status[free_slabs] < status[tail_slab] / 256);
+        int c = single ? 0 : class_of(hole.slabs);
+        i64 at = take_entries(tile, c, status + given) + kept(c);
+        bool fits = c > 0 && at < hole_room(c, entries);
+        if (fits) holes[hole_entry(c, at)] = entry_of(hole);
+        give_each(tile, {hole.first, fits ? 0 : hole.slabs});
+    }
+    template <class T> DEVICE void give_each(T tile, Hole hole) const {
+        if (!tile.any(hole.slabs > 0)) return;
+        i64 upto = tile.scan((i64)hole.slabs), all = tile.shfl(upto, tile.size() - 1), at = 0;
+        if (tile.rank() == 0) at = more(all), atomic_add(status + unlisted, all);
+        at = tile.shfl(at, 0) + upto - hole.slabs;
+        for (u32 s = 0; s < hole.slabs && hole.slabs < few_slabs; ++s) give(hole.first + s, at + s);
+        for (u32 some = tile.ballot(hole.slabs >= few_slabs); some; some &= some - 1) {
+            u32 first = tile.shfl(hole.first, lowest_bit(some)), n = tile.shfl(hole.slabs, lowest_bit(some));
+            i64 from = tile.shfl(at, lowest_bit(some));
+            for (u32 s = (u32)tile.rank(); s < n; s += (u32)tile.size()) give(first + s, from + s);
+        }
+    }
 };
 
 struct Late {  // an edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it

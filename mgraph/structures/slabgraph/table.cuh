@@ -10,21 +10,30 @@ enum Status {
     others,
     chain_slabs,
     unknown,
-    // slabs for new tables of one, of several buckets; first slabs of old ones
+    // slabs for new tables of one bucket, of several at the tail, of several in holes; slabs of old tables of one
     n_tasks,
     n_pieces,
     singles,
     runs,
-    released,
+    reused,
+    ones,
     task_slabs,
     task_edges,
-    task_inserts,            // sums over the tasks: see Choose
+    task_inserts,
+    left,  // sums over the tasks: see Choose; slabs of old tables of several buckets
     free_slabs,
-    tail_slab,                           // copied from the supply's state
+    tail_slab,
+    hole_slabs,  // copied from the supply's state
     freed,
-    n_late,                           // commit's
+    unlisted,
+    n_late,  // commit's: slabs freed one by one, and those of them that were holes
     status_words
 };
+// behind the status: by class, how many holes the tasks asked for, and how many commit lists
+constexpr int hole_classes = 32;
+constexpr i64 taken = status_words, given = taken + hole_classes, all_words = given + hole_classes;
+// the supply's state: free slabs, tail, slabs in holes, and the holes of each class
+constexpr i64 hole_lengths = 3, state_words = hole_lengths + hole_classes;
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 2, piece_keys = 256;
 // A key's place: its slot; of an insert a free slot of its chain, that nobody else wants (sure) or that others may take
@@ -79,9 +88,10 @@ DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
 }
 
 // A row that gets another table: its old table, its new buckets, the `place` of their slabs among those of their kind,
-// its keys, and `freed`, where the old table's slabs are listed.
+// its keys, `freed`, where the slab of an old table of one bucket is listed, and the `hole` for the new table, or
+// no_slab, with the number of slabs that it leaves of it.
 struct Task {
-    u32 row, first, buckets, new_buckets, place, first_key, last_key, freed;
+    u32 row, first, buckets, new_buckets, place, first_key, last_key, freed, hole, rest;
     DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
     DEVICE i64 key_pieces() const { return ((i64)last_key - first_key + piece_keys - 1) / piece_keys; }
 };

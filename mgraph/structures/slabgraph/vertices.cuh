@@ -13,20 +13,21 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
         bool dies = is_dead(dead, (u32)row);
         u32 gone = 0;
         for (u32 slab = own.first + (u32)from; slab != own.first + (u32)to; ++slab)
-            gone += dies ? release(tile, slab) : unlink(tile, slab);
+            gone += dies ? release(tile, slab, own.buckets == 1) : unlink(tile, slab);
         gone = tile.sum(gone);
         if (tile.rank() == 0 && gone) atomic_add(&row_of(slabs.rows, row).degree, (u32)-gone), edges += gone;
     }
-    template <class T> DEVICE u32 release(T tile, u32 slab) const {
+    // The slabs of a chain; the first one is freed if it is `alone`, and else part of a hole.
+    template <class T> DEVICE u32 release(T tile, u32 slab, bool alone) const {
         u32 gone = 0;
-        while (slab != no_slab) {
+        for (bool frees = alone; slab != no_slab; frees = true) {
             u32 next = *slabs.next(slab);
             tile.sync();  // all have read it
             for (int s = tile.rank(); s < SLAB; s += tile.size()) {
                 gone += s >= header && slabs.next(slab)[s] != no_edge;
                 slabs.next(slab)[s] = ~0u;
             }
-            if (tile.rank() == 0) supply.give(slab, supply.more());
+            if (tile.rank() == 0 && frees) supply.give(slab, supply.more());
             slab = next;
         }
         return gone;
@@ -59,13 +60,16 @@ struct SeverRows {  // one tile per row of few buckets; of the others the pieces
         for (i64 row : grid.items(tile, n)) {
             Table own = slabs.of_row(row);
             if (own.buckets == 0) continue;
-            if (tile.rank() == 0 && is_dead(dead, (u32)row)) gone[1] += own.buckets;
+            bool dies = is_dead(dead, (u32)row), leaves = dies && own.buckets > 1 && tile.rank() == 0;
+            if (tile.rank() == 0 && dies) gone[1] += own.buckets;
+            if (leaves) atomic_add(supply.status + left, (i64)own.buckets);
+            supply.leave(tile, {own.first, leaves ? own.buckets : 0});
             if (own.buckets > piece_buckets) {
                 if (tile.rank() == 0) list(row, own);
                 continue;
             }
             sever.buckets(tile, row, own, 0, own.buckets, gone[0]);
-            if (tile.rank() == 0 && is_dead(dead, (u32)row)) row_of(slabs.rows, row).table = {0, 0};
+            if (tile.rank() == 0 && dies) row_of(slabs.rows, row).table = {0, 0};
         }
         add_by_block(gone, counts + 1);
     }
