@@ -178,13 +178,13 @@ def test_a_path_below_a_file(tmp_path):
 
 
 def logged(path: Path, turns: int = 1) -> Changed:
-    """A graph that was closed, of some terms with five epochs each."""
+    """A graph that was closed, of some terms with five epochs each, whose batches have edges of each rank."""
     graph = changed(path)
     for turn in range(turns):
         if turn:
             graph.ranks = opened(path, 3)
         for _ in range(5):
-            raised(graph.change("batch"))
+            raised(graph.change("batch", (random_batch(graph.rng, N, 120, True),)))
         end(graph.ranks)
     return graph
 
