@@ -173,6 +173,7 @@ DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32*
 template <class View>
 struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its vertex's first edges, the tile the others
     static constexpr int lanes = 32;
+    static constexpr bool least = NOTES && !View::sorted;  // then the whole row has to be read
     View graph;  // in-edges
     i64 first;
     i64 n;
@@ -181,12 +182,17 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 w : grid.items(tile, words_of(n))) {
-            u32 open = ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w), hits = 0;
+        i64 words = words_of(n);
+        if constexpr (tile.size() == 1) {
+            for (i64 part : grid.items((words + listed_words - 1) / listed_words))
+                pull_listed(part * listed_words, lesser((part + 1) * listed_words, words));
+            return;
+        }
+        for (i64 w : grid.items(tile, words)) {
+            u32 open = open_word(w), hits = 0;
             if (open == 0) continue;
             for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile has a lane for each bit
                 i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
-                fetch_row(graph, w * word_bits + b, n, EveryRow{});
                 u32 parent = search(tile, row);
                 if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
                 hits |= tile.ballot(parent != no_vertex) << b;
@@ -194,9 +200,34 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
             if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
         }
     }
+    DEVICE u32 open_word(i64 w) const { return ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w); }
+    // A CPU lists the open rows that have edges, and so knows early enough whose memory to ask for.
+    static constexpr i64 listed_words = 16;
+    DEVICE void pull_listed(i64 from, i64 to) const {
+        u32 rows[listed_words * word_bits], hits[listed_words] = {};
+        i64 listed = 0;
+        for (i64 w = from; w < to; ++w)
+            for (u32 open = open_word(w); open; open &= open - 1) {
+                rows[listed] = (u32)(w * word_bits + lowest_bit(open));
+                listed += graph.degree(rows[listed]) > 0;
+            }
+        for (i64 i = 0; i < listed; ++i) {
+            fetch_row(graph, i, listed, [&](i64 next) { return (i64)rows[next]; });
+            i64 row = rows[i];
+            if (graph.degree(row) > HUB_DEGREE) {
+                add_tasks(graph, row, tasks, n_tasks);
+                continue;
+            }
+            u32 parent = whole_row(Tile<lanes>{}, row);
+            if (parent == no_vertex) continue;
+            if (NOTES) marks.notes[first + row] = marks.base | parent;
+            hits[row / word_bits - from] |= bit_of(row);
+        }
+        for (i64 w = from; w < to; ++w)
+            if (hits[w - from]) set_word(marks.found, first + w * word_bits, hits[w - from]);
+    }
     template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
-        constexpr bool least = NOTES && !View::sorted;  // then the whole row has to be read
         u32 parent = no_vertex;
         if (degree > 0 && (degree <= short_degree || (tile.size() > 1 && !least))) {
             i64 units = graph.units(row);
@@ -207,12 +238,12 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
         if (open && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
         for (u32 rest = tile.ballot(open && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
             int lane = lowest_bit(rest);
-            u32 there = whole_row<least>(tile, tile.shfl(row, lane));
+            u32 there = whole_row(tile, tile.shfl(row, lane));
             if (tile.rank() == lane) parent = there;
         }
         return parent;
     }
-    template <bool least, class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
+    template <class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
         i64 units = graph.units(row), all = HUB_DEGREE + 1;
         u32 parent = no_vertex;
         for (i64 unit = 0; unit < units && (least || parent == no_vertex); ++unit)
