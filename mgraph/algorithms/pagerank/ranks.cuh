@@ -61,10 +61,10 @@ struct Base {
     f64 teleporting;
     const f64* dangling;
     f64 loose;
-    DEVICE f64 at(i64 row) const {
+    DEVICE f64 at(i64 row) const {  // by `glance`: a CPU takes 100 ns for a masked load where nothing is mapped
         f64 base = even;
-        if (teleport) base += teleporting * teleport[row];
-        if (dangling) base += loose * dangling[row];
+        if (teleport) base += teleporting * glance(teleport + row);
+        if (dangling) base += loose * glance(dangling + row);
         return base;
     }
 };
