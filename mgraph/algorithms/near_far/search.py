@@ -47,7 +47,7 @@ from mgraph.structures import Structure
 __all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
 
 #: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
-FEW = {"cuda": 1 << 15, "cpu": 2048}
+FEW = {"cuda": 1 << 15, "cpu": 512}
 #: so many near vertices, and so many suspects, are left to blocks that go on by themselves
 SPREAD = {"cuda": 1 << 17, "cpu": 0}
 SPREAD_TILES = 1024  #: so many tiles they have
