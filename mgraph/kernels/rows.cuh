@@ -7,15 +7,23 @@ constexpr i64 short_degree = 8;
 constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so that a warp reads four rows at once
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
 
-// A CPU asks for the memory of a row that it reads a few rows later, where the View can: fetch(row).
+// A CPU asks for the memory of a row that it reads soon, in two steps, where the View can: fetch_start(row), a few rows
+// later fetch(row).
 constexpr i64 rows_ahead = 8;
+template <class View> DEVICE auto fetch_start_if_any(const View& graph, i64 row, int)
+    -> decltype(graph.fetch_start(row)) {
+    graph.fetch_start(row);
+}
+template <class View> DEVICE void fetch_start_if_any(const View&, i64, long) {}
 template <class View> DEVICE auto fetch_if_any(const View& graph, i64 row, int) -> decltype(graph.fetch(row)) {
     graph.fetch(row);
 }
 template <class View> DEVICE void fetch_if_any(const View&, i64, long) {}
 template <class View, class RowAt> DEVICE void fetch_row(const View& graph, i64 at, i64 n, RowAt row_at) {
-    if constexpr (Tile<32>::size() == 1)
+    if constexpr (Tile<32>::size() == 1) {
+        if (at + 2 * rows_ahead < n) fetch_start_if_any(graph, row_at(at + 2 * rows_ahead), 0);
         if (at + rows_ahead < n) fetch_if_any(graph, row_at(at + rows_ahead), 0);
+    }
 }
 
 template <class View> DEVICE i64 task_units(const View& graph, i64 row) {

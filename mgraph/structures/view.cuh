@@ -6,7 +6,7 @@
 //   weight(slot)               of a live slot; 1 where the graph has no weights
 //   sorted                     constexpr: whether visiting the units in order meets a row's dst in ascending order
 //   find(v, dst)               the slot of an edge, or -1, by one lane: O(log degree), O(1) by hashing, or O(degree)
-//   fetch(v)                   may be missing: prefetches what a CPU reads first of a row
+//   fetch_start(v), fetch(v)   may be missing: prefetch on a CPU where a row begins, and what is read first of it
 //   read(tile, v, unit, f)     may be missing: visit for f that never returns true, with more loads under way
 #pragma once
 

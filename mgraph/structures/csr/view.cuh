@@ -10,7 +10,12 @@ struct CsrView {
     static constexpr i64 grain = 256;  // slots of a unit
     DEVICE i64 degree(i64 v) const { return offsets[v + 1] - offsets[v]; }
     DEVICE i64 units(i64 v) const { return (degree(v) + grain - 1) / grain; }
-    DEVICE void fetch(i64 v) const { prefetch(dst + offsets[v]); }
+    DEVICE void fetch_start(i64 v) const { prefetch(offsets + v); }
+    DEVICE void fetch(i64 v) const {
+        i64 slot = offsets[v];
+        prefetch(dst + slot);
+        if (weights) prefetch(weights + slot);
+    }
     DEVICE i64 begins(i64 v) const { return offsets[v]; }
     DEVICE void fetch_from(i64 slot) const {
         fetch_line(dst + slot);

@@ -37,8 +37,11 @@ struct PmaView {
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
     DEVICE f32 weight(i64 slot) const { return weights ? weights[slot] : 1.0f; }
     DEVICE i64 first(i64 v) const { return start[v]; }
-    DEVICE void fetch(i64 v) const {  // two lines of its slots
-        prefetch(degrees + v), prefetch(slots + start[v]), prefetch(slots + start[v] + 16);
+    DEVICE void fetch_start(i64 v) const { prefetch(degrees + v), prefetch(start + v); }
+    DEVICE void fetch(i64 v) const {
+        i64 slot = start[v];
+        prefetch(slots + slot), prefetch(slots + slot + 16);  // two lines
+        if (weights) prefetch(weights + slot), prefetch(weights + slot + 16);
     }
     DEVICE const u32* leaf(i64 leaf) const { return slots + leaf * LEAF; }
     DEVICE i64 units(i64 v) const {
