@@ -32,6 +32,7 @@ ASIDE = (
     "part",
     "seed",
 )
+OF_ONE = ("bench-gap", "bench-graphalytics")  #: whose runs are of one structure; others' lines name each
 
 
 def newest(folder: Path) -> list[Run]:
@@ -68,7 +69,8 @@ def _read(path: Path) -> Run:
 
 def parameters(first: dict[str, Any]) -> dict[str, Any]:
     """The parameters that tell this run, by its first line, from other measurements."""
-    given = {name: value for name, value in first["parameters"].items() if name not in ASIDE}
+    kept = ("structure",) if first["name"] in OF_ONE else ()
+    given = {name: value for name, value in first["parameters"].items() if name in kept or name not in ASIDE}
     if not given.get("double"):
         given.pop("double_batch", None)
     return {name: value for name, value in given.items() if value not in (None, False, "")}

@@ -173,6 +173,18 @@ def test_all_kernels_are_verified(tmp_path, capsys, monkeypatch):
     assert "| urand | betweenness |" in capsys.readouterr().out
 
 
+def test_the_report_has_a_table_a_structure(tmp_path, capsys):
+    for structure in ("csr", "gpma+"):
+        gap(tmp_path / "some-cpu" / structure, "--trials", "1", "--kernel", "cc", "--structure", structure)
+    for path in (tmp_path / "some-cpu").glob("*/*.jsonl"):
+        path.rename(tmp_path / "some-cpu" / f"{path.parent.name}.jsonl")
+    capsys.readouterr()
+    assert main(["report", "--results", str(tmp_path), "--only", "bench-gap"]) == 0
+    out = capsys.readouterr().out
+    assert "structure csr" in out
+    assert "structure gpma+" in out
+
+
 def test_rules():
     assert {k.name: k.trials for k in kernels.KERNELS} == {"bfs": 64, "sssp": 64, "pr": 16, "cc": 16, "bc": 16, "tc": 3}
     (bc,) = (k for k in kernels.KERNELS if k.name == "bc")
