@@ -186,19 +186,18 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
         if constexpr (tile.size() == 1) {
             for (i64 part : grid.items((words + listed_words - 1) / listed_words))
                 pull_listed(part * listed_words, lesser((part + 1) * listed_words, words));
-            return;
+        } else {
+            for (i64 w : grid.items(tile, words)) pull_word(tile, w);
         }
-        for (i64 w : grid.items(tile, words)) {
-            u32 open = open_word(w), hits = 0;
-            if (open == 0) continue;
-            for (i64 b = 0; b < word_bits; b += tile.size()) {  // once on a GPU, where a tile has a lane for each bit
-                i64 bit = b + tile.rank(), row = open & bit_of(bit) ? w * word_bits + bit : -1;
-                u32 parent = search(tile, row);
-                if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
-                hits |= tile.ballot(parent != no_vertex) << b;
-            }
-            if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
-        }
+    }
+    template <class Tile32> DEVICE void pull_word(Tile32 tile, i64 w) const {  // a lane a bit
+        u32 open = open_word(w);
+        if (open == 0) return;
+        i64 row = open & bit_of(tile.rank()) ? w * word_bits + tile.rank() : -1;
+        u32 parent = search(tile, row);
+        if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
+        u32 hits = tile.ballot(parent != no_vertex);
+        if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
     }
     DEVICE u32 open_word(i64 w) const { return ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w); }
     // A CPU lists the open rows that have edges, and so knows early enough whose memory to ask for.
@@ -229,7 +228,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
     template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
         u32 parent = no_vertex;
-        if (degree > 0 && (degree <= short_degree || (tile.size() > 1 && !least))) {
+        if (degree > 0 && (degree <= short_degree || !least)) {
             i64 units = graph.units(row);
             for (i64 unit = 0; unit < units && (least || parent == no_vertex) && tries > 0; ++unit)
                 parent = lesser(parent, parent_in<least>(graph, Tile<1>{}, row, unit, marks.seen, tries));

@@ -61,7 +61,7 @@ struct Base {
     f64 teleporting;
     const f64* dangling;
     f64 loose;
-    DEVICE f64 at(i64 row) const {  // by `glance`: a CPU takes 100 ns for a masked load where nothing is mapped
+    DEVICE f64 at(i64 row) const {  // `glance` keeps a CPU from masked loads: 100 ns where a pointer is null
         f64 base = even;
         if (teleport) base += teleporting * glance(teleport + row);
         if (dangling) base += loose * glance(dangling + row);
