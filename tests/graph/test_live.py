@@ -16,6 +16,7 @@ from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.algorithm import HUB_DEGREE
 from mgraph.algorithms.near_far import search
 from mgraph.algorithms.repair import below
+from mgraph.algorithms.repair.repair import Repair
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
@@ -111,6 +112,7 @@ def by_blocks(request, monkeypatch):
     """
     monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(worker_live, "SLOWER", 1e9)
+    monkeypatch.setattr(Repair, "_regain", _regain_once)
     device, _, way = request.param.partition(", ")
     if way:
         monkeypatch.setitem(search.SPREAD, "cpu", 4096)
@@ -120,8 +122,23 @@ def by_blocks(request, monkeypatch):
     return device
 
 
-def test_paths_through_a_hub(by_blocks):
-    """More is cut off at once than a block's lists hold, and a row is read by the lanes of many tiles."""
+_regain = Repair._regain
+
+
+def _regain_once(self, *args):
+    """`Repair._regain`, where no vertex was cut twice."""
+    cut = self.device.to_host(self.cut_off)
+    assert len(np.unique(cut)) == len(cut)
+    return _regain(self, *args)
+
+
+@pytest.mark.parametrize("few", [100, 1 << 15])
+def test_paths_through_a_hub(by_blocks, few, monkeypatch):
+    """More is cut off at once than a block's lists hold, and a row is read by the lanes of many tiles.
+
+    With more than a few suspects, those that blocks leave are looked at in rounds.
+    """
+    monkeypatch.setitem(search.FEW, by_blocks, few)
     rng, n = fresh_rng(), 3 * HUB_DEGREE
     hub, ends = np.full(n - 2, 1, IDS), np.arange(2, n, dtype=IDS)
     src, dst = np.concatenate([[0, 0], hub, ends[:-1]]), np.concatenate([[1, 2], ends, ends[1:]])

@@ -10,7 +10,8 @@ DEVICE void check_suspect(const View& graph, const Known& known, Tile32 tile, i6
     u32 suspect = load(known.suspects + at);
     if (suspect == settled) return;
     u32 root = nobodys;
-    bool held = supported(graph, known, tile, suspect, root, edges);
+    bool cut = get_bit(known.cut, suspect);  // CutOff lists a suspect for its next turn, and may cut it before that
+    bool held = cut || supported(graph, known, tile, suspect, root, edges);
     tile.sync();
     if (known.root && !held) root = root_of(tile, root, suspect);
     if (tile.rank() > 0 || (!held && !last)) return;
