@@ -20,7 +20,6 @@ from mgraph.exchange import Exchange
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Structure
-from mgraph.structures.plan import DELETED
 
 __all__ = [
     "CHUNK",
@@ -38,7 +37,6 @@ __all__ = [
     "Vertex",
     "VertexData",
     "Vertices",
-    "by_source",
     "incoming",
     "kernels",
     "task_room",
@@ -220,21 +218,6 @@ class Changes:
     def fields(self) -> dict[str, Any]:
         """The fields of the kernels' ``Changed``."""
         return {"keys": self.keys, "kinds": self.kinds, "old": self.old, "now": self.new, "n": len(self)}
-
-
-def by_source(device: Device, keys: Array, kinds: Array) -> tuple[Array, Array, Array]:
-    """The sources of sorted changed arcs, each once; each arc's place among them; by how much their degrees have grown.
-
-    uint32[s], int64[k] and int64[s].
-    """
-    xp = device.xp
-    with device.taking(48 * len(keys), f"the sources of {len(keys)} changed arcs"):
-        src = keys >> np.uint64(32)
-        sources, places = xp.unique(src, return_inverse=True)
-        upto = device.zeros(len(keys) + 1, np.int64)
-        device.cumsum((kinds != DELETED).astype(np.int64) * 2 - 1, out=upto[1:])
-        more = upto[xp.searchsorted(src, sources, side="right")] - upto[xp.searchsorted(src, sources)]
-        return sources.astype(np.uint32), places.astype(np.int64), more
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from plain_graph import fresh_rng
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.algorithm import HUB_DEGREE
 from mgraph.algorithms.near_far import search
-from mgraph.algorithms.repair import below
+from mgraph.algorithms.repair import below, repair
 from mgraph.algorithms.repair.repair import Repair
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
@@ -117,7 +117,7 @@ def by_blocks(request, monkeypatch):
     if way:
         monkeypatch.setitem(search.SPREAD, "cpu", 4096)
     if way == "by jumps":
-        monkeypatch.setattr(below, "SUSPECTS", 0)
+        monkeypatch.setattr(repair, "FEW", 0)
         monkeypatch.setattr(below, "JUMPS", 1)
     return device
 

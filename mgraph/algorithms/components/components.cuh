@@ -205,14 +205,14 @@ struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an 
 
 enum Parting { a_joins, a_failed, a_split, a_edges };  // the words of `state`
 
-// A tile a changed arc: whether the source of a deleted one still has a way to its tree's root, the smallest vertex of the
-// tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way is short. If
-// all have, whatever was connected is. Else it looks around, and a few vertices that it does not leave are a tree now.
+// A tile up to 32 changed arcs: whether the source of a deleted one still has a way to its tree's root, the smallest vertex of
+// the tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way is short.
+// If all have, whatever was connected is. Else the tile looks for a way from the vertices around; a few that have no
+// other neighbours are a tree now.
 template <class View>
 struct Apart {
     static constexpr int lanes = 32;
     static constexpr int room = 16, steps = 64;
-    static constexpr i64 hub = 256;  // rows that are not looked through
     View graph;  // the edges of all vertices, in both directions
     Changed changed;
     u32* parent;  // a root for each vertex
@@ -220,24 +220,31 @@ struct Apart {
     i64 most;  // edges to visit
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, changed.n)) {
-            if (changed.is(i) || tile.any(load(state + a_failed) || load(state + a_edges) > most)) continue;
-            i64 edges = 0;
-            bool done = look(tile, (u32)changed.src(i), edges);
+        i64 few = rows_at_once(grid, tile, changed.n);
+        for (i64 i : grid.items(tile, (changed.n + few - 1) / few)) {
+            if (tile.any(load(state + a_failed) || load(state + a_edges) > most)) return;
+            i64 at = i * few + tile.rank(), edges = 0;
+            bool open = at < lesser(changed.n, (i + 1) * few) && !changed.is(at);
+            u32 v = open ? (u32)changed.src(at) : 0;
+            if (View::sorted && open) open = !reaches(Tile<1>{}, v, load(parent + v), edges);  // an edge a step
+            tile.sync();
+            for (u32 rest = tile.ballot(open); rest; rest &= rest - 1)
+                if (!look(tile, tile.shfl(v, lowest_bit(rest)), edges) && tile.rank() == 0)
+                    store(state + a_failed, (i64)1);
             edges = tile.sum(edges);
-            if (tile.rank() > 0) continue;
-            atomic_add(state + a_edges, edges);
-            if (!done) atomic_add(state + a_failed, (i64)1);
+            if (tile.rank() == 0 && edges) atomic_add(state + a_edges, edges);
         }
     }
     // False if nobody knows.
     template <class Tile32> DEVICE bool look(Tile32 tile, u32 v, i64& edges) const {
         u32 found[room] = {v}, root = tile.shfl(load(parent + v), 0);
         int n = 1;
+        bool all = true;
         for (int k = 0; k < n; ++k) {
             if (reaches(tile, found[k], root, edges)) return true;
-            if (!take_neighbours(tile, found[k], found, n, edges)) return false;
+            all = all && take_neighbours(tile, found[k], found, n, edges);
         }
+        if (!all) return false;
         u32 least = v;
         for (int k = 0; k < n; ++k) least = lesser(least, found[k]);
         if (tile.rank() > 0) return true;
@@ -245,26 +252,25 @@ struct Apart {
         atomic_add(state + a_split, (i64)1);
         return true;
     }
-    template <class Tile32> DEVICE bool reaches(Tile32 tile, u32 v, u32 root, i64& edges) const {
+    template <class Group> DEVICE bool reaches(Group group, u32 v, u32 root, i64& edges) const {
         for (int step = 0; step < steps && v > root; ++step) {
             u32 least = v;
             bool done = false;
             i64 units = graph.units(v);
             for (i64 unit = 0; unit < units && !done; ++unit)
-                graph.visit(tile, v, unit, [&](u32 id, i64, bool live) {
+                graph.visit(group, v, unit, [&](u32 id, i64, bool live) {
                     edges += live;
                     if (live) least = lesser(least, id);
-                    return done = View::sorted && tile.any(live);
+                    return done = View::sorted && group.any(live);
                 });
-            least = ~(u32)tile.most(~least);
+            least = ~(u32)group.most(~least);
             if (least == v) return false;
             v = least;
         }
         return v == root;
     }
-    // Adds the neighbours of v that are not among the n found; false if there is no room.
+    // Adds the neighbours of v that are not among the n found; false if there is no room for all.
     template <class Tile32> DEVICE bool take_neighbours(Tile32 tile, u32 v, u32* found, int& n, i64& edges) const {
-        if ((i64)graph.degree(v) > hub) return false;
         i64 units = graph.units(v);
         bool fits = true;
         for (i64 unit = 0; unit < units && fits; ++unit)

@@ -69,7 +69,8 @@ class Ranks:
     def follow(self, changes: Changes, most: int) -> Followed | None:
         """Bring the ranks up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
-        matter = len(changes) if self.arguments.get("weight") else int((changes.kinds != UPDATED).sum())
+        all_matter = self.arguments.get("weight") or changes.old is None  # without weights there are no updates
+        matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
         if not matter and not more:
             return Followed(0, False)
         visited, start = 0, self.found.get("rank")
@@ -81,7 +82,7 @@ class Ranks:
                 return Followed(visited, True)
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
-            start = self.outwards.positive()
+            start = self.outwards.ranks("float64")
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None  # several rows; ranks that hang on those they began with; no numbers for vertices that came
@@ -97,6 +98,4 @@ class Ranks:
         """The ranks of the own vertices."""
         if self.outwards is None:
             return {name: column.copy() for name, column in self.found.items()}, self.info
-        x = self.outwards.positive()
-        rank = self.shard.device.astype(x / self._sum(float(x.sum())), self.arguments["dtype"])
-        return {"rank": rank}, self.info
+        return {"rank": self.outwards.ranks(self.arguments["dtype"])}, self.info

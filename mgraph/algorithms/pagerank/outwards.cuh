@@ -5,6 +5,7 @@
 #include "algorithms/repair/changed.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
+#include "kernels/search.cuh"
 
 // The words of `state`, which has them twice: for even and odd rounds of Rounds.
 enum Outwards { o_listed, o_next, o_edges, o_tasks, o_words };
@@ -75,21 +76,50 @@ struct Values {  // one lane a row of a list: hands on its residual
     }
 };
 
+// Whether a changed arc came to an own row, or went. What is known of its row stands at the place of the row's first arc.
+DEVICE bool counts(const Flow& flow, const Changed& changed, i64 i) {
+    return changed.kinds[i] != updated && flow.owns(changed.src(i) - flow.first);
+}
+DEVICE i64 place_of(const Changed& changed, i64 i) {
+    return lower_bound_near(changed.keys, changed.n, i, first_key_of(changed.src(i)));
+}
+
+struct ChangedRows {  // one lane a changed arc: by how much the degree of its row grows; lists each row once
+    static constexpr int lanes = 1;
+    Flow flow;
+    Changed changed;
+    i64* more;
+    u32* arcs;  // of a row
+    i64* places;  // out: of the rows, in any order
+    i64* rows;    // how many they are
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(changed.n)) {
+            if (!counts(flow, changed, i)) continue;
+            i64 place = place_of(changed, i);
+            atomic_add(more + place, changed.is(i) ? (i64)1 : (i64)-1);
+            if (atomic_add(arcs + place, 1u) == 0) places[take_place(rows)] = place;
+        }
+    }
+};
+
 template <class View>
-struct ChangedValues {  // one lane an own row whose edges have changed: what each edge carries now, and before
+struct ChangedValues {  // one lane a listed row: what each of its edges carries now, and before
     static constexpr int lanes = 1;
     View graph;
     Flow flow;
-    const u32* rows;
-    const i64* more;  // by how much their degrees have grown
+    Changed changed;
+    const i64* more;
+    const i64* places;
     i64 count;
     i64* before;
+    u32* rows;  // out
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(count)) {
-            u32 row = rows[i];
-            i64 degree = graph.degree(row);
-            before[i] = flow.part(flow.x[row], degree - more[i]);
-            flow.value[row] = flow.part(flow.x[row], degree) - before[i];
+            i64 place = places[i], row = changed.src(place) - flow.first, degree = graph.degree(row);
+            i64 carried = flow.part(flow.x[row], degree - more[place]);
+            before[place] = carried;
+            flow.value[row] = flow.part(flow.x[row], degree) - carried;
+            rows[i] = (u32)row;
         }
     }
 };
@@ -97,14 +127,14 @@ struct ChangedValues {  // one lane an own row whose edges have changed: what ea
 struct ChangedArcs {  // one lane a changed arc from an own row: what it carried, or did not yet carry
     static constexpr int lanes = 1;
     Flow flow;
-    const u64* keys;
-    const u8* kinds;
-    const i64* places;  // of the row in `before`
+    Changed changed;
     const i64* before;
-    i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n))
-            flow.add((u32)keys[i], kinds[i] == deleted ? -before[places[i]] : before[places[i]]);
+        for (i64 i : grid.items(changed.n)) {
+            if (!counts(flow, changed, i)) continue;
+            i64 carried = before[place_of(changed, i)];
+            flow.add((u32)changed.dst(i), changed.is(i) ? carried : -carried);
+        }
     }
 };
 
@@ -178,6 +208,38 @@ struct TakeIn {  // one lane an own vertex to which another rank hands something
     i64 count;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(count)) flow.add(ids[i], values[i]);
+    }
+};
+
+struct Sums {  // one lane an own row: sums in fixed point
+    static constexpr int lanes = 1;
+    Flow flow;
+    i64* sums;  // of what residuals are without their signs, of x, and of x where it is above 0
+    DEVICE void operator()(Grid grid) const {
+        i64 lacks = 0, all = 0, positive = 0;
+        for (i64 row : grid.items(flow.n)) {
+            i64 residual = flow.residual[row], x = (i64)(flow.x[row] * flow.one);
+            lacks += greater(residual, -residual), all += x, positive += greater(x, (i64)0);
+        }
+        Tile<32> tile;
+        lacks = tile.sum(lacks), all = tile.sum(all), positive = tile.sum(positive);
+        if (tile.rank() > 0) return;
+        atomic_add(sums, lacks), atomic_add(sums + 1, all), atomic_add(sums + 2, positive);
+    }
+};
+
+struct ShareOut {  // one lane an own row: its rank
+    static constexpr int lanes = 1;
+    Flow flow;
+    f64 sum;
+    f32* single;  // one of these; the other is null
+    f64* twice;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(flow.n)) {
+            f64 rank = greater(flow.x[row], 0.0) / sum;
+            if (single) single[row] = (f32)rank;
+            else twice[row] = rank;
+        }
     }
 };
 

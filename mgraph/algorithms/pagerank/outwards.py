@@ -25,17 +25,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Changes, Shard, by_source, kernels, task_room
+from mgraph.algorithms.algorithm import LANES, Changes, Shard, kernels, task_room
 from mgraph.device import Array
 from mgraph.kernels import Struct
-from mgraph.structures.plan import UPDATED
 
 __all__ = ["Outwards"]
 
 LISTED, NEXT, EDGES, TASKS = range(4)
 FEW = {"cuda": 1 << 15, "cpu": 2048}  #: so many rows are left to one kernel: launches and read-backs take longer
 ROUNDS = 256  #: of one launch, after which the host looks whether the call was aborted
-HALF = np.uint64(32)
 
 
 class Outwards:
@@ -68,6 +66,7 @@ class Outwards:
         self.x = x * (based / (total * (1 - alpha) + alpha * loose))
         room = 2 * based / (1 - alpha)  # more than the sum of x, and than any sum of residuals
         self.one = 2.0 ** (62 - math.ceil(math.log2(max(room, 1.0))))
+        self.total = self._sum(self.x.sum())[0]
         self._take()
         self.kernels.FirstValues(len(self.x), graph=shard.out_edges.view(), flow=self.flow, base=base)
         self._hand_on(None, len(self.x))
@@ -85,7 +84,7 @@ class Outwards:
 
     def _aim(self) -> None:
         """Set the limit of residuals: where none is above it, the error is below the tolerance."""
-        most = self.tol * self.alpha * self._sum(self.x.sum())[0] / (2.2 * max(1, self.shard.n_vertices))
+        most = self.tol * self.alpha * self.total / (2.2 * max(1, self.shard.n_vertices))
         self.most = max(int(most * self.one), 1)
         self._face(0)
 
@@ -106,15 +105,20 @@ class Outwards:
         held = (self.x, self.residual, self.value, self.sums, self.marks, self.list, *self.fronts)
         return sum(int(array.nbytes) for array in held)
 
-    def positive(self) -> Array:
-        """A copy of x without what is below 0 by less than the error."""
-        return self.device.xp.maximum(self.x, 0)
+    def ranks(self, dtype: str) -> Array:
+        """The ranks: x without what is below 0 by less than the error, and with a sum of 1."""
+        found = self.device.empty(len(self.x), dtype)
+        into = {"single": found, "twice": None} if found.dtype == np.float32 else {"single": None, "twice": found}
+        self.kernels.ShareOut(len(found), flow=self.flow, sum=self.positive, **into)
+        return found
 
     def _measure(self) -> None:
-        """Compute the error, of residuals and of what fixed point has cut off."""
-        lacks = float(abs(self.residual).sum(dtype=np.float64)) / self.one
-        lacks, total = self._sum(lacks + self.lost, self.x.sum())
-        self.error = 2 * lacks / (self.alpha * total) if total else 0.0
+        """Compute the error, of residuals and of what fixed point has cut off; and the sums of x."""
+        sums = self.device.zeros(3, np.int64)
+        self.kernels.Sums(len(self.x), flow=self.flow, sums=sums)
+        lacks, total, positive = (int(one) / self.one for one in self.device.to_host(sums))
+        lacks, self.total, self.positive = self._sum(lacks + self.lost, total, positive)
+        self.error = 2 * lacks / (self.alpha * self.total) if self.total else 0.0
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -184,21 +188,18 @@ class Outwards:
 
     def _take_changes(self, changes: Changes) -> None:
         """Change the residuals of those to whom vertices with changed edges hand something."""
-        device, shard = self.device, self.shard
-        src = changes.keys >> HALF
-        counted = (changes.kinds != UPDATED) & (src >= shard.lo) & (src < shard.hi)
-        keys, kinds = changes.keys[counted], changes.kinds[counted]
-        sources, places, more = by_source(device, keys, kinds)
-        rows = sources - np.uint32(shard.lo)
-        before, count = device.empty(len(rows), np.int64), len(rows)
+        device, n, graph = self.device, len(changes), self.shard.out_edges.view()
+        changed, listed = Struct(**changes.fields()), device.zeros(1, np.int64)
+        more, arcs, places = device.zeros(n, np.int64), device.zeros(n, np.uint32), device.empty(n, np.int64)
+        self.kernels.ChangedRows(n, flow=self.flow, changed=changed, more=more, arcs=arcs, places=places, rows=listed)
+        count = int(device.to_host(listed)[0])
+        rows, before = device.empty(count, np.uint32), device.empty(n, np.int64)
         self.kernels.ChangedValues(
-            count, graph=shard.out_edges.view(), flow=self.flow, rows=rows, more=more, count=count, before=before
-        )
-        self._hand_on(rows, count)
-        self.kernels.ChangedArcs(
-            len(keys), flow=self.flow, keys=keys, kinds=kinds, places=places, before=before,
-            n=len(keys),
+            count, graph=graph, flow=self.flow, changed=changed, more=more, places=places, count=count, before=before,
+            rows=rows,
         )  # fmt: skip
+        self._hand_on(rows, count)
+        self.kernels.ChangedArcs(n, flow=self.flow, changed=changed, before=before)
 
     def _hand_on(self, rows: Array, count: int) -> None:
         view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)

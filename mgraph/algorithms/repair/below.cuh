@@ -5,6 +5,20 @@
 #include "algorithms/repair/known.cuh"
 #include "kernels/append.cuh"
 
+struct Moved {  // one lane a vertex: it is stale if its length is another one than then
+    static constexpr int lanes = 1;
+    Known known;
+    Word* then;
+    u32* stale;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(known.n)) {
+            if (then[v] == known.length[v]) continue;
+            then[v] = known.length[v];
+            set_bit(stale, v);
+        }
+    }
+};
+
 // A tile 32 vertices: whom each hangs on. One without support is a root; it is cut if it is a suspect. One that is not
 // hangs on another of its own length.
 template <class View>
@@ -12,6 +26,8 @@ struct Hang {
     static constexpr int lanes = 32;
     View graph;  // the in-edges
     Known known;
+    u32* hung;  // whom each hung on, and then hangs on
+    const u32* stale;  // a bitmap of those of whom that must be found anew, and below whom; null for all
     struct Fold {
         const View& graph;
         const Known& known;
@@ -24,20 +40,32 @@ struct Hang {
         }
         template <class Group> DEVICE u32 over(Group group, u32 part) const { return ~group.most(~part); }
     };
+    DEVICE bool as_it_hung(i64 v) const {
+        if (!stale || get_bit(stale, v)) return false;
+        u32 on = hung[v];
+        return on != nobodys && !get_bit(stale, on);
+    }
+    template <class Tile32> DEVICE u32 found_by(Tile32 tile, i64 v) const {  // each lane brings a vertex, or -1
+        const Fold fold{graph, known};
+        u32 on = fold_rows(graph, tile, v, fold);
+        for (u32 hubs = tile.ballot(v >= 0 && (i64)graph.degree(v) > HUB_DEGREE); hubs; hubs &= hubs - 1) {
+            int lane = lowest_bit(hubs);
+            u32 found = fold.over(tile, fold_row(graph, tile, tile.shfl(v, lane), fold));
+            if (tile.rank() == lane) on = found;
+        }
+        return on;
+    }
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        const Fold fold{graph, known};
         for (i64 i : grid.items(tile, (known.n + tile.size() - 1) / tile.size())) {
             i64 v = i * tile.size() + tile.rank();
-            bool hangs = v < known.n && known.reached(v) && !known.rooted(v);
-            u32 on = fold_rows(graph, tile, hangs ? v : (i64)-1, fold);
-            for (u32 hubs = tile.ballot(hangs && (i64)graph.degree(v) > HUB_DEGREE); hubs; hubs &= hubs - 1) {
-                int lane = lowest_bit(hubs);
-                u32 found = fold.over(tile, fold_row(graph, tile, tile.shfl(v, lane), fold));
-                if (tile.rank() == lane) on = found;
-            }
+            bool hangs = v < known.n && known.reached(v) && !known.rooted(v), stays = hangs && as_it_hung(v);
+            u32 on = nobodys;
+            if (tile.any(hangs && !stays)) on = found_by(tile, hangs && !stays ? v : (i64)-1);
+            if (stays) on = hung[v];
             if (v >= known.n) continue;
             store(known.root + v, on == nobodys ? (u32)v : on);
+            if (!stays) store(hung + v, on);
             if (!hangs || on != nobodys) continue;
             if (get_bit(known.listed, v)) set_bit(known.cut, v);
             else store(known.state + r_tied, (i64)1);
@@ -45,26 +73,27 @@ struct Hang {
     }
 };
 
-struct Jump {  // one lane a vertex: it hangs on one further up; nothing is left to do once that is a root everywhere
+struct Jump {  // one lane a vertex: it hangs on one further up, unless nothing moved in the round before
     static constexpr int lanes = 1;
     Known known;
     i64 round;  // of at most nine
-    DEVICE i64* left_after(i64 round) const { return known.state + r_turns + round; }
+    static constexpr int jumps = 5;
+    DEVICE i64* moved_in(i64 round) const { return known.state + r_turns + round; }
     DEVICE void operator()(Grid grid) const {
-        bool left = false;
-        if (round && !load(left_after(round - 1))) return;
+        bool moved = false;
+        if (round && !load(moved_in(round - 1))) return;
         for (i64 v : grid.items(known.n)) {
             u32 up = glance(known.root + v), above = glance(known.root + up);
             if (above == up) continue;
-            for (int jump = 0; jump < 2; ++jump) up = above, above = glance(known.root + up);
+            for (int jump = 0; jump < jumps; ++jump) up = above, above = glance(known.root + up);
             store(known.root + v, above);
-            left |= glance(known.root + above) != above;
+            moved = true;
         }
-        if (left) store(left_after(round), (i64)1);
+        if (moved) store(moved_in(round), (i64)1);
     }
 };
 
-struct Below {  // one lane a vertex: it is cut if its root is, after a last round that left nothing
+struct Below {  // one lane a vertex: it is cut if its root is, after a last round in which nothing moved
     static constexpr int lanes = 1;
     Known known;
     i64 round;

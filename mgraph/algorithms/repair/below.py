@@ -4,88 +4,96 @@ Chains on roads have thousands of vertices, and each step along one waits for me
 hung on one that supports it, and pointers jump up to the roots of these trees, in a few passes over all vertices.
 `CutOff` is tried first where there are few suspects, since chains may be short. Both read the graph's rows; those that
 are read here are not counted as visited edges.
+
+Whom each vertex hangs on is kept from call to call. It still does if their lengths are what they were then, and the
+edge between them has not changed. So the next call reads few rows.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Shard
+from mgraph.algorithms.algorithm import LANES
 from mgraph.algorithms.near_far.search import Search
+from mgraph.algorithms.repair.state import EDGES, SUSPECTS, TIED, TURNS
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, constants
-from mgraph.structures import Structure
+from mgraph.kernels import Library, Struct, View
 
-__all__ = ["cut_below", "may_jump"]
+__all__ = ["Below"]
 
-SPARSE = 8  #: mean degree up to which paths may be so long that this pays
-TURNS = 8  #: of `CutOff`, before it is given up
-SUSPECTS = 8  #: with more of them, `CutOff` is left out
-JUMPS = 6  #: rounds of jumps between two looks whether all pointers have arrived, each of which goes 4 times as far
-LISTED, CUT, EDGES, TIED, JUMPED = 0, 1, 3, 5, 7  #: words of the state; the last of JUMPS rounds
-assert constants("algorithms/repair/known.cuh", LENGTHS=32, CHUNK_WORDS=1)["r_turns"] == JUMPED
+JUMPS = 6  #: rounds of jumps between two looks whether all pointers have arrived
 
 
-class Repair(Protocol):
-    """What is asked of `mgraph.algorithms.repair.repair.Repair`."""
+class Below:
+    """What one rank, which is alone, keeps for that: 8 bytes a vertex, 12 with wide words, once it was needed.
 
-    shard: Shard
-    device: Device
-    search: Search
-    kernels: Library
-    known: Struct
-    state: Array
-    cut: Array
-    listed: Array
-    gone: Array
-    tied: bool
-
-    @property
-    def backward(self) -> list[Structure]: ...
-
-    @property
-    def bounded(self) -> bool: ...
-
-    def read(self) -> np.ndarray: ...
-
-
-def may_jump(repair: Repair) -> bool:
-    """Whether a rank is alone with one structure of few edges a vertex, and blocks may go on by themselves."""
-    sparse = repair.shard.out_edges.num_edges <= SPARSE * repair.search.n
-    return sparse and repair.bounded and repair.search.spreads and len(repair.backward) == 1 and not repair.tied
-
-
-def cut_below(repair: Repair, changed: Struct, n: int) -> list[Array]:
-    """Cut all that hangs below suspects without support; a list of it.
-
-    Nothing where a vertex hangs on another of its own length: then the suspects are as they were at first.
+    Parameters
+    ----------
+    search : Search
+        The search whose lengths are repaired.
+    kernels : Library
+        Those of ``repair.cuh``.
+    known : Struct
+        The kernels' ``Known``.
     """
-    device, kernels, state, rows = repair.device, repair.kernels, repair.state, repair.search.n
-    (edges,) = repair.backward
-    _suspect_again(repair, changed, n)
-    kernels.Hang(-(-rows // LANES), graph=edges.view(), known=repair.known)
-    while True:
-        device.fill(state[JUMPED:], 0)
-        for round in range(JUMPS):
-            kernels.Jump(rows, known=repair.known, round=round)
-        kernels.Below(rows, known=repair.known, round=JUMPS - 1)
-        counts = repair.read()
-        if not counts[JUMPED + JUMPS - 1]:
-            break
-    device.fill(state[JUMPED:], 0)
-    if counts[TIED]:
-        repair.tied = True
-        _suspect_again(repair, changed, n)
-        return []
-    device.fill(repair.listed, 0)
-    device.fill(state[LISTED : LISTED + 1], 0)
-    counts[LISTED] = 0
-    return [repair.gone[: int(counts[CUT])]]
 
+    def __init__(self, search: Search, kernels: Library, known: Struct) -> None:
+        self.device, self.n, self.length = search.device, search.n, search.length
+        self.kernels, self.known = kernels, known
+        self.hung: Array = None  # on whom each vertex hung in the last call
+        self.then: Array = None  # the lengths in that call
+        self.stale: Array = None  # a bitmap of the ends of edges that have changed since
 
-def _suspect_again(repair: Repair, changed: Struct, n: int) -> None:
-    for words in (repair.cut, repair.listed, repair.state[:EDGES], repair.state[TIED:]):
-        repair.device.fill(words, 0)
-    repair.kernels.Suspect(n, known=repair.known, changed=changed)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(array.nbytes) for array in (self.hung, self.then, self.stale) if array is not None)
+
+    def cut(self, edges: View, changed: Struct, n: int) -> np.ndarray:
+        """Cut all that hangs below suspects of `n` changed arcs without support; the words of the state.
+
+        Where a vertex hangs on another of its own length, nothing is cut, and `TIED` says so. Then the suspects are as
+        they were at first.
+        """
+        device, kernels, known, state, rows = self.device, self.kernels, self.known, self._known("state"), self.n
+        self._suspect_again(changed, n)
+        self._hang(edges)
+        while True:
+            device.fill(state[TURNS:], 0)
+            for round in range(JUMPS):
+                kernels.Jump(rows, known=known, round=round)
+            kernels.Below(rows, known=known, round=JUMPS - 1)
+            words = Device.to_host(state).copy()
+            if not words[TURNS + JUMPS - 1]:
+                break
+        device.fill(state[TURNS:], 0)
+        if words[TIED]:
+            self._suspect_again(changed, n)
+            return words
+        device.fill(self._known("listed"), 0)
+        device.fill(state[SUSPECTS : SUSPECTS + 1], 0)
+        words[SUSPECTS] = 0
+        return words
+
+    def _known(self, name: str) -> Array:
+        return self.known.values[name]
+
+    def _suspect_again(self, changed: Struct, n: int) -> None:
+        state = self._known("state")
+        for words in (self._known("cut"), self._known("listed"), state[:EDGES], state[TIED:]):
+            self.device.fill(words, 0)
+        self.kernels.Suspect(n, known=self.known, changed=changed, stale=self.stale)
+
+    def _hang(self, edges: View) -> None:
+        """Hang each vertex on one that supports it."""
+        device, first = self.device, self.hung is None
+        if first:
+            self.hung, self.then = device.empty(self.n, np.uint32), self.length.copy()
+        else:
+            self.kernels.Moved(self.n, known=self.known, then=self.then, stale=self.stale)
+        stale = None if first else self.stale
+        self.kernels.Hang(-(-self.n // LANES), graph=edges, known=self.known, hung=self.hung, stale=stale)
+        if first:
+            self.stale = device.zeros(-(-self.n // 32), np.uint32)
+        else:
+            device.fill(self.stale, 0)

@@ -61,9 +61,11 @@ struct Suspect {
     static constexpr int lanes = 1;
     Known known;
     Changed changed;
+    u32* stale;  // a bitmap of the vertices of a rank that is alone: those ends are added to it; null if nobody asks
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             i64 u = changed.src(i), v = changed.dst(i);
+            if (stale) set_bit(stale, v);
             if (!hops && changed.is(i) && !(changed.after(i) >= 0)) take_place(known.state + r_refused);
             if (!known.owns(v) || known.rooted(v) || !changed.was(i) || !known.leads(u, v, changed.before(i))) continue;
             if (!changed.is(i) || !known.leads(u, v, changed.after(i))) known.suspect((u32)v);

@@ -19,7 +19,7 @@ suspects             1                                        1, on one  allredu
                                                               rank none
 rounds of suspects   1 for many rounds, on one rank, while    1          nothing
                      few are suspects
-all below suspects   12, instead of rounds                    1          nothing
+all below suspects   10, instead of rounds                    1          nothing
 a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
                                                                          vertex cut, and 4 a suspect
 bounds               4 before the search and 1 after it       1          nothing
@@ -45,18 +45,18 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
 from mgraph.algorithms.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
-from mgraph.algorithms.repair import below
+from mgraph.algorithms.repair.below import Below
+from mgraph.algorithms.repair.state import CUT, EDGES, LEFT, REFUSED, SEEDS, SUSPECTS, TIED, WORDS
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels import Library, Struct
 from mgraph.structures import Structure
 
 __all__ = ["Repair", "both", "load_repair", "turned"]
 
 FILE = "algorithms/repair/repair.cuh"
-SUSPECTS, CUT, SEEDS, EDGES, REFUSED, _TIED, LEFT = range(7)
-WORDS = 16  #: of the state, with those of `CutOff`
 NESTED = 2  #: rounds for roots that are below others
-assert len(constants(FILE, LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == 8
+SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut all below suspects at once
+FEW, TURNS = 8, 8  #: with so many suspects at most, `CutOff` is tried first, for so many turns
 
 
 def load_repair(shard: Shard, lengths: Lengths) -> Library:
@@ -114,6 +114,7 @@ class Repair:
             root=search.lists[n : 2 * n] if bounded else None,
             rise=search.lists[2 * n : 3 * n].view(np.float32) if bounded else None, state=self.state,
         )  # fmt: skip
+        self.below = Below(search, self.kernels, self.known)
 
     @property
     def forward(self) -> list[Structure]:
@@ -136,11 +137,17 @@ class Repair:
         return self.shard.size == 1 and self.lengths.bits > 0
 
     @property
+    def jumps(self) -> bool:
+        """Whether to cut all below suspects at once: in a sparse graph, where blocks may go on by themselves."""
+        sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
+        return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
+
+    @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
         search = self.search
         held = (self.length, self.cut, self.listed, self.suspects, self.gone, search.lists, search.marks, search.held)
-        return sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
+        return self.below.nbytes + sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
 
     def grow(self, more: Array) -> None:
         """Add vertices after the last one, with these words as their lengths."""
@@ -170,7 +177,7 @@ class Repair:
             changes = turned(self.device, changes)
         changed = Struct(**changes.fields())
         before = self.own.copy() if self.parents is not None else None
-        self.kernels.Suspect(len(changes), known=self.known, changed=changed)
+        self.kernels.Suspect(len(changes), known=self.known, changed=changed, stale=self.below.stale)
         if joined is not None and not joined():
             return None
         gone = self._cut_off(most, changed, len(changes))
@@ -202,10 +209,12 @@ class Repair:
     def _cut_off(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
         alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
-        if jumps := below.may_jump(self):
-            self._cut_off_here(most, gone, below.SUSPECTS, below.TURNS)
+        if jumps := self.jumps:
+            self._cut_off_here(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
-                gone = below.cut_below(self, changed, n)
+                self.counts = self.below.cut(self.backward[0].view(), changed, n)
+                self.tied = bool(self.counts[TIED])
+                gone = [] if self.tied else [self.gone[: int(self.counts[CUT])]]
         if not alone:
             self.read()
         elif self.tied or not jumps:

@@ -139,7 +139,8 @@ def _changes(shard: Shard, epoch: int) -> Changes:
     """How the arcs of all ranks differ from those at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
     if shard.size == 1 and len(since) == 1:
-        return _of_one_batch(xp, since[0][1])
+        one = since[0][1]  # each arc is there once, and in order
+        return Changes(one.keys, one.kinds, one.deleted, one.old, one.new)
     columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
@@ -160,15 +161,6 @@ def _changes(shard: Shard, epoch: int) -> Changes:
         kind = xp.where(was, xp.where(now, UPDATED, DELETED), INSERTED).astype(np.uint8)
         weights = {"old": columns["old"][first], "new": columns["new"][last]} if "old" in columns else {}
         return Changes(keys[first], kind, int((kind == DELETED).sum()), **weights)
-
-
-def _of_one_batch(xp: Any, touched: Touched) -> Changes:
-    """How one batch made arcs differ: each is there once, and in order."""
-    keys, kinds, old, new = touched.keys, touched.kinds, touched.old, touched.new
-    if old is None:
-        return Changes(keys, kinds, touched.deleted)
-    places = xp.flatnonzero((kinds != UPDATED) | (old != new))
-    return Changes(keys[places], kinds[places], touched.deleted, old=old[places], new=new[places])
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:

@@ -21,7 +21,7 @@ LEAST = 1 << 12  #: and at least, in a small graph; else a quarter of the rank's
 
 @dataclass(frozen=True)
 class Touched:
-    """The arcs of one rank that a batch changed.
+    """The arcs of one rank that a batch made differ from before.
 
     Attributes
     ----------
@@ -132,22 +132,23 @@ def _changed(structure: Structure, plan: Plan) -> int:
 
 
 def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touched:
-    run, weighted, n = plan.run, structure.weighted, len(plan.run)
-    with device.taking(24 * n, f"what a batch of {n} operations changes"):
+    run, n = plan.run, len(plan.run)
+    with device.taking(32 * n, f"what a batch of {n} operations changes"):
         kinds = plan.outcome[:n]
         changed = (kinds == INSERTED) | (kinds == DELETED)
-        if weighted:
-            changed |= kinds == UPDATED
+        weights = []
+        if structure.weighted:
+            weights = _weights(device, structure, run.weight, run.keys)
+            changed |= (kinds == UPDATED) & (weights[0] != weights[1])
         places = device.xp.flatnonzero(changed)
-        keys, kinds = run.keys[places], kinds[places]
-        old, new = _weights(device, structure, run.weight, keys, places) if weighted else (None, None)
+        keys, kinds, *weights = (column[places] for column in (run.keys, kinds, *weights))
         keys += np.uint64(lo << 32)
-    return Touched(keys, kinds, plan.counts.deleted, old, new)
+    return Touched(keys, kinds, plan.counts.deleted, *weights)
 
 
-def _weights(device: Device, structure: Structure, given: Array, keys: Array, places: Array) -> tuple[Array, Array]:
+def _weights(device: Device, structure: Structure, given: Array, keys: Array) -> list[Array]:
     """The weights of arcs before and after a batch."""
     n, view = len(keys), structure.view()
-    old, new = device.empty(n, np.float32), device.full(n, 1, np.float32)
+    old = device.empty(n, np.float32)
     load(device, "structures/read.cuh", view).EdgeWeights(n, graph=view, keys=keys, n=n, weights=old)
-    return old, new if given is None else given[places]
+    return [old, device.full(n, 1, np.float32) if given is None else given]

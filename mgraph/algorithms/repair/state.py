@@ -1,0 +1,11 @@
+"""The words in which kernels count what is repaired: `Repair` in known.cuh."""
+
+from __future__ import annotations
+
+from mgraph.kernels import constants
+
+__all__ = ["CUT", "EDGES", "LEFT", "REFUSED", "SEEDS", "SUSPECTS", "TIED", "TURNS", "WORDS"]
+
+SUSPECTS, CUT, SEEDS, EDGES, REFUSED, TIED, LEFT, TURNS = range(8)
+WORDS = 16  #: with those of `CutOff`, from TURNS on
+assert len(constants("algorithms/repair/known.cuh", LENGTHS=32, CHUNK_WORDS=1).enums["Repair"]) == TURNS + 1
