@@ -13,7 +13,7 @@ import numpy as np
 
 from mgraph.budget import host_memory_limit
 from mgraph.checks import check_growth
-from mgraph.client.batches.shares import deal
+from mgraph.client.batches.shares import deal, largest_ids
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import Options
 from mgraph.client.reads import owners
@@ -257,10 +257,9 @@ def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int
 
 def _grown(operations: Operations, n_vertices: int) -> int:
     """The vertices after the updates, in a graph that grows by them; a query knows those that came before it."""
-    ends = {name: getattr(operations, name) for name in ("src", "dst")}
-    if not len(operations) or all(int(ids.max()) < n_vertices for ids in ends.values()):
+    if not len(operations) or max(largest_ids(operations.src, operations.dst)) < n_vertices:
         return n_vertices
-    kinds, src, dst = (Device.to_host(column) for column in (operations.kind, *ends.values()))
+    kinds, src, dst = (Device.to_host(column) for column in (operations.kind, operations.src, operations.dst))
     updates = kinds <= Operations.DELETE
     largest = np.where(updates, np.maximum(src, dst).astype(np.int64), -1)
     known = np.maximum(np.maximum.accumulate(largest) + 1, n_vertices)

@@ -30,7 +30,7 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
             f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
             "several batches in flight, too"
         )
-    if n_vertices is not None and len(batch) and max(largest_ids(batch)) >= n_vertices:
+    if n_vertices is not None and len(batch) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
         check_ids(batch.src, n_vertices, "src")
         check_ids(batch.dst, n_vertices, "dst")
     if batch.weight is not None and not weighted:
@@ -38,15 +38,14 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
     return batch
 
 
-def largest_ids(batch: EdgeBatch) -> tuple[int, int]:
-    """The largest `src` and the largest `dst` of a batch that has edges. O(n).
+def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
+    """The largest ids of two columns of one length above 0. O(n).
 
     For columns on one GPU a launch and a read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
     """
-    src, dst = batch.src, batch.dst
     if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
         return _largest(src), _largest(dst)
-    device, n = _gpu(src.device.id), len(batch)
+    device, n = _gpu(src.device.id), len(src)
     with src.device:
         found = device.zeros(2, np.uint64)
         src, dst = device.asarray(src), device.asarray(dst)

@@ -182,7 +182,7 @@ class Updates:
         """The number of vertices that there are after a batch, if it brings some."""
         if not isinstance(batch, EdgeBatch) or not len(batch):
             return None
-        n, (src, dst) = self._directory.n_vertices, largest_ids(batch)
+        n, (src, dst) = self._directory.n_vertices, largest_ids(batch.src, batch.dst)
         if max(src, dst) < n:
             return None
         name, ids = ("src", batch.src) if src >= dst else ("dst", batch.dst)

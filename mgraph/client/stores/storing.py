@@ -104,15 +104,15 @@ def path_of(path: Any, log: bool = False) -> str:
     """
     try:
         text = os.fsdecode(os.fspath(path))
-        if not text:
-            raise TypeError("an empty path would be the current folder")
-        if log and is_remote(text):
-            raise InvalidOption(
-                f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
-            )
-        return text if is_remote(text) or text.startswith("$") else os.path.abspath(os.path.expanduser(text))
     except TypeError:
-        raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share") from None
+        text = ""
+    if not text:  # which would be the current folder
+        raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share")
+    if log and is_remote(text):
+        raise InvalidOption(
+            f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
+        )
+    return text if is_remote(text) or text.startswith("$") else os.path.abspath(os.path.expanduser(text))
 
 
 #: the options of a store with defaults

@@ -12,6 +12,8 @@ constexpr u32 bare = 0xfe, rest = 0xff;
 DEVICE int class_of(i64 edges, i64 unit) { return greater(bit_width((u64)edges - 1), (int)unit); }
 
 constexpr i64 bits_of_word = 32;
+// how many rows a block of Merge has under way: of those for 32 lanes, and of those for 8
+constexpr i64 rows_by_warps = 8, rows_by_few_lanes = 32;
 DEVICE u32 bit_in_word(i64 i) { return 1u << (u32)((u64)i % bits_of_word); }
 
 // What prepare counts, in words that are 0 before. The host is told the first ones. Names that end in 0 are the first of

@@ -56,6 +56,7 @@ struct ListPieces {  // a tile per huge row
 // warp draws rows for 32 lanes, and last rows for 8. Who merges a piece waits for copies that were drawn before.
 struct Merge {
     static constexpr int lanes = 256, draws = 1, resident = 4;
+    static_assert(rows_by_warps == lanes / 32 && rows_by_few_lanes == lanes / 8, "a block has so many tiles");
     static constexpr int turn_rows = 8;  // of a tile, drawn at once
     Batch batch;
     const f32* weight;

@@ -15,11 +15,12 @@ from mgraph.structures.moves import chunk_shift
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 
-__all__ = ["Look", "Scratch"]
+__all__ = ["BY_FEW_LANES", "BY_WARPS", "Look", "Scratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
 WORDS, TOLD = _SOURCE["all_words"], _SOURCE["told"]  # how many prepare counts, and how many of them the host is told
+BY_WARPS, BY_FEW_LANES = _SOURCE["rows_by_warps"], _SOURCE["rows_by_few_lanes"]  # rows that a block merges at a time
 
 
 def _getter(*names: str) -> Callable[[list[int]], Any]:

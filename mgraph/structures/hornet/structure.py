@@ -60,7 +60,7 @@ from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import HUB_DEGREE, Structure
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
 from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, Pool, Rebuild, plan_build, plan_rebuild
-from mgraph.structures.hornet.scratch import Look, Scratch
+from mgraph.structures.hornet.scratch import BY_FEW_LANES, BY_WARPS, Look, Scratch
 from mgraph.structures.numbers import number_keys
 from mgraph.structures.plan import Plan
 from mgraph.structures.run import Run
@@ -254,7 +254,7 @@ class Hornet(Structure):
             saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
             copies = 0 if work.rebuild or not work.look.saved else pieces
             kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
-        blocks = copies + many + pieces + -(-some // 8) + -(-few // 32)
+        blocks = copies + many + pieces + -(-some // BY_WARPS) + -(-few // BY_FEW_LANES)
         kernels.Merge(
             blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
             copies=copies, saved_rows=saved,
