@@ -74,10 +74,9 @@ struct Hang {
 };
 
 struct Jump {  // one lane a vertex: it hangs on one further up, unless nothing moved in the round before
-    static constexpr int lanes = 1;
+    static constexpr int lanes = 1, jumps = 12;  // after a first round of so many, most pointers have arrived
     Known known;
     i64 round;  // of at most nine
-    static constexpr int jumps = 5;
     DEVICE i64* moved_in(i64 round) const { return known.state + r_turns + round; }
     DEVICE void operator()(Grid grid) const {
         bool moved = false;
