@@ -50,6 +50,7 @@ def strip(n: int) -> Graph:
 
 def test_shapes_in_small_pieces(device: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "PIECE", 16)
+    monkeypatch.setattr(program, "ALONE", 16)
     for graph in (*(one for one in shapes() if not one.directed), strip(30), Graph(0, NONE, NONE, directed=False)):
         for k in (3, 4):
             check(graph, shards(graph, cut(graph.n, ranks, even=False), "gpma+", False, device), k)

@@ -3,6 +3,8 @@
 #include "kernels/search.cuh"
 
 constexpr i64 alone = 8;  // vertices of the shorter row up to which a lane closes an edge by itself
+// groups of 32 edges that a tile takes one after another: the row of an edge is sought from that of the last one
+constexpr i64 turns_at_once = Tile<32>::size() == 1 ? 1 : 8;
 
 struct Part {  // rows of one rank's kept edges, from the vertex `first` on
     const i64* offsets;
@@ -18,19 +20,22 @@ struct Part {  // rows of one rank's kept edges, from the vertex `first` on
 template <class Close>
 DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges, Close close) {
     Tile<32> tile;
-    i64 row = 0;
-    for (i64 i : grid.items(tile, (edges + tile.size() - 1) / tile.size())) {
-        i64 edge = i * tile.size() + tile.rank(), v = edge < edges ? (i64)part.ids[edge] - own.first : -1, least = 0;
-        if (v >= 0 && v < own.rows && own.offsets[v] < own.offsets[v + 1]) {
-            row = lower_bound_near(part.offsets, part.rows + 1, row, edge + 1) - 1;
-            least = lesser(part.offsets[row + 1] - part.offsets[row], own.offsets[v + 1] - own.offsets[v]);
+    i64 row = 0, most = (edges + tile.size() - 1) / tile.size();
+    i64 turns = greater(lesser(most / grid.items(tile, most).step, turns_at_once), (i64)1);
+    for (i64 i : grid.items(tile, (most + turns - 1) / turns))
+        for (i64 turn = i * turns; turn < lesser(most, (i + 1) * turns); ++turn) {
+            i64 edge = turn * tile.size() + tile.rank(), v = edge < edges ? (i64)part.ids[edge] - own.first : -1;
+            i64 least = 0;
+            if (v >= 0 && v < own.rows && own.offsets[v] < own.offsets[v + 1]) {
+                row = lower_bound_near(part.offsets, part.rows + 1, row, edge + 1) - 1;
+                least = lesser(part.offsets[row + 1] - part.offsets[row], own.offsets[v + 1] - own.offsets[v]);
+            }
+            if (least > 0 && least <= alone) close(Tile<1>{}, edge, row, v);
+            for (u32 rest = tile.ballot(least > alone); rest; rest &= rest - 1) {
+                int lane = lowest_bit(rest);
+                close(tile, tile.shfl(edge, lane), tile.shfl(row, lane), tile.shfl(v, lane));
+            }
         }
-        if (least > 0 && least <= alone) close(Tile<1>{}, edge, row, v);
-        for (u32 rest = tile.ballot(least > alone); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            close(tile, tile.shfl(edge, lane), tile.shfl(row, lane), tile.shfl(v, lane));
-        }
-    }
 }
 
 // The places of the vertices of u's row, hashed by the low bits of their ids. A CPU's thread makes it once for all edges

@@ -15,12 +15,9 @@ DEVICE u32 link(u32* parent, u32 a, u32 b) {
         u32 high = greater(a, b), low = lesser(a, b), up = glance(parent + high);
         if (up == high) up = atomic_cas(parent + high, high, low);
         if (up == high) return low;
-        if constexpr (Tile<32>::size() == 1) {  // a CPU shortens the path as it goes
-            u32 over = glance(parent + up);
-            if (over != up) store(parent + high, over);
-            up = over;
-        }
-        a = up, b = low;
+        u32 over = glance(parent + up);  // the path is made shorter on the way
+        if (over != up) store(parent + high, over);
+        a = over, b = low;
     }
     return a;
 }
@@ -92,9 +89,8 @@ struct Compress {  // one lane a vertex: the root becomes its parent
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
-            u32 up = load(parent + v);
-            if (glance(parent + up) == up) continue;
-            for (u32 next; (next = load(parent + up)) != up; up = next) store(parent + v, next);
+            u32 up = glance(parent + v);
+            for (u32 next; (next = glance(parent + up)) != up; up = next) store(parent + v, next);
         }
     }
 };

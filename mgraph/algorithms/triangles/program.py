@@ -9,8 +9,9 @@ of v. Directed graphs are taken as undirected ones whose edges have arcs one way
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
 keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes a vertex
-                  for directed graphs, and 2 more; a sort; 4 read-backs
-triangles         2 for each piece of each rank                             2 allgathers a piece, 3 if directed:
+                  for directed graphs, and 2 more; 4 read-backs; a sort,
+                  unless rows are sorted and have no hubs
+triangles         2 for each piece of each rank; one alone has one piece    2 allgathers a piece, 3 if directed:
                                                                             4 bytes a kept edge and 8 a vertex
 counts            1                                                         alltoallvs of 8 bytes a vertex; an
                                                                             allreduce of two numbers
@@ -55,6 +56,7 @@ FILE = "algorithms/triangles/triangles.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: what triangles add to their vertices
 PIECE = 1 << 22  #: kept edges and rows that a rank sends at once, but for a last row: about 16 MiB from each rank
+ALONE = 1 << 30  #: and that are taken at once on a rank that is alone
 
 
 @dataclass(frozen=True)
@@ -115,25 +117,32 @@ class Keeper:
 
     def keep(self) -> tuple[Kept, Array]:
         """The kept edges, and of a directed graph how many each vertex of the graph has with arcs both ways."""
-        offsets = self.device.zeros(self.rows + 1, np.int64)
-        self._visit(None, None)
-        self.device.cumsum(self.counts, out=offsets[1:])
-        keys = self.device.empty(int(offsets[-1]), np.uint64)
-        self.device.fill(self.counts, 0)
+        device, offsets = self.device, self.device.zeros(self.rows + 1, np.int64)
+        hubs = self._visit()
+        device.cumsum(self.counts, out=offsets[1:])
+        n, tasks = device.to_host(device.concatenate([offsets[-1:], hubs])).tolist()
+        device.fill(self.counts, 0)
+        if len(self.edges) == 1 and self.edges[0].sorted_rows and not tasks:
+            ids = device.empty(n, np.uint32)
+            self._visit(offsets, ids=ids)
+            return Kept(offsets, ids), None
+        keys = device.empty(n, np.uint64)
         self._visit(offsets, keys)
-        self.device.sort(keys)
+        device.sort(keys)
         if len(self.edges) == 1:
-            return Kept(offsets, self.device.astype(keys, np.uint32)), None
+            return Kept(offsets, device.astype(keys, np.uint32)), None
         return self._once(offsets, keys)
 
-    def _visit(self, offsets: Array, keys: Array) -> None:
+    def _visit(self, offsets: Array = None, keys: Array = None, ids: Array = None) -> Array:
+        """Count the edges that rows keep, or write them; how many tasks the hubs of the last structure have."""
         kept = {"degrees": self.degrees, "first": self.shard.lo, "counts": self.counts, "loops": self.loops}
-        kept |= {"offsets": offsets, "keys": keys}
+        kept |= {"offsets": offsets, "keys": keys, "ids": ids}
         for edges, (view, library) in zip(self.edges, self.views, strict=True):
-            room = task_room(edges)
-            hubs = {"tasks": self.device.empty(room, np.uint64), "n_tasks": self.device.zeros(1, np.int64)}
+            room, n_tasks = task_room(edges), self.device.zeros(1, np.int64)
+            hubs = {"tasks": self.device.empty(room, np.uint64), "n_tasks": n_tasks}
             library.KeepRows(-(-self.rows // LANES), graph=view, rows=self.rows, kept=kept, **hubs)
             library.KeepHubs(room, graph=view, kept=kept, **hubs)
+        return n_tasks
 
     def _once(self, offsets: Array, keys: Array) -> tuple[Kept, Array]:
         """Of an edge that was kept for both its arcs, one."""
@@ -153,9 +162,10 @@ def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
     device = shard.device
     size = device.arange(0, len(kept.offsets), np.int64)
     size += kept.offsets
-    pieces = np.array([-(-int(size[-1]) // PIECE)], np.int64)
+    piece = ALONE if shard.size == 1 else PIECE
+    pieces = np.array([-(-int(size[-1]) // piece)], np.int64)
     most = int(shard.exchange.allreduce(pieces, "max")[0])
-    marks = device.asarray(np.arange(most + 1, dtype=np.int64) * PIECE)
+    marks = device.asarray(np.arange(most + 1, dtype=np.int64) * piece)
     cuts = device.xp.minimum(device.xp.searchsorted(size, marks), len(size) - 1).astype(np.int64)
     return [device.to_host(part) for part in shard.exchange.allgather(cuts)]
 

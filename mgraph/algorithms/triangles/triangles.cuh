@@ -22,22 +22,25 @@ struct AddDegrees {  // one lane a row
     }
 };
 
-struct Kept {           // where kept edges go; lanes that work on one row take places from its counter
+struct Kept {           // where kept edges go
     const u32* degrees;  // of all vertices
     i64 first;           // the vertex of row 0
     u32* counts;         // edges that each row keeps
     u8* loops;           // out: rows with a self-loop
     const i64* offsets;
-    u64* keys;  // out: row << 32 | neighbour; null where edges are only counted
-    template <class View, class Group> DEVICE void take(const View& graph, Group group, i64 row, i64 unit) const {
+    u64* keys;  // out: row << 32 | neighbour
+    u32* ids;   // or the neighbour alone; both are null where edges are only counted
+    // Keeps the edges of a unit. next(n) returns the place of the first of the n that are kept of those that a group reads.
+    template <class View, class Group, class Next>
+    DEVICE void take(const View& graph, Group group, i64 row, i64 unit, Next next) const {
         graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
             bool kept = live && is_lower(degrees, first + row, id);
             if (live && id == first + row) loops[row] = 1;
             u32 all = group.ballot(kept);
             if (all == 0) return false;
-            u32 place = group.shfl(group.rank() == 0 ? atomic_add(counts + row, (u32)popcount(all)) : 0u, 0);
-            place += popcount(all & ((1u << group.rank()) - 1));
+            i64 place = next((u32)popcount(all)) + popcount(all & ((1u << group.rank()) - 1));
             if (kept && keys) keys[offsets[row] + place] = (u64)row << 32 | id;
+            if (kept && ids) ids[offsets[row] + place] = id;
             return false;
         });
     }
@@ -52,8 +55,16 @@ struct KeepRows {  // a lane brings a row; hubs are left to KeepHubs
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks,
-                  [&](auto group, i64 row, i64 unit) { kept.take(graph, group, row, unit); });
+        u32 place = 0;  // a row's units are visited one after another, by one group
+        visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks, [&](auto group, i64 row, i64 unit) {
+            if (unit == 0) place = kept.counts[row];
+            kept.take(graph, group, row, unit, [&](u32 n) {
+                place += n;
+                return place - n;
+            });
+            group.sync();
+            if (group.rank() == 0) kept.counts[row] = place;
+        });
     }
 };
 
@@ -65,8 +76,10 @@ struct KeepHubs {  // a tile a task of a hub's row
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        visit_hubs(grid, graph, tasks, *n_tasks,
-                   [&](auto tile, i64 row, i64 unit) { kept.take(graph, tile, row, unit); });
+        visit_hubs(grid, graph, tasks, *n_tasks, [&](auto tile, i64 row, i64 unit) {
+            kept.take(graph, tile, row, unit,
+                      [&](u32 n) { return tile.shfl(tile.rank() == 0 ? atomic_add(kept.counts + row, n) : 0u, 0); });
+        });
     }
 };
 
