@@ -17,6 +17,7 @@ from workloads.archive import Run, newest, of, parameters, provenance
 from workloads.bench import keys
 from workloads.bench.harness import ARCHIVE, short
 from workloads.gap.command import means
+from workloads.others import others
 from workloads.paper.command import measured
 from workloads.paper.papers import PAPERS
 from workloads.pauses import doubling, pauses
@@ -27,7 +28,7 @@ __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
 #: tables that are made from all benchmarks of one machine
-OVERVIEWS = {"headline": headline, "summary": summary, "pauses": pauses}
+OVERVIEWS = {"headline": headline, "summary": summary, "pauses": pauses, "others": others}
 MARKED = re.compile(r"(<!-- results:begin([ a-z,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
 Row = Sequence[Any]
@@ -188,6 +189,8 @@ BFS = {
 BFS |= {"GTEPS": "gteps_median", "levels": "levels", "bottom-up": "bottom_up"}
 PAGERANK = {"structure": "structure", "arcs": "arcs", "bytes/arc": "bytes_per_arc", "ms an iteration": "p50_ms"}
 PAGERANK |= {"setup excluded": "step_ms", "L1 distance to csr": "l1_to_csr"}
+SSSP = {"structure": "structure", "arcs": "arcs", "median ms": "p50_ms", "least": "min_ms", "most": "max_ms"}
+SSSP |= {"reached": "reached", "supersteps": "supersteps"}
 MEMORY = {"structure": "structure", "edges at the end": "edges"}
 MEMORY |= {"bytes/edge as built": "built", "least": "least"}
 MEMORY |= {"mean": "mean", "most": "most", "peak while building / size": "build_peak_ratio"}
@@ -284,6 +287,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-bfs": ("BFS", _plain("bfs", BFS)),
     "bench-pagerank": ("PageRank", _pagerank),
     "bench-algorithms": ("Algorithms", _algorithms),
+    "bench-sssp": ("Shortest paths", _plain("sssp", SSSP)),
     "bench-live": ("Results that follow the graph", _plain("live", LIVE)),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
