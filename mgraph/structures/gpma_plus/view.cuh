@@ -67,18 +67,6 @@ struct PmaView {
             }
             return;
         }
-        if constexpr (T::size() == 1) {  // a lane by itself loads 16 bytes at once, of which some may be other rows'
-            for (i64 s = first / 4 * 4; s < end; s += 8) {
-                u32 low[4], high[4] = {nobody, nobody, nobody, nobody};
-                load_four(slots + s, low);
-                if (s + 4 < end) load_four(slots + s + 4, high);
-                for (int j = 0; j < 8; ++j) {
-                    u32 id = j < 4 ? low[j] : high[j - 4];
-                    if (f(id, s + j, s + j >= first && s + j < end && id != nobody)) return;
-                }
-            }
-            return;
-        }
         for (i64 s = first; s < end; s += ahead * tile.size()) {
             u32 ids[ahead];
             for (int j = 0; j < ahead; ++j) {
