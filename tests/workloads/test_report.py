@@ -89,6 +89,26 @@ def test_report_knows_every_benchmark(tmp_path, capsys):
         assert row in out
 
 
+def test_figures_of_others_stand_beside_those_of_the_same_graph(tmp_path, capsys):
+    folder = tmp_path / "archive" / "cpu"
+    run = ["--names", "components,cores", "--structure", "gpma+", "--repeats", "1"]
+    assert main(["bench", "algorithms", "--scale", "6", "--device", "cpu", *run, "--out", str(folder)]) == 0
+    (path,) = folder.iterdir()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["parameters"] |= {"scale": 22, "edge_factor": 16, "degree_order": True}
+    for line in lines:
+        if line["kind"] == "components":
+            line["p50_ms"] = {"gpma+": 2.25, "csr": 1.5}[line["structure"]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines[0]["parameters"] |= {"directed": True}
+    path.with_name("another.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    capsys.readouterr()
+    assert main(["report", "--results", str(folder.parent), "--only", "others"]) == 0
+    out = capsys.readouterr().out
+    assert "| RMAT, scale 22 | components | 2.25 | 22.5 | 10 | 1.87 | 0.8311 |" in out
+    assert "| RMAT, scale 22 | core numbers |" in out and out.count("RMAT") == 2
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
