@@ -201,10 +201,10 @@ struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an 
 
 enum Parting { a_joins, a_failed, a_split, a_edges };  // the words of `state`
 
-// A tile up to 32 changed arcs: whether the source of a deleted one still has a way to its tree's root, the smallest vertex of
-// the tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way is short.
-// If all have, whatever was connected is. Else the tile looks for a way from the vertices around; a few that have no
-// other neighbours are a tree now.
+// A tile up to 32 changed arcs: whether the source of a deleted one still has a way to its tree's root, the smallest
+// vertex of the tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way
+// is short. If all have, whatever was connected is. Else the tile looks for a way from the vertices around. A few that
+// have no other neighbours are a tree now.
 template <class View>
 struct Apart {
     static constexpr int lanes = 32;
