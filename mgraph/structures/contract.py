@@ -61,6 +61,11 @@ class Structure(Reads):
         self._kept: Any = None  # scratch of the last batch
 
     @property
+    def state(self) -> object:
+        """An object that every change of the structure replaces."""
+        return self._state
+
+    @property
     def checks_ids(self) -> bool:
         """Whether the next `_prepare` itself checks the ids of an unchecked run, which saves a read-back."""
         return False

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 from spmd import FakeShard, Graph, cut, run, shards
 from sssp_oracle import SSSP, check, check_forest, distances, random_weighted, weighted
 
+from mgraph import DynamicGraph
 from mgraph.algorithms.near_far import search
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
@@ -148,6 +149,36 @@ def apply_to(made: list[FakeShard], src: np.ndarray, dst: np.ndarray, weight: np
         mine = (src >= shard.lo) & (src < shard.hi)
         batch = EdgeBatch(src[mine] - shard.lo, dst[mine], None if weight is None else weight[mine], op=op)
         shard.out_edges.apply(batch)
+
+
+def test_a_weight_that_becomes_negative_is_refused(structure: str, device: str) -> None:
+    """Edges that were looked through are looked through again after each change."""
+    with DynamicGraph(n_vertices=4, weighted=True, structure=structure, device=device) as graph:
+        graph.insert([0, 1], [1, 2], [1, 2])
+        for _ in range(2):
+            assert graph.sssp(0).to_numpy().tolist() == [0, 1, 3, np.inf]
+            assert graph.sssp(0).to_numpy().tolist() == [0, 1, 3, np.inf]
+            graph.insert([1], [2], [-2])
+            for _ in range(2):
+                with pytest.raises(InvalidOption, match="from 1 to 2 has weight -2; "):
+                    graph.sssp(0)
+            graph.delete([1], [2])
+            assert graph.sssp(0).to_numpy().tolist() == [0, 1, np.inf, np.inf]
+            graph.insert([1], [2], [2])
+
+
+def test_weights_are_looked_through_once(counted: Counter[str]) -> None:
+    """Until a batch changes the edges of a rank: then that rank alone looks at its own."""
+    graph = weighted(random_graph(3, 60, 400), 2)
+    made, looked = shards(graph, cut(graph.n, 3)), []
+    owner = [shard for shard in made if shard.lo <= graph.src[0] < shard.hi]
+    for _ in range(2):
+        for _ in range(2):
+            counted.clear()
+            run(made, SSSP, 0)
+            looked.append(counted["CheckWeights"])
+        apply_to(owner, graph.src[:1], graph.dst[:1], graph.weight[:1] + 1, op=1)
+    assert looked == [3, 0, 1, 0]
 
 
 @pytest.mark.parametrize("size", [1, 3])
