@@ -23,6 +23,9 @@ in floating point, too. Predecessors are found from the lengths afterwards, by o
 depend on timing either. A vertex whose predecessors all have its own length (weights of 0, or rounded away) gets one in
 further rounds, by the number of such edges in a row.
 
+Weights are looked through for negative ones once for each state of the edges; after that this step has a launch and a
+read-back less.
+
 ================== =========================================== ======================================================
 step               launches                                    exchange among p ranks
 ================== =========================================== ======================================================
