@@ -63,10 +63,10 @@ class Outwards:
         dangling = x[shard.out_edges.degrees() == 0]
         total, loose, based = self._sum(x.sum(), dangling.sum(), len(x) if base is None else base.sum())
         # ranks p solve p = c t + alpha P' p, where c is 1 - alpha and alpha times what is on vertices without edges
-        self.x = x * (based / (total * (1 - alpha) + alpha * loose))
+        scale = based / (total * (1 - alpha) + alpha * loose)
+        self.x, self.total = x * scale, total * scale
         room = 2 * based / (1 - alpha)  # more than the sum of x, and than any sum of residuals
         self.one = 2.0 ** (62 - math.ceil(math.log2(max(room, 1.0))))
-        self.total = self._sum(self.x.sum())[0]
         self._take()
         self.kernels.FirstValues(len(self.x), graph=shard.out_edges.view(), flow=self.flow, base=base)
         self._hand_on(None, len(self.x))

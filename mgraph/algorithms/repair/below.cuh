@@ -5,10 +5,10 @@
 #include "algorithms/repair/known.cuh"
 #include "kernels/append.cuh"
 
-struct Moved {  // one lane a vertex: it is stale if its length is another one than then
+struct Moved {  // one lane a vertex: it is stale if its length has changed since the last call
     static constexpr int lanes = 1;
     Known known;
-    Word* then;
+    Word* then;  // the lengths in the last call; out: those now
     u32* stale;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(known.n)) {
@@ -26,8 +26,8 @@ struct Hang {
     static constexpr int lanes = 32;
     View graph;  // the in-edges
     Known known;
-    u32* hung;  // whom each hung on, and then hangs on
-    const u32* stale;  // a bitmap of those of whom that must be found anew, and below whom; null for all
+    u32* hung;  // in and out: whom each hangs on
+    const u32* stale;  // a bitmap: these, and those that hung on them, look for another one; null where all do
     struct Fold {
         const View& graph;
         const Known& known;

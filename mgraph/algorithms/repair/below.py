@@ -5,7 +5,7 @@ hung on one that supports it, and pointers jump up to the roots of these trees, 
 `CutOff` is tried first where there are few suspects, since chains may be short. Both read the graph's rows; those that
 are read here are not counted as visited edges.
 
-Whom each vertex hangs on is kept from call to call. It still does if their lengths are what they were then, and the
+Whom each vertex hangs on is kept from call to call. It still hangs there if both lengths are what they were, and the
 edge between them has not changed. So the next call reads few rows.
 """
 
@@ -40,6 +40,7 @@ class Below:
     def __init__(self, search: Search, kernels: Library, known: Struct) -> None:
         self.device, self.n, self.length = search.device, search.n, search.length
         self.kernels, self.known = kernels, known
+        self.state, self.marked, self.listed = (known.values[name] for name in ("state", "cut", "listed"))
         self.hung: Array = None  # on whom each vertex hung in the last call
         self.then: Array = None  # the lengths in that call
         self.stale: Array = None  # a bitmap of the ends of edges that have changed since
@@ -55,7 +56,7 @@ class Below:
         Where a vertex hangs on another of its own length, nothing is cut, and `TIED` says so. Then the suspects are as
         they were at first.
         """
-        device, kernels, known, state, rows = self.device, self.kernels, self.known, self._known("state"), self.n
+        device, kernels, known, state, rows = self.device, self.kernels, self.known, self.state, self.n
         self._suspect_again(changed, n)
         self._hang(edges)
         while True:
@@ -70,17 +71,13 @@ class Below:
         if words[TIED]:
             self._suspect_again(changed, n)
             return words
-        device.fill(self._known("listed"), 0)
+        device.fill(self.listed, 0)
         device.fill(state[SUSPECTS : SUSPECTS + 1], 0)
         words[SUSPECTS] = 0
         return words
 
-    def _known(self, name: str) -> Array:
-        return self.known.values[name]
-
     def _suspect_again(self, changed: Struct, n: int) -> None:
-        state = self._known("state")
-        for words in (self._known("cut"), self._known("listed"), state[:EDGES], state[TIED:]):
+        for words in (self.marked, self.listed, self.state[:EDGES], self.state[TIED:]):
             self.device.fill(words, 0)
         self.kernels.Suspect(n, known=self.known, changed=changed, stale=self.stale)
 

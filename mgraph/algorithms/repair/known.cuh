@@ -61,7 +61,7 @@ struct Suspect {
     static constexpr int lanes = 1;
     Known known;
     Changed changed;
-    u32* stale;  // a bitmap of the vertices of a rank that is alone: those ends are added to it; null if nobody asks
+    u32* stale;  // a bitmap to which the ends of all changed arcs are added, on a rank that is alone; or null
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             i64 u = changed.src(i), v = changed.dst(i);

@@ -15,7 +15,7 @@ from mgraph.structures import Structure
 __all__ = ["check_weights", "user_id", "weight_kernels"]
 
 NONE = 2**64 - 1
-#: the state of structures in which no edge was found
+#: the states of structures at which no such edge was found
 _fine: WeakKeyDictionary[Structure, object] = WeakKeyDictionary()
 
 
@@ -35,7 +35,7 @@ def check_weights(shard: Shard, what: str) -> None:
         return
     found = np.full(1, NONE, np.uint64)
     if _fine.get(edges) is not edges.state:
-        found = _looked_for(shard, edges)
+        found = _first_bad(shard, edges)
         if int(found[0]) == NONE:
             _fine[edges] = edges.state
     edge = int(shard.exchange.allreduce(found, "min")[0])
@@ -46,7 +46,7 @@ def check_weights(shard: Shard, what: str) -> None:
         raise InvalidOption.about(text, *ends)
 
 
-def _looked_for(shard: Shard, edges: Structure) -> np.ndarray:
+def _first_bad(shard: Shard, edges: Structure) -> np.ndarray:
     """The first edge of this rank with such a weight, src << 32 | dst, or `NONE`: uint64[1]."""
     device, rows, room, check = shard.device, shard.hi - shard.lo, task_room(edges), weight_kernels(shard)
     found, tasks, n_tasks = device.full(1, NONE, np.uint64), device.empty(room, np.uint64), device.zeros(1, np.int64)
