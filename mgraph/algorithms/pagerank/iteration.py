@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.pagerank.distribution import NO_BASE
+from mgraph.algorithms.pagerank.reached import Reached
 from mgraph.algorithms.transpose import Rows
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
@@ -41,12 +43,17 @@ class Iteration:
     def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
         self.shard, self.device, self.n, self.bits = shard, shard.device, shard.hi - shard.lo, bits
         self.weight = int(weight)
-        self.edges, self.view = edges, edges.view()
-        self.kernels, self.common = self._library(bits), common(shard, self.weight)
+        self.common = common(shard, self.weight)
         self.degrees = self._out_weights() if weight else self.device.empty(self.n, np.uint32)
         self.sums, self.base, self.alpha = self.device.empty(self.n, np.float64), NO_BASE, 1.0
         cells = self.device.zeros(2 * CELLS, np.uint64)
         self.tally = [cells[:CELLS], cells[CELLS:]]
+        self._visit(edges)
+
+    def _visit(self, edges: Structure | Rows) -> None:
+        """Take the rows to visit from now on."""
+        self.edges, self.view = edges, edges.view()
+        self.kernels = self._library(self.bits)
         self.tasks, self.n_tasks, self.hub_rows = self._list_hubs()
 
     def _library(self, bits: int) -> Library:
@@ -70,8 +77,8 @@ class Iteration:
         n_tasks, hub_rows = Device.to_host(state).tolist()
         return tasks[:n_tasks], n_tasks, hub_rows
 
-    def begin(self, start: Array, scale: float, even: float) -> None:
-        """Compute degrees and first ranks. One launch."""
+    def begin(self, start: Array, scale: float, even: float, bits: int) -> None:
+        """Compute degrees and first ranks; `bits` are those of the first shares, by pull. One launch."""
         view = self.shard.out_edges.view()
         self.common.StartRanks(
             self.n, graph=view, n=self.n, start=start, given=0 if start is None else min(len(start), self.n),
@@ -114,16 +121,30 @@ class Pull(Iteration):
         The share that each vertex has sent in total to each of its out-neighbours.
     news : SHARES[bits][hi - lo]
         The share, or the change of it, that was sent last; `handed` itself if shares are whole.
+    reached : Reached or None
+        The rows that are visited, while they are few: all others have no shares and get none. None if all are visited.
+    rest : callable
+        Makes the rows to visit once too many are reached.
     """
 
     file = "algorithms/pagerank/pull.cuh"
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
+    def __init__(
+        self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False, reached: Reached | None = None,
+        rest: Callable[[], Structure | Rows] | None = None,
+    ) -> None:  # fmt: skip
+        self.reached, self.rest = reached, rest
         super().__init__(shard, edges, bits, weight)
         self.handed = self.device.empty(self.n, np.float64)
+
+    def _visit(self, edges: Structure | Rows) -> None:
+        super()._visit(edges)
         self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after that of the last hub have none
         if edges.sorted_rows and self.n_tasks:
             self._sort_tasks()
+
+    def _list_hubs(self) -> tuple[Array, int, int]:
+        return (self.device.empty(0, np.uint64), 0, 0) if self.reached else super()._list_hubs()
 
     def _library(self, bits: int) -> Library:
         return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, BY_WEIGHT=self.weight)
@@ -139,18 +160,16 @@ class Pull(Iteration):
             places = self.device.xp.argsort(ids, kind="stable")
         self.tasks = self.device.gather(self.tasks, places)
 
-    def begin(self, start: Array, scale: float, even: float) -> None:
-        """Compute degrees, first ranks and first shares.
-
-        The shares of a given start are sent with 32 bits at least: cutting off more would cost iterations.
-        """
-        super().begin(start, scale, even)
+    def begin(self, start: Array, scale: float, even: float, bits: int) -> None:
+        """Compute degrees, first ranks and first shares."""
+        super().begin(start, scale, even, bits)
         self.tally.reverse()  # so that `FirstShares` clears the tally that `StartRanks` wrote
-        first = self.bits if start is None else max(self.bits, 32)
-        self._take(first)
-        self._library(first).FirstShares(
+        self._take(bits)
+        self.gathering.FirstShares(
             self.n, n=self.n, ranks=self.sums, shares=self._shares(), tally=self.tally[0], spent=self.tally[1]
         )
+        if self.reached:
+            self.reached.grow()
 
     def _take(self, bits: int) -> None:
         """Allocate the arrays for shares of `bits` bits."""
@@ -174,18 +193,26 @@ class Pull(Iteration):
         """See `Iteration`; one allgather."""
         if step == 1:
             self.device.fill(self.sums, 0)
+        if self.reached and not self.reached.few:
+            assert self.rest
+            self.reached = None
+            self._visit(self.rest())
+            self.gathering = self.kernels
+        rows, n = (self.reached.rows, self.reached.n) if self.reached else (None, self.n)
         news, sums = self._gathered(), self.sums
         self.gathering.PullHubs(
             self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, news=news, sums=self.hub_sums
         )
-        self.gathering.PullRows(-(-self.n // LANES), graph=self.view, n=self.n, news=news, sums=sums)
+        self.gathering.PullRows(-(-n // LANES), graph=self.view, rows=rows, n=n, news=news, sums=sums)
         if self.gathering is not self.kernels:
             self._take(self.bits)
         self.base, self.alpha = base, alpha
         self.kernels.FinishPull(
-            self.n, sums=sums, hub_sums=self.hub_sums, hub_rows=self.hub_rows, n=self.n, base=base, alpha=alpha,
+            n, rows=rows, n=n, sums=sums, hub_sums=self.hub_sums, hub_rows=self.hub_rows, base=base, alpha=alpha,
             shares=self._shares(), tally=self.tally[step & 1], spent=self.tally[1 - (step & 1)],
         )  # fmt: skip
+        if self.reached:
+            self.reached.grow()
 
 
 class Push(Iteration):

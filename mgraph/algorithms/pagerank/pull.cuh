@@ -94,25 +94,27 @@ template <class View>
 struct PullRows {  // a tile sums the shares of 32 rows of in-edges; hubs are left to PullHubs
     static constexpr int lanes = 32;
     View graph;
+    const u32* rows;  // or null: all
     i64 n;
     const Share* news;  // of all vertices
     f64* sums;  // the shares received in total
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            f64 sum = fold_rows(graph, tile, row < n ? row : -1, AddShares<View>{graph, news});
-            if (whole ? row < n : sum != 0) sums[row] = whole ? sum : sums[row] + sum;
+            i64 at = i * tile.size() + tile.rank(), row = at < n ? rows ? (i64)rows[at] : at : -1;
+            f64 sum = fold_rows(graph, tile, row, AddShares<View>{graph, news});
+            if (whole ? row >= 0 : sum != 0) sums[row] = whole ? sum : sums[row] + sum;
         }
     }
 };
 
 struct FinishPull {  // one lane an own vertex: computes its rank from the shares received, and then its next share
     static constexpr int lanes = 1;
+    const u32* rows;  // or null: all
+    i64 n;
     f64* sums;
     u64* hub_sums;
     i64 hub_rows;
-    i64 n;
     Base base;
     f64 alpha;
     Shares shares;
@@ -121,7 +123,8 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
         Tally<whole> all;
-        for (i64 row : grid.items(n)) {
+        for (i64 at : grid.items(n)) {
+            i64 row = rows ? (i64)rows[at] : at;
             f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
             Receivers degree = shares.degrees[row];
             if (row < hub_rows && hub_sums[row]) {
