@@ -58,19 +58,23 @@ DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
 // `in_step`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+// A tile of one lane exchanges nothing: by an instruction for its lane alone, a warp's lanes would go one after another.
 template <int W, bool in_step = false> struct Tile {
     static constexpr int width = W;
+    static constexpr bool alone = W == 1;
     static constexpr DEVICE int size() { return W; }
     DEVICE int rank() const { return threadIdx.x & (W - 1); }
     DEVICE int index() const { return threadIdx.x / W; }  // in its block
     DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
     DEVICE u32 own() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
     DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
-    DEVICE u32 ballot(bool p) const { return (__ballot_sync(mask(), p) & own()) >> base(); }
-    DEVICE bool any(bool p) const { return in_step ? ballot(p) : __any_sync(mask(), p); }
+    DEVICE u32 ballot(bool p) const { return alone ? (u32)p : (__ballot_sync(mask(), p) & own()) >> base(); }
+    DEVICE bool any(bool p) const { return alone ? p : in_step ? ballot(p) : __any_sync(mask(), p); }
     // lanes with the same
-    template <class T> DEVICE u32 match(T v) const { return (__match_any_sync(mask(), v) & own()) >> base(); }
-    template <class T> DEVICE T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, W); }
+    template <class T> DEVICE u32 match(T v) const {
+        return alone ? 1u : (__match_any_sync(mask(), v) & own()) >> base();
+    }
+    template <class T> DEVICE T shfl(T v, int lane) const { return alone ? v : __shfl_sync(mask(), v, lane, W); }
     template <class T> DEVICE T sum(T v) const {
         for (int step = W / 2; step; step /= 2) v += __shfl_xor_sync(mask(), v, step, W);
         return v;
@@ -86,7 +90,9 @@ template <int W, bool in_step = false> struct Tile {
         }
         return v;
     }
-    DEVICE void sync() const { __syncwarp(mask()); }
+    DEVICE void sync() const {
+        if (!alone) __syncwarp(mask());
+    }
 };
 
 struct Block {
