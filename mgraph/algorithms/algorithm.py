@@ -151,8 +151,8 @@ class Algorithm:
         The program: ``run(shard, **arguments)``, called on each rank.
     columns : mapping of str to str
         The columns that a result may have, the main one first, and their kinds: "value" for numbers; "vertex" for
-        internal vertex ids, which users get as their own ids; "label" for users' ids; "rows" for several rows of
-        numbers, a number a vertex.
+        internal vertex ids, which users get as their own ids; "label" for places in `Shard.by_name`, which they get as
+        their own ids too, -1 for none; "rows" for several rows of numbers, a number a vertex.
     scalars : tuple of str
         The names of the scalars that a result has.
     warm : callable
@@ -283,6 +283,14 @@ class Shard(Protocol):
     @property
     def order(self) -> Array:
         """The internal id of each user's id, uint32[n_vertices] on the device; None if they are the same."""
+        ...
+
+    @property
+    def by_name(self) -> Array:
+        """The internal ids in the order of what users call the vertices, uint32[n_vertices]; None if they ascend.
+
+        By its places programs name groups of vertices: columns of the kind "label". It is `order`, but with keys.
+        """
         ...
 
     @property

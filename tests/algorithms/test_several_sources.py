@@ -114,10 +114,11 @@ def test_the_nearest_is_by_users_ids(size: int) -> None:
     inside = Graph(graph.n, order[graph.src], order[graph.dst], directed=False)
     sources = np.arange(0, 400, 9).astype(IDS)
     made = shards(inside, cut(graph.n, size))
+    for shard in made:
+        shard.order = order
     got = {}
     for way in (1, -1):  # the order of the sources changes nothing
-        program = {"sources": order[sources][::way].copy(), "names": sources[::way].copy()}
-
+        program = {"sources": order[sources][::way].copy()}
         found, _ = run_program(made, lambda shard, program=program: NEAREST.run(shard, **program), NEAREST)
         got[way] = found["distance"][order], found["nearest"][order]
         np.testing.assert_array_equal(got[way], nearest(every(graph, sources), sources))

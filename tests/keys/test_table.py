@@ -219,3 +219,26 @@ def test_values_that_are_no_keys(column, kind, message):
 )  # fmt: skip
 def test_which_keys_first_edges_choose(src, dst, kind):
     assert chosen_kind(src, dst) == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_in_the_order_of_their_keys(kind):
+    rng, names, keys = fresh_rng(), Names(kind, Device("cpu")), []
+    assert names.ascending(0) is None
+    for more in (1, 5, 3, 200, 1, 40):
+        new = [key for key in dict.fromkeys(drawn(rng, kind, 10**6, more)) if key not in keys]
+        rng.shuffle(new)
+        for first, end in ((0, len(new) // 2), (len(new) // 2, len(new))):
+            if first < end:
+                names.append(as_keys(new[first:end], kind, "src"))
+                keys += new[first:end]
+                want = sorted(range(len(keys)), key=keys.__getitem__)
+                found = names.ascending(len(keys))
+                assert (list(range(len(keys))) if found is None else found.tolist()) == want
+                assert (found is None) == (want == list(range(len(keys))))
+        dropped = len(keys) // 3
+        names.drop(len(keys) - dropped)  # and other keys come in their place
+        keys = keys[: len(keys) - dropped]
+        fewer = names.ascending(len(keys) // 2)
+        want = sorted(range(len(keys) // 2), key=keys.__getitem__)
+        assert (list(range(len(want))) if fewer is None else fewer.tolist()) == want

@@ -103,6 +103,10 @@ class FakeShard:
     epoch: int = 1
 
     @property
+    def by_name(self) -> Any:
+        return self.order
+
+    @property
     def size(self) -> int:
         return self.partition.size
 

@@ -47,7 +47,9 @@ class Components:
     repair : Repair or None
         The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
     least : uint32[n_vertices] or None
-        The smallest user's id by root, once the result was asked for and until the trees change.
+        The label by root, once the result was asked for and until the trees change.
+    named : uint32[n_vertices] or None
+        The order of the vertices' names with which `least` was found.
     left : int
         How many vertices have left their trees for a larger one in the last call.
     """
@@ -59,6 +61,7 @@ class Components:
         self.parent, self.kernels = forest.parent, component_kernels(shard)
         self.repair = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.least: Array = None
+        self.named: Array = None
         self.left = 0
 
     def _worth(self, began: float) -> bool:
@@ -91,8 +94,9 @@ class Components:
         return held + (0 if self.repair is None else self.repair.nbytes)
 
     def columns(self) -> Columns:
-        """The smallest user's id in each own vertex's component."""
-        if self.least is None:
+        """The label of each own vertex's component."""
+        if self.least is None or self.named is not self.shard.by_name:
+            self.named = self.shard.by_name
             self.least = least_ids(self.shard, self.kernels, self.parent)
         labels, components = labelled(self.shard, self.kernels, self.parent, self.least)
         return {"component": labels}, {"components": components, "supersteps": self.supersteps}

@@ -118,21 +118,21 @@ class Forest:
         return len(np.unique(_at(self.parent, every[every != NONE], self.device))) <= 1
 
     def labels(self) -> tuple[Array, int]:
-        """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph."""
-        least = None if self.shard.order is None else least_ids(self.shard, self.kernels, self.parent)
+        """The label of each own vertex's tree, int64[hi - lo], and the number of trees in the graph."""
+        least = None if self.shard.by_name is None else least_ids(self.shard, self.kernels, self.parent)
         return labelled(self.shard, self.kernels, self.parent, least)
 
 
 def least_ids(shard: Shard, library: Library, parent: Array) -> Array:
-    """The smallest user's id in the tree of each root, uint32[n_vertices]."""
+    """The first place in `Shard.by_name` of a vertex in the tree of each root, its label: uint32[n_vertices]."""
     n = shard.n_vertices
     least = shard.device.full(n, 2**32 - 1, np.uint32)
-    library.LeastIds(n, order=shard.order, n=n, parent=parent, least=least)
+    library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least)
     return least
 
 
 def labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
-    """The smallest user's id in each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
+    """The label of each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
 
     `parent` has the root of each vertex of the graph, `least` what `least_ids` returns; None where that is the root.
     """

@@ -23,18 +23,26 @@ from mgraph.algorithms.replicas import share
 from mgraph.algorithms.tally.tally import Tally, tally_kernels
 from mgraph.device import Array, Device
 
-__all__ = ["count_labels", "own_ids", "run", "warm"]
+__all__ = ["count_labels", "names", "own_ids", "run", "warm"]
 
 
 def own_ids(shard: Shard) -> Array:
     """The user's id of each vertex of the graph: uint32[n_vertices]."""
-    device, n = shard.device, shard.n_vertices
-    ids = device.arange(0, n, np.uint32)
-    if shard.order is None:
-        return ids
-    names = device.empty(n, np.uint32)
-    device.scatter(names, shard.order, ids)
-    return names
+    return _places(shard, shard.order)
+
+
+def names(shard: Shard) -> Array:
+    """The place of each vertex of the graph in the order of what users call them, its label: uint32[n_vertices]."""
+    return _places(shard, shard.by_name)
+
+
+def _places(shard: Shard, order: Array) -> Array:
+    places = shard.device.arange(0, shard.n_vertices, np.uint32)
+    if order is None:
+        return places
+    found = shard.device.empty(shard.n_vertices, np.uint32)
+    shard.device.scatter(found, order, places)
+    return found
 
 
 def count_labels(device: Device, labels: Array, n: int) -> int:
@@ -57,7 +65,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     Returns
     -------
     columns : dict
-        "label", int64[hi - lo] on the shard's device: users' ids.
+        "label", int64[hi - lo] on the shard's device: places in `Shard.by_name`.
     scalars : dict
         ``communities``, the number of different labels; ``iterations``, rounds up to the first that changed none.
 
@@ -79,7 +87,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
         views = [out.view(), back.view()]  # of one type, so that a kernel can read both
         degrees += back.degrees()
     tally = Tally(shard, views, degrees)
-    labels = own_ids(shard)
+    labels = names(shard)
     chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
     votes: dict[str, Any] = {"first": shard.lo, "unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0}
     votes |= dict.fromkeys(("strength", "sums", "names", "moves", "count"))

@@ -44,7 +44,7 @@ import numpy as np
 
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES, Columns, Shard
-from mgraph.algorithms.label_propagation.program import own_ids
+from mgraph.algorithms.label_propagation.program import names as labels_of
 from mgraph.algorithms.louvain.weights import FILE, Weights, unit_of
 from mgraph.algorithms.packed.packed import packed, some_packed
 from mgraph.algorithms.replicas import share
@@ -296,7 +296,7 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     O(n + m) a sweep; the module docstring lists launches and exchanges.
     """
     device, unit = shard.device, unit_of(shard, "louvain", 2)
-    names = None if shard.order is None else own_ids(shard)
+    names = None if shard.by_name is None else labels_of(shard)
     out, lo = shard.out_edges, shard.lo
     level = _Level(shard, packed(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution)
     members = device.arange(lo, shard.hi, np.uint32)  # the vertex of the present level that each own vertex is in

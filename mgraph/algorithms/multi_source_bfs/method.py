@@ -56,8 +56,7 @@ def multi_source_bfs(self: Runs[T], sources: Any) -> T:
 
 def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
     """The program's arguments from the user's."""
-    ids = graph.vertices(sources, "sources")
-    return {"sources": Vertices(ids), "names": ids}
+    return {"sources": Vertices(graph.vertices(sources, "sources"))}
 
 
 ALGORITHM = Algorithm(

@@ -1,7 +1,8 @@
 """Breadth-first search from several vertices on each rank, with the nearest of them for each vertex.
 
-A length is hops << 32 | user's id of the source. So the least one is that of the nearest source, and among several that
-of the smallest id. It grows by a hop along every edge: a search by near lists alone, by `mgraph.algorithms.near_far`.
+A length is hops << 32 | label of the source. So the least one is that of the nearest source, and among several that of
+the first in the order of what users call them. It grows by a hop along every edge: a search by near lists alone, by
+`mgraph.algorithms.near_far`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.algorithms.label_propagation.program import names
 from mgraph.algorithms.near_far.search import HOPS, Search, library
 from mgraph.device import Device
 from mgraph.kernels import Library, load
@@ -26,7 +28,7 @@ def warm(shard: Shard) -> None:
     _split(shard)
 
 
-def run(shard: Shard, sources: np.ndarray, names: np.ndarray) -> Columns:
+def run(shard: Shard, sources: np.ndarray) -> Columns:
     """The distances of the own vertices from the nearest of `sources`, in edges.
 
     Parameters
@@ -34,14 +36,12 @@ def run(shard: Shard, sources: np.ndarray, names: np.ndarray) -> Columns:
     shard : Shard
     sources : uint32[k]
         Internal ids; the same on every rank.
-    names : uint32[k]
-        Their users' ids, by which the nearest of several is chosen.
 
     Returns
     -------
     columns : dict
-        "distance", int32[hi - lo] on the shard's device, -1 if there is no path; "nearest", int64[hi - lo], the user's
-        id of the nearest source, of several the smallest, -1 if there is no path.
+        "distance", int32[hi - lo] on the shard's device, -1 if there is no path; "nearest", int64[hi - lo], the
+        label of the nearest source, of several the smallest, -1 if there is no path.
     scalars : dict
         ``levels``, the largest distance plus one; ``reached``, the number of vertices reached.
 
@@ -58,7 +58,8 @@ def run(shard: Shard, sources: np.ndarray, names: np.ndarray) -> Columns:
     """
     device, n = shard.device, shard.hi - shard.lo
     search = Search(shard, HOPS)
-    search.run(sources, names.astype(np.uint64))
+    labels = sources if shard.by_name is None else Device.to_host(device.gather(names(shard), device.asarray(sources)))
+    search.run(sources, labels.astype(np.uint64))
     distance, nearest = device.empty(n, np.int32), device.empty(n, np.int64)
     found = device.zeros(2, np.int64)
     words = search.length[shard.lo : shard.hi]

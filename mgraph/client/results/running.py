@@ -47,6 +47,7 @@ def run_algorithm(
     try:
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
         common |= {} if live is None else {"live": live}
+        common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
         answers = coordinator.call("run" if live is None else "maintain", common, shares, connect=True)
     except BaseException as error:
         coordinator.forget(key)  # some ranks may have finished

@@ -143,6 +143,10 @@ class Numbering:
         """`names` of all vertices: int64[n] or str objects."""
         return self.names(np.arange(self.n_vertices, dtype=np.int64))
 
+    def by_key(self) -> np.ndarray | None:
+        """Users' ids in the order of their keys: uint32[n]; None if that is their own order, as without keys."""
+        return None if self.keys is None else self.keys.names.ascending(self.n_vertices)
+
     def inside(self, ids: np.ndarray) -> np.ndarray:
         """The internal ids of users' ids."""
         return ids if self.order is None else self.order[ids]

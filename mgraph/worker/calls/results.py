@@ -16,19 +16,25 @@ __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
 
 def run(
-    rank: Rank, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None
-) -> Value:
-    """Run an algorithm and store its columns under the id `result`. `data` has arguments with a number a vertex."""
+    rank: Rank, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
+    by_key: np.ndarray | None = None,
+) -> Value:  # fmt: skip
+    """Run an algorithm and store its columns under the id `result`.
+
+    `data` has arguments with a number a vertex, `by_key` users' ids in the order of their keys where these matter.
+    """
     shard = rank.same_ids(generation)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
-    return _keep(rank, result, *ALGORITHMS[name].run(shard, **args))
+    with shard.named_by(by_key):
+        return _keep(rank, name, result, *ALGORITHMS[name].run(shard, **args))
 
 
 def maintain(
-    rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None
-) -> Value:
+    rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
+    by_key: np.ndarray | None = None,
+) -> Value:  # fmt: skip
     """As `run` for the maintained result with the id `live`, which is made or brought up to date."""
     shard = rank.same_ids(generation)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
@@ -37,7 +43,8 @@ def maintain(
     took = follow(shard, live, ALGORITHMS[name], args)
     made = shard.lives[live].made
     assert made is not None
-    return {**_keep(rank, result, *made.columns()), "took": took}
+    with shard.named_by(by_key):
+        return {**_keep(rank, name, result, *made.columns()), "took": took}
 
 
 def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
@@ -89,9 +96,10 @@ def top(rank: Rank, result: str, k: int) -> Value:
     return {"ids": ids, "values": values}
 
 
-def _keep(rank: Rank, result: str, columns: dict[str, Any], info: Value) -> Value:
+def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Value) -> Value:
     """Store what a program returned; the client's answer."""
-    shard = rank.shard
+    shard, kinds = rank.shard, ALGORITHMS[name].columns
+    columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
     shard.device.synchronize()
     shard.results[result] = Result(columns, shard.lo)
     dtypes = {column: str(values.dtype) for column, values in columns.items()}

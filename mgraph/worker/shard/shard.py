@@ -6,7 +6,8 @@ A shard knows nothing of Dask: its exchange, its device and its limits come in b
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +153,7 @@ class Shard:
         self.take_ranges(spec.partition)
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
         self._names: tuple[Array, Array] | None = None
+        self._by_key: tuple[Array, Array] | None = None
         self.epoch = self.num_edges = self.changes = self.operations = 0
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
@@ -245,6 +247,33 @@ class Shard:
             self.device.scatter(names, self.order, self.device.arange(0, self.n_vertices, np.uint32))
             self._names = self.order, names
         return None if self._names is None else self._names[1]
+
+    @property
+    def by_name(self) -> Array:
+        """See `mgraph.algorithms.algorithm.Shard`."""
+        return self.order if self._by_key is None else self._by_key[1]
+
+    @contextmanager
+    def named_by(self, by_key: np.ndarray | None) -> Iterator[None]:
+        """Meanwhile users call the vertices by keys; these are their ids in the order of the keys. None: by their ids.
+
+        8 bytes a vertex of the graph.
+        """
+        if by_key is not None:
+            ids = self.device.asarray(by_key, np.uint32)
+            self._by_key = ids, self.internal(ids)
+        try:
+            yield
+        finally:
+            self._by_key = None
+
+    def ids_of_labels(self, labels: Array) -> Array:
+        """Labels, which are places in `by_name`, as users' ids: int64[n]; -1 stays."""
+        if self._by_key is None:
+            return labels
+        ids = self.device.gather(self._by_key[0], self.device.xp.maximum(labels, 0)).astype(np.int64)
+        ids[labels < 0] = -1
+        return ids
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
