@@ -176,12 +176,17 @@ class Algorithm:
     maintain: Callable[..., Maintained] | None = None
 
     def arguments(self, facts: GraphFacts, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The program's arguments, by `check`; a `TypeError` for one that is missing or unknown names the method."""
+        """The program's arguments, by `check`; a `TypeError` for one that is missing or unknown names the method.
+
+        An unknown one comes first: it may be a missing one, misspelled.
+        """
         try:
             return self.check(facts, **given)
         except TypeError:
+            signature = inspect.signature(self.check)
             try:
-                inspect.signature(self.check).bind(facts, **given)
+                signature.bind_partial(facts, **given)
+                signature.bind(facts, **given)
             except TypeError as error:
                 raise TypeError(f"{self.name}: {error}") from None
             raise
