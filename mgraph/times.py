@@ -77,6 +77,8 @@ def _dates(array: np.ndarray) -> np.ndarray:
     for at, value in enumerate(array.reshape(-1)):
         if not isinstance(value, datetime.date):
             raise InvalidBatch(f"time[{at}] is {value!r}; times are integers of 64 bits or datetime64")
+        if value != value:  # NaT of pandas is a date, too
+            raise InvalidBatch(f"time[{at}] is {value}; times run from {LEAST} to {MOST}, without NaT")
         if getattr(value, "tzinfo", None) is not None:
             raise InvalidBatch(f"time[{at}] is {value!r}; datetime64 has no time zones: give times in UTC without one")
     return array.astype("datetime64[us]")

@@ -84,6 +84,19 @@ def test_the_largest_and_the_least_times():
         assert graph.num_edges == 2
 
 
+@pytest.mark.parametrize("make", [lambda nat: nat, lambda nat: [nat], lambda nat: np.array([nat], object)])
+def test_a_missing_date_of_pandas_is_refused(make):
+    nat = pytest.importorskip("pandas").NaT
+    with DynamicGraph(n_vertices=3, times="datetime64[ns]") as graph:
+        with pytest.raises(InvalidBatch, match=r"time\[0\] is NaT; times run from .* without NaT"):
+            graph.insert([0], [1], time=make(nat))
+        with pytest.raises(InvalidBatch, match=r"time\[1\] is NaT"):
+            graph.insert([0, 1], [1, 2], time=[np.datetime64(3, "s").item(), nat])
+        with pytest.raises(InvalidOption, match="before is NaT"):
+            graph.expire(nat)
+        assert graph.epoch == 0
+
+
 def test_one_time_for_all_and_graphs_that_grow():
     with DynamicGraph(times=True, keys="string") as graph:
         graph.insert(["a", "b"], ["b", "c"], time=3)
