@@ -27,11 +27,15 @@ __all__ = [
     "as_weights",
     "check_columns",
     "check_ids",
+    "collected",
+    "default_columns",
+    "is_lazy",
     "name_columns",
 ]
 
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
 COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
+ENDS = ("source", "target")  #: what the first two may be called, too, as in the tables of `insert` and `to_pandas`
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
 TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last two of graphs with a window
 FILES = (".npz", ".parquet", ".pq")  #: extensions of the files that workers read
@@ -245,6 +249,16 @@ def check_columns(columns: Any) -> dict[str, str] | None:
     return {name: columns[name] for name in COLUMNS if name in columns}
 
 
+def default_columns(there: Iterable[Any]) -> dict[str, str]:
+    """The names of the columns src, dst, weight, op and time among these, where the user gives none.
+
+    The ends are src and dst, or source and target where there is neither of the first two.
+    """
+    there = list(there)
+    tables = "src" not in there and "dst" not in there and any(name in there for name in ENDS)
+    return dict(zip(COLUMNS, (*(ENDS if tables else COLUMNS[:2]), *COLUMNS[2:]), strict=True))
+
+
 def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: str) -> dict[str, Any]:
     """The names of the columns that hold src, dst, weight, op and time, by these keys.
 
@@ -253,7 +267,7 @@ def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: 
     there : iterable of str
         The columns that exist.
     columns : mapping of str to str, optional
-        The names as the user gave them; without it columns have the names src, dst, weight, op and time.
+        The names as the user gave them; without it columns have the names of `default_columns`.
     what : str
         What has the columns, for the message.
 
@@ -263,18 +277,33 @@ def name_columns(there: Iterable[Any], columns: Mapping[str, str] | None, what: 
         A column is missing; or `columns` is None and there are others than these five.
     """
     there = list(there)
-    named = {name: name for name in COLUMNS if name in there} if columns is None else dict(columns)
-    missing = [column for name, column in named.items() if column not in there]
-    missing += [name for name in ("src", "dst") if name not in named]
-    unknown = [] if columns is not None else [column for column in there if column not in COLUMNS]
+    names = default_columns(there) if columns is None else dict(columns)
+    named = {name: column for name, column in names.items() if columns is not None or column in there}
+    missing = [column for column in named.values() if column not in there]
+    missing += [names.get(name, name) for name in COLUMNS[:2] if name not in named]
+    unknown = [] if columns is not None else [column for column in there if column not in names.values()]
     if missing or unknown:
         found = (missing, "missing"), (unknown, "unknown")
         wrong = [f"{', '.join(map(repr, of))} {'is' if len(of) == 1 else 'are'} {how}" for of, how in found if of]
         raise InvalidBatch(
-            f"{what} has the columns {', '.join(map(repr, there))}: {' and '.join(wrong)}; a batch has src, dst and "
-            'optionally weight, op and time; name other columns with columns={"src": ..., "dst": ...}'
+            f"{what} has the columns {', '.join(map(repr, there))}: {' and '.join(wrong)}; a batch has src and dst, or "
+            'source and target, and optionally weight, op and time; name other columns with columns={"src": ..., '
+            '"dst": ...}'
         )
     return named
+
+
+def is_lazy(part: Any) -> bool:
+    """Whether a part of a source is a lazy frame of Polars, whose attributes would be computed."""
+    return hasattr(type(part), "collect_schema") and hasattr(type(part), "collect")
+
+
+def collected(part: Any, columns: Mapping[str, str] | None) -> Any:
+    """A part of a source; of a lazy frame its named columns, computed. Raises as `name_columns`."""
+    if not is_lazy(part):
+        return part
+    named = name_columns(part.collect_schema().names(), columns, "a part, a LazyFrame,")
+    return part.select(list(named.values())).collect()
 
 
 def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
@@ -282,10 +311,12 @@ def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
 
     Parameters
     ----------
-    part : EdgeBatch, mapping or data frame with columns, or list or tuple of 2 to 5 arrays in the order of `COLUMNS`
+    part
+        An `EdgeBatch`; a mapping or data frame with columns, a lazy one of Polars too; or a list or tuple of 2 to 5
+        arrays in the order of `COLUMNS`.
     columns : mapping of str to str, optional
-        The names of the columns that hold src, dst, weight, op and time in a mapping or data frame; without it these
-        names.
+        The names of the columns that hold src, dst, weight, op and time in a mapping or data frame; without it those of
+        `default_columns`.
 
     Raises
     ------
@@ -301,6 +332,7 @@ def as_batch(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
 
 def as_columns(part: Any, columns: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The columns of a part of a source by `COLUMNS`, as the part has them; takes and raises what `as_batch` does."""
+    part = collected(part, columns)
     if isinstance(part, EdgeBatch):
         return {name: getattr(part, name) for name in COLUMNS}
     if isinstance(part, Mapping) or hasattr(part, "columns"):

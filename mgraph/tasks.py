@@ -9,7 +9,7 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed import get_worker
 
-from mgraph.batch import COLUMNS, EdgeBatch
+from mgraph.batch import COLUMNS, EdgeBatch, collected, default_columns
 from mgraph.budget import Budget
 from mgraph.operations import Operations, as_part
 
@@ -29,6 +29,7 @@ def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operat
     InvalidBatch
         The part is no batch.
     """
+    part = collected(part, columns)
     with _budget().reserve(_host_bytes(part, columns), f"a part of the source, a {type(part).__name__}, as a batch"):
         return as_part(part, columns)
 
@@ -70,7 +71,7 @@ def _host_bytes(part: Any, columns: Mapping[str, str] | None) -> int:
         return 0
     if isinstance(part, Mapping) or hasattr(part, "columns"):
         there = part if isinstance(part, Mapping) else part.columns
-        names = columns or dict(zip(COLUMNS, COLUMNS, strict=True))
+        names = columns or default_columns(there)
         named = {name: part[column] for name, column in names.items() if column in there}
     else:
         named = (

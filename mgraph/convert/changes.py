@@ -178,7 +178,8 @@ def ingest(
     ----------
     data
         The source. A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[,
-        weight, op]; a tuple of such arrays. Parts of one step are all operations, or none is. A source is one of:
+        weight, op]; a tuple of such arrays. A lazy frame of Polars is computed when it is read. Parts of one step are
+        all operations, or none is. A source is one of:
 
         - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
           Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
@@ -194,12 +195,13 @@ def ingest(
         For functions: the number of steps after which to stop.
     source, target, weight, op, time : str, optional
         The columns with the ends, the weights, the operations and the times, as in `update`, "source" and "target" by
-        default. If none of the five and no `columns` is given, they have the names src, dst, weight, op and time.
+        default. If none of the five and no `columns` is given, they have the names src and dst, or source and target,
+        and weight, op and time.
     columns : mapping of str to str, optional
         The names of the columns that hold ``src``, ``dst``, ``weight``, ``op`` and ``time``, as in
-        ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument the columns
-        must have these five names: any other column of a frame or mapping is an error, and other columns of files
-        are skipped with a warning, as `time` is where the graph has no `times`.
+        ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument any other column
+        of a frame or mapping than those above is an error, and other columns of files are skipped with a warning,
+        as `time` is where the graph has no `times`.
 
     Returns
     -------

@@ -104,6 +104,64 @@ def test_frames_keys_and_dask():
         assert graph.num_edges == 20
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_a_graph_gives_is_taken(weighted):
+    """Tables with the columns source and target, as `insert` takes them, of one graph in another."""
+    pl = pytest.importorskip("polars")
+    batches, *_ = some(2)
+    with DynamicGraph(n_vertices=N, weighted=weighted, directed=False) as graph:
+        for one in batches:
+            graph.insert(one.src, one.dst, one.weight if weighted else None)
+        frame = graph.to_pandas()
+        tables = frame, graph.to_polars(), graph.to_arrow(), pl.from_pandas(frame).lazy(), dict(frame)
+        for table in (*tables, iter(tables)):
+            with DynamicGraph(n_vertices=N, weighted=weighted, directed=False) as other:
+                assert other.stream(table, 7).inserted == graph.num_edges
+                assert other.fingerprint() == graph.fingerprint()
+                if weighted:
+                    src, dst = frame["source"], frame["target"]
+                    np.testing.assert_array_equal(other.weights(src, dst), graph.weights(src, dst))
+    with DynamicGraph(n_vertices=N) as graph:
+        with pytest.raises(InvalidBatch, match="'note' is unknown; a batch has src and dst, or source and target"):
+            graph.stream(frame.assign(note=0))
+        with pytest.raises(InvalidBatch, match="'target' is missing and 'to' is unknown"):
+            graph.stream({"source": [0], "to": [1]})
+        with pytest.raises(InvalidBatch, match="'source' is unknown"):
+            graph.stream({"src": [0], "dst": [1], "source": [2]})
+        graph.stream({"source": [0], "target": [1], "x": [2]}, columns={"src": "target", "dst": "x"})
+        assert graph.has_edges([1], [2]).all()
+        assert graph.num_edges == 1
+
+
+def test_files_with_source_and_target(tmp_path):
+    np.savez(tmp_path / "a.npz", source=[0, 1], target=[1, 2])
+    (tmp_path / "b.csv").write_text("source,target\n3,4\n4,5\n")
+    with DynamicGraph(n_vertices=N) as graph:
+        assert graph.stream([tmp_path / "a.npz", tmp_path / "b.csv"]).inserted == 4
+        np.savez(tmp_path / "c.npz", source=[5], target=[6], note=[7])
+        with pytest.warns(UserWarning, match="columns that were not read: note"):
+            graph.ingest(tmp_path / "c.npz")
+        assert graph.has_edges([5], [6]).all()
+
+
+def test_lazy_frames():
+    pl = pytest.importorskip("polars")
+    lazy = pl.LazyFrame({"from": ["a", "b"], "to": ["b", "c"], "note": [1, 2]})
+    names = {"src": "from", "dst": "to"}
+    with DynamicGraph() as graph:
+        assert graph.stream(lazy, 1, columns=names).batches == 2
+        assert graph.stream([lazy, lazy], columns=names).updated == 4
+        assert graph.ingest(lazy, columns=names)[0].updated == 2
+        assert graph.insert(lazy, source="from", target="to").updated == 2
+        assert graph.delete(lazy, source="from", target="to").deleted == 2
+        with pytest.raises(InvalidBatch, match="'from', 'to', 'note': 'src', 'dst' are missing"):
+            graph.stream(lazy)
+    numbers = pl.LazyFrame({"src": [0, 1], "dst": [1, 2]})
+    with DynamicGraph(n_vertices=3) as graph:
+        assert [one.inserted + one.updated for one in graph.ingest([numbers, numbers])] == [2, 2]
+        assert graph.ingest(lambda rank, size, step: numbers if step == 0 else None)[0].updated == 2
+
+
 def test_places_are_kept_where_there_is_a_store(tmp_path):
     batches, model, _ = some(8)
     pairs = [(i, columns(batch)) for i, batch in enumerate(batches)]
@@ -156,9 +214,11 @@ def test_bad_arguments_change_nothing():
             ({"max_bytes": 0}, "max_bytes is 0"),
             ({"columns": {"src": "a"}}, "columns is"),
             ({"source": 3}, "got int"),
+            ({"on_batch": 3}, "on_batch is 3; it must be a function"),
         ):
             with pytest.raises(InvalidOption, match=words):
                 graph.stream(**{"source": [([0], [1])], **bad})
+        assert graph.epoch == 0
         with pytest.raises(UnknownVertex, match=r"dst\[0\] is 30"):
             graph.stream([([0], [30])])
         assert graph.stream([]).batches == graph.epoch == 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, EdgeBatch, check_columns
+from mgraph.batch import COUNTS, EdgeBatch, check_columns, is_lazy
 from mgraph.checks import check_whole
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import UpdateReport
@@ -106,7 +106,8 @@ def stream(
         One of:
 
         - a path, or a list of paths, of .npz, Parquet and CSV files; the last two are read a piece at a time;
-        - an `EdgeBatch`, a data frame, a mapping or a tuple of columns, as a part of `ingest` may be;
+        - an `EdgeBatch`, a data frame (that of `to_pandas`, say; a lazy one of Polars is computed), a mapping or a
+          tuple of columns, as a part of `ingest` may be;
         - an iterable of these, which may be endless; it may yield Dask's delayed values too;
         - a Dask DataFrame, of which the workers compute a few partitions ahead;
         - a source with places, as `follow` takes: with a store, each of its batches is applied exactly once; without
@@ -115,7 +116,8 @@ def stream(
         The most edges of a batch. Larger parts are cut, except those of a source with places.
     on_batch : callable, optional
         Called in this thread with the `UpdateReport` of each batch once it is committed, in order. It may read the
-        graph, which may already be some epochs further. What it raises ends the stream.
+        graph, which may already be some epochs further. What it raises ends the stream. Results that are maintained
+        with ``eager=True`` have followed the batch before that; then each batch waits for the one before.
     columns : mapping of str to str, optional
         As in `ingest`.
     max_bytes : int
@@ -131,7 +133,7 @@ def stream(
     Raises
     ------
     InvalidOption
-        `source` is none of these, or `batch`, `columns` or `max_bytes` is bad. Nothing was applied.
+        `source` is none of these, or `batch`, `on_batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
         After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
         applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
@@ -148,6 +150,8 @@ def stream(
     """
     if check_whole(batch, "batch") < 1:
         raise InvalidOption(f"batch is {batch}; at least 1 edge is needed")
+    if on_batch is not None and not callable(on_batch):
+        raise InvalidOption(f"on_batch is {on_batch!r}; it must be a function of an UpdateReport")
     parts = _placed(self, source, batch, check_columns(columns))
     run = _Run(self, on_batch)
     try:
@@ -265,7 +269,7 @@ def _placed(
 
 def _rows(source: Any) -> int | None:
     """The rows of a source that is one part, else None."""
-    frame = hasattr(source, "columns") and hasattr(source, "__len__") and not hasattr(source, "__dask_graph__")
+    frame = hasattr(source, "__len__") and hasattr(source, "columns") and not hasattr(source, "__dask_graph__")
     return len(source) if frame or isinstance(source, EdgeBatch) else None
 
 
@@ -294,7 +298,7 @@ def _parts(
         return _of_files([_checked(path) for path in source], columns, most)
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
         return ((part, columns) for part in _computed(graph, source.to_delayed()))
-    if isinstance(source, EdgeBatch | Mapping | tuple) or hasattr(source, "columns"):
+    if isinstance(source, EdgeBatch | Mapping | tuple) or is_lazy(source) or hasattr(source, "columns"):
         return iter([(source, columns)])
     if isinstance(source, Iterable) and not hasattr(source, "__dask_graph__"):
         return ((part, columns) for part in source)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, EdgeBatch, as_batch, name_columns
+from mgraph.batch import COLUMNS, EdgeBatch, as_batch, default_columns, name_columns
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, ReadError
@@ -194,9 +194,11 @@ def _read_file(
 
 
 def _named(there: Iterable[str], columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> dict[str, str]:
-    """The columns of a file to read. By default those named as in `COLUMNS`; the others are added to `left_out`."""
-    there, known = list(there), COLUMNS if times else COLUMNS[:-1]
-    if columns is None and {"src", "dst"} <= {*there}:  # else the error lists all columns
+    """The columns of a file to read. By default those of `default_columns`; the others are added to `left_out`."""
+    there = list(there)
+    src, dst, *more = default_columns(there).values()
+    known = [src, dst, *(more if times else more[:-1])]
+    if columns is None and {src, dst} <= {*there}:  # else the error lists all columns
         left_out.update(name for name in there if name not in known)
         there = [name for name in there if name in known]
     return name_columns(there, columns, "the file")
