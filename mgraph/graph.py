@@ -250,7 +250,8 @@ class DynamicGraph(Properties):
 
         Batches are committed in the order of the calls. Other calls of the graph wait until the batches in flight are
         committed. With ``order="degree"``, a first batch sent through a pipeline is not followed by the `reorder`; call
-        `reorder` afterwards. See `mgraph.client.batches.pipeline.Pipeline` for reports and errors.
+        `reorder` afterwards. Batches do not overlap while results are maintained with ``eager=True``, which follow each
+        of them. See `mgraph.client.batches.pipeline.Pipeline` for reports and errors.
 
         Parameters
         ----------

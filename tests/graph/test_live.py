@@ -12,7 +12,7 @@ from graph_model import GraphModel, random_batch
 from live_results import IDS, assert_same, line, random_change
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch
+from mgraph import DynamicGraph, EdgeBatch, Operations
 from mgraph.algorithms.algorithm import HUB_DEGREE
 from mgraph.algorithms.near_far import search
 from mgraph.algorithms.repair import below, repair
@@ -268,6 +268,149 @@ def test_eager_results_are_ready_after_each_change(place, caplog):
     assert not [one for one in caplog.records if one.name.startswith("mgraph")]
 
 
+@pytest.mark.parametrize("kind", [{}, {"keys": "int64"}])
+def test_eager_results_follow_each_batch_of_a_pipeline(place, kind):
+    with DynamicGraph(place, None if kind else 50, device="cpu", **kind) as graph:
+        graph.insert([0, 7], [7, 8])
+        live, epochs = graph.maintain("bfs", source=0, eager=True), []
+        with graph.pipeline() as pipeline:
+            for i in (8, 0):
+                done = pipeline.update(EdgeBatch([i], [i + 1], keys=kind.get("keys")))
+                epochs.append((done.result().epoch, live.epoch))
+            stream = Operations(["insert", "has_edge"], [9, 9], [0, 0], keys=kind.get("keys"))
+            done = pipeline.execute(stream)
+            epochs.append((done.result().report.epoch, live.epoch))
+            assert done.result().has_edge.tolist() == [True]
+            live.close()  # from here on batches are in flight again
+            assert pipeline.update(EdgeBatch([7], [9], keys=kind.get("keys"))).result().epoch == 5
+        assert epochs == [(2, 2), (3, 3), (4, 4)]
+        assert (live.epoch, graph.epoch) == (4, 5)
+
+
+def test_a_pipeline_with_eager_results_takes_what_others_take():
+    with DynamicGraph(device="cpu", keys=None) as graph:
+        graph.insert([0], [1])
+        live = graph.maintain("connected_components", eager=True)
+        for name, what in (("update", EdgeBatch([0], [2])), ("execute", Operations(["insert"], [0], [2]))):
+            with pytest.raises(UnknownVertex, match=r"dst\[0\] is 2"), graph.pipeline() as pipeline:
+                getattr(pipeline, name)(what)
+        assert live.epoch == graph.epoch == 1
+
+
+@pytest.mark.parametrize("n_vertices", [10, None])
+def test_eager_results_follow_each_batch_of_a_stream(place, n_vertices):
+    with DynamicGraph(place, n_vertices, device="cpu", keys=None) as graph:
+        graph.insert([9], [8])
+        live, seen = graph.maintain("bfs", source=0, eager=True), []
+
+        def look(report):
+            seen.append((report.epoch, live.epoch, live.result().reached))
+            assert live.report.how == "unchanged"
+
+        graph.stream((([i], [i + 1]) for i in range(6)), on_batch=look)
+        assert seen == [(i + 2, i + 2, i + 2) for i in range(6)]
+        near, other = graph.maintain("bfs", source=9, eager=True), []
+        graph.stream([([8], [7])], on_batch=lambda report: other.append(near.epoch))
+        assert other == [live.epoch] == [graph.epoch]
+
+
+@pytest.mark.parametrize("name", ["bfs", "connected_components", "pagerank", "sssp", "triangles"])
+def test_a_result_that_the_user_has_closed_is_replaced(name):
+    given = {"source": 0} if name in ("bfs", "sssp") else {}
+    with DynamicGraph(n_vertices=20, directed=False, weighted=True, device="cpu") as graph:
+        graph.insert([0, 1], [1, 2])
+        live = graph.maintain(name, **given)
+        first = live.result()
+        want = first.to_numpy()
+        assert live.result() is first
+        first.close()
+        second = live.result()
+        assert live.report.how == "unchanged"
+        np.testing.assert_array_equal(second.to_numpy(), want)
+        assert live.result() is second
+        graph.insert([2], [3])
+        live.result().close()
+        assert_same(live, graph, given)
+
+
+def test_a_closed_live_holds_nothing_but_what_the_user_took():
+    with DynamicGraph(n_vertices=1000, directed=False, device="cpu") as graph:
+        graph.insert(*line(1000))
+        before = graph.nbytes
+        live = graph.maintain("triangles")
+        live.close()
+        graph.has_edges([0], [1])
+        assert graph.nbytes == before
+        other = graph.maintain("triangles")
+        taken = other.result()
+        other.close()
+        assert taken.to_numpy().tolist() == [0] * 1000
+        assert (live.epoch, other.epoch) == (1, 1)
+        assert before < graph.nbytes < before + 10_000
+        del taken
+        graph.has_edges([0], [1])
+        assert graph.nbytes == before
+
+
+def test_a_moved_graph_has_no_maintained_results():
+    with DynamicGraph(n_vertices=5, device="cpu") as graph:
+        live, name = graph.maintain("bfs", source=0, eager=True), graph.id
+        graph.move_to(None)
+        with pytest.raises(GraphClosed, match=f"of bfs is of graph {name}, which was moved: maintain it again"):
+            live.result()
+        graph.insert([0], [1])
+        assert graph.maintain("bfs", source=0).result()[1] == 1
+
+
+# ---- where PageRank begins -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["start", "nstart", "array", "named"])
+def test_ranks_that_do_not_converge_begin_where_those_of_the_method_do(start):
+    rng = fresh_rng()
+    with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        given = {"start": {"array": rng.random(60), "named": {3: 1.0}}.get(start, graph.pagerank(alpha=0.5))}
+        given = {("nstart" if start == "nstart" else "start"): given["start"], "max_iter": 2}
+        live = graph.maintain("pagerank", **given)
+        for change in (lambda: None, graph.reorder, graph.rebalance, lambda: graph.add_vertices(2)):
+            change()
+            graph.insert(*rng.integers(0, 60, (2, 5)))
+            got, want = live.result(), graph.pagerank(**given)
+            assert not got.converged
+            assert got.iterations == want.iterations == 2
+            np.testing.assert_array_equal(got.to_numpy(), want.to_numpy())
+        if start in ("start", "nstart"):
+            given[start].close()
+            graph.insert([0], [59])
+            for read in (live.result, lambda: graph.pagerank(**given)):
+                with pytest.raises(GraphClosed, match="this result of pagerank .* was closed"):
+                    read()
+
+
+def test_ranks_that_converge_no_longer_begin_with_the_start_again():
+    rng = fresh_rng()
+    with DynamicGraph(n_vertices=200, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 200, (2, 600)))
+        given = {"start": graph.pagerank(tol=1e-9), "max_iter": 3}
+        live = graph.maintain("pagerank", **given)
+        assert live.result().converged
+        graph.insert([0], [100])
+        live.result()
+        graph.insert(*rng.integers(0, 200, (2, 3000)))  # more than can be gone on from
+        for _ in range(2):
+            got, want = live.result(), graph.pagerank(**given)
+            assert not got.converged
+            assert live.report.how == "again"
+            np.testing.assert_array_equal(got.to_numpy(), want.to_numpy())
+            graph.insert([5, 6], [190, 191])
+        before = graph.nbytes
+        live.close()
+        given["start"].close()
+        graph.has_edges([0], [1])
+        assert graph.nbytes < before
+
+
 def test_memory_is_reported_and_freed():
     with DynamicGraph(n_vertices=10_000, directed=False, device="cpu") as graph:
         graph.insert(*line(10_000))
@@ -299,7 +442,13 @@ def test_what_cannot_be_maintained():
         with pytest.raises(UnknownVertex, match="10"):
             graph.maintain("bfs", source=10)
         with pytest.raises(TypeError):
-            graph.maintain("bfs", sauce=1)
+            graph.maintain("bfs", 0)
+        for eager in ("yes", 2, None):
+            with pytest.raises(InvalidOption, match=f"^eager is {eager!r}; it must be True or False$"):
+                graph.maintain("bfs", eager=eager, source=0)
+        for call in (graph.maintain, graph.run):
+            with pytest.raises(TypeError, match="^bfs: got an unexpected keyword argument 'sorce'$"):
+                call("bfs", sorce=3)
         with pytest.raises(InvalidOption, match="directed=False"):
             graph.maintain("triangles")
 

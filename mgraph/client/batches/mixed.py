@@ -200,15 +200,23 @@ def how_rows_come(now: Numbering) -> dict[str, Any]:
 
 @contextmanager
 def in_flight(
-    directory: Directory, options: Options, logged: bool, operations: Operations, land: Callable[[], None]
+    directory: Directory,
+    options: Options,
+    logged: bool,
+    operations: Operations,
+    land: Callable[[], None],
+    alone: bool = False,
 ) -> Iterator[tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]] | Answers]:
     """What a pipeline sends of a stream while others are in flight, and what makes answers of the ranks'.
 
-    One without updates, or that brings keys, is answered now, after ``land()`` has waited for those in flight.
+    One without updates, or that brings keys, or that is to be `alone`, is answered now, after ``land()`` has waited for
+    those in flight.
     """
     directory.check()
     _check_kinds(operations, options)
-    if not operations.n_updates:
+    if alone and not directory.takes(operations):
+        check_vertices(operations, directory.n_vertices)  # which need not be there for `_executed` where a graph grows
+    if alone or not operations.n_updates:
         land()
         yield _executed(directory, options, logged, operations)
     elif not directory.takes(operations):

@@ -96,6 +96,9 @@ class Pipeline:
 
     In a published graph the block is one turn: calls of other clients wait until it is left.
 
+    While results are maintained with ``eager=True``, batches do not overlap: `update` and `execute` return when their
+    batch is committed and those results are up to date with it, and raise its error themselves.
+
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on. Of a batch whose vote was interrupted the report says what is known: it is
     committed, without counts; or dropped; or, while workers do not answer or after a loss, that nobody knows.

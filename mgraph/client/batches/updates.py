@@ -15,7 +15,7 @@ import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
-from mgraph.client.batches.mixed import how_rows_come, in_flight, of_steps
+from mgraph.client.batches.mixed import Answers, how_rows_come, in_flight, of_steps
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.shares import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
@@ -86,6 +86,11 @@ class Updates:
         if self.followers is None:
             self.followers = weakref.WeakSet()
         self.followers.add(live)
+
+    @property
+    def _eager(self) -> bool:
+        """Whether there are results that follow each change."""
+        return self.followers is not None and not all(live.closed for live in self.followers)
 
     def followed(self) -> None:
         """Bring the results up to date that follow each change. An error is logged, since the change was made."""
@@ -203,21 +208,40 @@ class Updates:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
         landed = self.landed if last else lambda: None
-        stream = partial(in_flight, self._directory, self._options, self._logged)
-        return Pipeline(self._coordinator, self._sending, max_bytes, stream, landed, self.history)
+        return Pipeline(self._coordinator, self._sending, max_bytes, self._streaming, landed, self.history)
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Shares | UpdateReport]:
-        """What a pipeline sends of a batch. One that brings keys is applied now, when nothing is in flight any more."""
+        """What a pipeline sends of a batch.
+
+        It is applied now, when nothing is in flight any more, if it brings keys, or if results follow each change.
+        """
+        alone = self._eager
         if not self._has_keys(batch):
-            yield Shares(self._shares(batch))
-            return
-        with self._keyed(batch) as found:
-            if found.n_vertices > self._directory.n_vertices:
+            if not alone:
+                yield Shares(self._shares(batch))
+                return
+            land()
+            done = self._call("update", args, partial(self._shares, batch))
+        else:
+            with self._keyed(batch) as found:
+                if not alone and found.n_vertices == self._directory.n_vertices:
+                    yield Shares(self._dealt(found.batch), found.missing)
+                    return
                 land()
-                yield self._send_keyed(found, args)
-            else:
-                yield Shares(self._dealt(found.batch), found.missing)
+                done = self._send_keyed(found, args)
+        self.followed()
+        yield done
+
+    @contextmanager
+    def _streaming(self, operations: Any, land: Callable[[], None]) -> Iterator[Any]:
+        """As `_sending`, of a stream of updates and queries."""
+        with in_flight(self._directory, self._options, self._logged, operations, land, alone=self._eager) as dealt:
+            if not isinstance(dealt, Answers):
+                yield dealt
+                return
+        self.followed()
+        yield dealt
 
     def ingest(
         self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False

@@ -23,8 +23,8 @@ CHUNK = 1 << 22  #: edges that pass through this process at a time
 def move_to(self: Any, client: Any = None, **options: Any) -> None:
     """Move the graph: to the workers of another cluster, or of this one, or to this process.
 
-    Edges, vertices, epoch, and the store stay the same, and so does this object. Results of algorithms are lost. Do not
-    change the graph from other threads meanwhile.
+    Edges, vertices, epoch, and the store stay the same, and so does this object. Results of algorithms are lost, and
+    those of `maintain`. Do not change the graph from other threads meanwhile.
 
     Parameters
     ----------
@@ -63,9 +63,10 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
         )
     options = {"structure": self.structure, **options}
     moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
-    left = self._directory.coordinator
+    left = self._directory
+    left.moved = True
     vars(self).update(vars(moved))
-    left.close()
+    left.coordinator.close()
 
 
 def _by_store(graph: Any, client: Any, options: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.checks import check_flag
 from mgraph.client.options import Options
 from mgraph.client.results.handles import VertexValues
 from mgraph.client.results.running import run_algorithm
@@ -20,6 +21,8 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
 
 __all__ = ["Live", "LiveReport", "maintain"]
+
+STARTS = ("start", "nstart")  #: arguments with which a computation begins
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,27 @@ class Live:
     def __init__(self, directory: Directory, options: Options, name: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
         self._directory, self._options, self._arguments = directory, options, dict(arguments)
-        self._key, self._lock = uuid.uuid4().hex, threading.RLock()
+        self._lock = threading.RLock()
         self._result: VertexValues | None = None
-        self._changes, self._report = -1, LiveReport("again", 0, 0, 0.0)
-        self._free = weakref.finalize(self, directory.coordinator.forget, self._key)
+        self._epoch, self._changes, self._report = -1, -1, LiveReport("again", 0, 0, 0.0)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Have the workers keep what they need under a new key, from the next call that names it."""
+        self._key = uuid.uuid4().hex
+        self._free = weakref.finalize(self, self._directory.coordinator.forget, self._key)
         self._free.atexit = False
 
     def result(self) -> VertexValues:
         """The result for the graph as it is now, as the method of the same name returns it.
 
-        Later changes of the graph do not change what was returned.
+        Later changes of the graph do not change what was returned. While there are none, all calls return the same
+        object; if it was closed, a call returns another one.
 
         Raises
         ------
         GraphClosed
-            This or the graph was closed.
+            This or the graph was closed, or the graph was moved.
         Exception
             What the method of the same name raises for the graph as it is now. A later call tries again.
         """
@@ -79,29 +88,54 @@ class Live:
     def _read(self) -> VertexValues:
         if self.closed:
             raise GraphClosed(f"this maintained result of {self.name} was closed")
-        directory, began = self._directory, time.perf_counter()
+        directory, began, last = self._directory, time.perf_counter(), self._result
+        if directory.moved:
+            raise GraphClosed(
+                f"this maintained result of {self.name} is of graph {directory.coordinator.graph}, which was moved: "
+                "maintain it again"
+            )
         directory.check()
-        if self._result is not None and self._changes == directory.coordinator.changes:
-            self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
-            return self._result
         changes = directory.coordinator.changes
-        ask = partial(run_algorithm, directory.coordinator, self.name, self._checked, live=self._key)
-        self._result = result = directory.read(ask)
+        if last is not None and not last._held.closed and self._changes == changes:
+            self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
+            return last
+        self._result = result = self._brought_up_to_date()
         # a change that another thread makes meanwhile may be in the result, or not
         self._changes = changes if directory.coordinator.changes == changes else -1
-        for first in ("start", "nstart"):  # with which a computation begins: the next one begins with the last result
-            self._arguments.pop(first, None)
+        self._epoch = result.epoch
         self._report = LiveReport(**result._held.took, ms=1000 * (time.perf_counter() - began))
         return result
 
-    def _checked(self, now: Numbering) -> dict[str, Any]:
-        return ALGORITHMS[self.name].arguments(self._options.facts(now), self._arguments)
+    def _brought_up_to_date(self) -> VertexValues:
+        """The result as the workers have it now.
+
+        Ranks that have converged go on from where they are, and `start` is not sent again. Ranks that have not begin
+        with it each time, as those of the method do.
+        """
+        given, last = self._arguments, self._result
+        rest = {name: value for name, value in given.items() if name not in STARTS}
+        if last is not None and last.info.get("converged") and len(rest) < len(given):
+            result = self._asked(rest)
+            if result.info["converged"]:
+                return result
+            before = self._free
+            self._keep()  # or the workers would go on from these ranks
+            before()
+        return self._asked(given)
+
+    def _asked(self, arguments: Mapping[str, Any]) -> VertexValues:
+        directory, checked = self._directory, partial(self._checked, arguments)
+        ask = partial(run_algorithm, directory.coordinator, self.name, checked, live=self._key)
+        found: VertexValues = directory.read(ask)
+        return found
+
+    def _checked(self, arguments: Mapping[str, Any], now: Numbering) -> dict[str, Any]:
+        return ALGORITHMS[self.name].arguments(self._options.facts(now), arguments)
 
     @property
     def epoch(self) -> int:
         """The graph's epoch when the result was last brought up to date; makes no call."""
-        assert self._result is not None
-        return self._result.epoch
+        return self._epoch
 
     @property
     def report(self) -> LiveReport:
@@ -116,9 +150,11 @@ class Live:
     def close(self) -> None:
         """Free what the workers keep for the result, with the graph's next call. It may be called twice.
 
-        What `result` has returned stays.
+        What `result` has returned stays as long as you refer to it. Waits for a read of another thread.
         """
-        self._free()
+        with self._lock:
+            self._free()
+            self._result, self._arguments = None, {}
 
     def __enter__(self) -> Live:
         return self
@@ -139,10 +175,13 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     name : "bfs" | "connected_components" | "pagerank" | "sssp" | "triangles"
         The name of a method of the graph.
     eager : bool
-        Whether to bring the result up to date after each call that changes the graph, too, so that reading it takes no
-        time. `ingest` and a pipeline count as one call. A failure there is logged, and raised by the next read.
+        Whether to bring the result up to date with each batch and each other change too, so that reading it takes no
+        time. `ingest` counts as one change. `stream`, `follow` and a pipeline then send a batch when the result is up
+        to date with the one before, so that no batches overlap. A failure is logged, and raised by the next read.
     **arguments
-        Those of the method.
+        Those of the method. As long as PageRank does not converge, each computation begins with `start`, as the
+        method's does. So do not close a result that is `start`: then a read raises `GraphClosed`, as the method does.
+        After a `reorder`, the values of such a result are sent through this process each time.
 
     Returns
     -------
@@ -152,7 +191,7 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     Raises
     ------
     InvalidOption
-        Results of this name cannot be maintained.
+        Results of this name cannot be maintained, or `eager` is neither True nor False.
     Exception
         As the method.
 
@@ -162,6 +201,11 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     an arc, 17 with weights. A result goes on from there, or is computed again where that takes less time, where more
     was changed, and where vertices have moved or got new internal ids. It equals that of the method; PageRank's is
     within its bound. Several results may be maintained at once. `nbytes` counts what they need.
+
+    Small batches are answered from the last result in undirected graphs, and in directed ones with ``reverse=True``.
+    A directed graph without it has no in-edges: after deletions components are computed again, and so are lengths of
+    paths ("bfs", "sssp") after a shortest path was lost. PageRank goes on in all graphs as long as it converges.
+    "triangles" needs an undirected graph.
 
     Examples
     --------
@@ -173,8 +217,9 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     known = sorted(one for one, algorithm in ALGORITHMS.items() if algorithm.maintain is not None)
     if name not in known:
         raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {', '.join(map(repr, known))}")
+    follows = check_flag(eager, "eager")
     live = Live(self._directory, self._options, name, arguments)
     live.result()
-    if eager:
+    if follows:
         self._updates.follow(live)
     return live

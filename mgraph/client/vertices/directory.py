@@ -48,6 +48,8 @@ class Directory:
     device : Device
     shared : bool
         Whether other clients add and remove keys. Rank 0 is then told of new ones, and tells who takes the turn.
+    moved : bool
+        Whether `move_to` has moved the graph, which has another directory now.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Directory:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
-        self._undecided, self.shared = undecided, False
+        self._undecided, self.shared, self.moved = undecided, False, False
         self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
 
     @contextmanager
