@@ -7,10 +7,12 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from graphs import IDS, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
+from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS
 from mgraph.errors import Aborted, CapacityError, InvalidOption, UnknownVertex
 
@@ -118,6 +120,16 @@ def test_bad_arguments() -> None:
     for k in (None, 3, [1]):
         with pytest.raises(InvalidOption, match="seed"):
             run(made, BETWEENNESS, k, seed=-1)
+
+
+def test_bad_sources_of_graphs_with_keys_and_without_vertices() -> None:
+    with DynamicGraph(keys="string") as graph:
+        with pytest.raises(InvalidOption, match="k is 1, and the graph has no vertices"):
+            graph.betweenness_centrality(k=1)
+        graph.insert(["a"], ["b"])
+        for twice in (["b", "a", "a"], np.array(["b", "a", "a"]), pd.Series(["b", "a", "a"], [7, 8, 9])):
+            with pytest.raises(InvalidOption, match=r"k\[2\] is 'a', which comes before; sources must be different"):
+                graph.betweenness_centrality(k=twice)
 
 
 def test_no_memory_for_in_edges(monkeypatch: pytest.MonkeyPatch) -> None:

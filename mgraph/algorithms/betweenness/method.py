@@ -10,6 +10,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.betweenness.program import run, warm
+from mgraph.algorithms.sample_neighbors.method import check_different
 from mgraph.checks import check_whole
 from mgraph.errors import InvalidOption
 
@@ -85,12 +86,13 @@ def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
     try:
         count = operator.index(k)
     except TypeError:
+        count = None
+    if count is None:
         ids = graph.vertices(k, "k")
-        _, first = np.unique(ids, return_index=True)
-        if len(first) < len(ids):
-            again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
-            raise InvalidOption(f"k[{again}] is {k[again]}, which comes before; sources must be different") from None
+        check_different(graph, k, ids, "k", "sources")
         return ids
+    if n == 0:
+        raise InvalidOption(f"k is {k}, and the graph has no vertices")
     if not 1 <= count <= n or isinstance(k, bool):
         raise InvalidOption(f"k is {k}; the graph has {n} vertices, of which 1 to {n} can be sources")
     return np.random.default_rng(seed).choice(n, count, replace=False).astype(np.uint32)

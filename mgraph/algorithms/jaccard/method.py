@@ -69,6 +69,11 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
             raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices a pair")
     except InvalidBatch as error:
         raise InvalidOption(str(error)) from None
+    if array.dtype.kind == "f" and graph.ids is None:  # a column of it may have whole numbers
+        bad = Device.to_host(array != array.round())
+        if bad.any():
+            pair, end = np.argwhere(bad)[0].tolist()
+            raise InvalidOption(f"pairs[{pair}, {end}] is {float(array[pair, end])}; vertex ids are whole numbers")
     none = np.empty(0, np.uint32)
     ends = [graph.vertices(array[:, end], f"pairs[:, {end}]") if len(array) else none for end in (0, 1)]
     return {"pairs": Vertices(np.concatenate([Device.to_host(end) for end in ends]))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
 from mgraph.algorithms.triangles.maintain import Triangles
@@ -12,6 +12,11 @@ from mgraph.errors import InvalidOption
 __all__ = ["ALGORITHM", "transitivity", "triangles"]
 
 T = TypeVar("T")
+
+
+class _Graph(Runs[Any], Protocol):
+    @property
+    def directed(self) -> bool: ...
 
 
 def triangles(self: Runs[T]) -> T:
@@ -51,7 +56,7 @@ def triangles(self: Runs[T]) -> T:
     return self.run("triangles")
 
 
-def transitivity(self: Runs[Any]) -> float:
+def transitivity(self: _Graph) -> float:
     """The share of pairs of neighbours that are neighbours themselves: 3 triangles / pairs, 0.0 if there are no pairs.
 
     The graph must be undirected; self-loops are ignored. `triangles` says what it costs and what it raises. After M. E.
@@ -64,15 +69,20 @@ def transitivity(self: Runs[Any]) -> float:
     >>> g.transitivity()  # doctest: +SKIP
     0.6
     """
+    _check_undirected(self.directed, "transitivity")
     found = self.run("triangles")
     return 3 * found.total / found.pairs if found.pairs else 0.0
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
     """The program's arguments: none. The graph must be undirected."""
-    if graph.directed:
-        raise InvalidOption("triangles is for undirected graphs; create the graph with directed=False")
+    _check_undirected(graph.directed, "triangles")
     return {}
+
+
+def _check_undirected(directed: bool, what: str) -> None:
+    if directed:
+        raise InvalidOption(f"{what} is for undirected graphs; create the graph with directed=False")
 
 
 ALGORITHM = Algorithm(
