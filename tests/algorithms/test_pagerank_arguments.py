@@ -181,8 +181,12 @@ def test_bad_arguments(given: dict[str, Any], message: str) -> None:
 def test_unknown_vertices_and_bad_weights() -> None:
     with pytest.raises(UnknownVertex, match="20"):
         run(shards(random_graph(1, 20, 30), cut(20, 2)), PAGERANK, personalization={20: 1})
-    for bad, message in ((-1, "from 3 to 4 has weight -1; PageRank"), (np.inf, "infinite")):
+    for bad, message in (
+        (-1, "-1; it must be 0 or more for PageRank"),
+        (np.inf, "inf; it must be finite and 0 or"),
+    ):
         graph = Graph(9, np.array([3, 5], IDS), np.array([4, 6], IDS), weight=np.array([bad, 1], np.float32))
-        with pytest.raises(InvalidOption, match=message):
-            run(shards(graph, cut(9, 2)), PAGERANK, weight=True)
+        for reverse in (False, True):
+            with pytest.raises(InvalidOption, match=f"the edge from 3 to 4 has weight {message}"):
+                run(shards(graph, cut(9, 2), reverse=reverse), PAGERANK, weight=True)
         run(shards(graph, cut(9, 2)), PAGERANK)  # without weights nothing is wrong

@@ -252,7 +252,7 @@ def test_can_run_says_why_not(name, args, how, told):
         ([(0, 1, {"weight": -1e39})], r"is -1e\+39; .* up to"),
         ([(0, 1, {"weight": float("inf")})], "is inf"),
         ([(0, 1, {"weight": 0.1})], "float32 does not hold exactly"),
-        ([(0, 1, {"weight": -1})], "-1; shortest paths need weights of 0 or more"),
+        ([(0, 1, {"weight": -1})], "-1; it must be 0 or more for shortest paths"),
         ([(0, 1), ("ada", (2, 3), {"weight": -1})], r"the edge from 'ada' to \(2, 3\) has weight -1"),
     ],
 )

@@ -15,7 +15,6 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.weights.check import check_weights
 from mgraph.device import Array, Device
-from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, View, constants
 
 __all__ = ["FILE", "WEIGHING", "Weights", "unit_of"]
@@ -82,7 +81,7 @@ def unit_of(shard: Shard, what: str, loops: int) -> float:
     Raises
     ------
     InvalidOption
-        A weight is negative or not finite; on every rank, naming `what` needs other ones.
+        A weight is negative or not finite; on every rank, naming the edge, and `what` needs other ones.
     """
     out = shard.out_edges
     if not out.weighted:
@@ -92,8 +91,7 @@ def unit_of(shard: Shard, what: str, loops: int) -> float:
     most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
     refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()
     if refused:
-        check_weights(shard, f"the sums of {what}")  # which names a negative one
-        raise InvalidOption(f"{what} needs finite weights of 0 or more; {refused} arcs have others")
+        check_weights(shard, f"the sums of {what}", finite=True)  # which names one
     largest = float(np.array([most], np.uint32).view(np.float32)[0])
     if largest == 0:
         return 1.0

@@ -11,8 +11,8 @@ from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.pagerank.distribution import NO_BASE
 from mgraph.algorithms.pagerank.reached import Reached
 from mgraph.algorithms.transpose import Rows
+from mgraph.algorithms.weights.check import check_weights
 from mgraph.device import Array, Device
-from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
@@ -65,7 +65,7 @@ class Iteration:
         self.common.OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
         bad = np.array([not bool(self.device.xp.isfinite(sums).all())], np.int64)
         if int(self.shard.exchange.allreduce(bad, "max")[0]):
-            raise InvalidOption("an edge has an infinite weight; PageRank by weights needs finite ones")
+            check_weights(self.shard, "PageRank by weights", finite=True)  # which names an infinite one
         return sums
 
     def _list_hubs(self) -> tuple[Array, int, int]:

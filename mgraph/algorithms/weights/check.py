@@ -24,33 +24,37 @@ def weight_kernels(shard: Shard) -> Library:
     return kernels(shard, "algorithms/weights/weights.cuh", shard.out_edges.view())
 
 
-def check_weights(shard: Shard, what: str) -> None:
+def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
     """`InvalidOption` on every rank if an edge has a negative weight or NaN; it names the edge.
 
+    With `finite`, an infinite one, too: for algorithms that have found out that there are some.
+
     O(m). Up to 2 launches, a read-back, and an allreduce of a number; nothing in a graph without weights, and only the
-    allreduce where the edges are those of the last check.
+    allreduce where the edges are those of the last check, unless `finite`.
     """
     edges = shard.out_edges
     if not edges.weighted:
         return
     found = np.full(1, NONE, np.uint64)
-    if _fine.get(edges) is not edges.state:
-        found = _first_bad(shard, edges)
+    if finite or _fine.get(edges) is not edges.state:
+        found = _first_bad(shard, edges, finite)
         if int(found[0]) == NONE:
             _fine[edges] = edges.state
     edge = int(shard.exchange.allreduce(found, "min")[0])
     if edge != NONE:
         src, dst = edge >> 32, edge & 0xFFFFFFFF
         ends = user_id(shard, src), user_id(shard, dst)
-        text = f"the edge from {{}} to {{}} has weight {_weight(shard, src, dst):g}; {what} need weights of 0 or more"
+        least = "finite and 0 or more" if finite else "0 or more"
+        text = f"the edge from {{}} to {{}} has weight {_weight(shard, src, dst):g}; it must be {least} for {what}"
         raise InvalidOption.about(text, *ends)
 
 
-def _first_bad(shard: Shard, edges: Structure) -> np.ndarray:
+def _first_bad(shard: Shard, edges: Structure, finite: bool) -> np.ndarray:
     """The first edge of this rank with such a weight, src << 32 | dst, or `NONE`: uint64[1]."""
     device, rows, room, check = shard.device, shard.hi - shard.lo, task_room(edges), weight_kernels(shard)
     found, tasks, n_tasks = device.full(1, NONE, np.uint64), device.empty(room, np.uint64), device.zeros(1, np.int64)
-    common = {"graph": edges.view(), "bad": {"edge": found, "first": shard.lo}, "tasks": tasks, "n_tasks": n_tasks}
+    bad = {"edge": found, "first": shard.lo, "finite": int(finite)}
+    common = {"graph": edges.view(), "bad": bad, "tasks": tasks, "n_tasks": n_tasks}
     check.CheckWeights(-(-rows // LANES), rows=rows, **common)
     check.CheckHubs(room, **common)
     return Device.to_host(found)

@@ -1,12 +1,14 @@
-// Weights that are negative or NaN.
+// Weights that are negative or NaN, and on demand infinite ones.
 #pragma once
 #include "kernels/rows.cuh"
 
-struct Bad {  // the least edge whose weight is negative or NaN: source << 32 | destination
+struct Bad {  // the least edge whose weight is wrong: source << 32 | destination
     u64* edge;
     i64 first;
+    i64 finite;  // whether infinite weights are, too
     DEVICE void see(i64 row, u32 id, f32 weight) const {
-        if (!(weight >= 0)) atomic_min(edge, (u64)(first + row) << 32 | id);
+        if (!(weight >= 0) || (finite && weight == float_of((u32)0x7f800000)))
+            atomic_min(edge, (u64)(first + row) << 32 | id);
     }
 };
 
