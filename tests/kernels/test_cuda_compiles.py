@@ -34,7 +34,7 @@ KINDS = {
         for edge, reduce, result, bits in (
             ("min(value ** 2 % 7, u // 3) if not weight > 1 or v else floor(sqrt(abs(value)))", 1, 64, 64),
             ("value", 0, 32, 32),
-            ("value < u", 3, 0, 64),
+            ("value < u or value and weight", 3, 0, 64),
         )
     ],
     "algorithms/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],

@@ -1,4 +1,7 @@
-"""From an expression over an edge, as a user writes it in Python, to C++: parsed, checked and written anew."""
+"""From an expression over an edge, as a user writes it in Python, to C++: parsed, checked and written anew.
+
+It means what Python means by it: ``a or b`` and ``a and b`` are one of their operands, and `Edge` says what a truth is.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ ARITHMETIC = {
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 FUNCTIONS = {"abs": "fabs", "sqrt": "sqrt", "exp": "exp", "log": "log", "floor": "floor", "ceil": "ceil"}
 EXTREMES = {"min": "lesser", "max": "greater"}
+CHOICES = {ast.And: "last_if({}, {})", ast.Or: "first_if({}, {})"}  #: of operands, which are numbers
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Edge:
     Parameters
     ----------
     code : str
-        The expression in C++, over float64, made from the parsed tree alone.
+        The expression in C++, over float64, made from the parsed tree alone. A truth, as of a comparison, is 1 or 0.
     names : frozenset of str
         Which of value, weight, u and v it uses.
     """
@@ -67,7 +71,7 @@ class _Writer:
         self.names: set[str] = set()
 
     def number(self, node: ast.expr) -> str:
-        """A node as a number; a truth is 1 or 0."""
+        """A node as a number: a comparison and a `not` are 1 or 0, and an `and` or `or` is one of its operands."""
         match node:
             case ast.Constant(value=bool() | int() | float()):
                 return self._constant(node)
@@ -82,7 +86,12 @@ class _Writer:
                 return self.number(node.operand)
             case ast.BinOp() if type(node.op) in ARITHMETIC:
                 return ARITHMETIC[type(node.op)].format(self.number(node.left), self.number(node.right))
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            case ast.BoolOp():
+                *before, code = [self.number(value) for value in node.values]
+                for term in reversed(before):
+                    code = CHOICES[type(node.op)].format(term, code)
+                return code
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
                 return f"(f64){self.truth(node)}"
             case ast.IfExp():
                 return f"({self.truth(node.test)} ? {self.number(node.body)} : {self.number(node.orelse)})"

@@ -35,6 +35,8 @@ DEVICE f64 quotient_of(f64 a, f64 b) {
     f64 whole = (a - remainder_of(a, b)) / b, floor = MATH(floor)(whole);
     return whole - floor > 0.5 ? floor + 1 : floor;
 }
+DEVICE f64 first_if(f64 a, f64 b) { return a != 0 ? a : b; }  // a or b
+DEVICE f64 last_if(f64 a, f64 b) { return a != 0 ? b : a; }  // a and b
 
 DEVICE f64 nothing_of(int reduction) {
     f64 infinite = float_of((u64)0x7ff << 52);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
@@ -26,8 +27,9 @@ def gather(self: Runs[T], values: Any, reduce: str = "sum", edge: str = "value",
         What to do with the neighbours' numbers. "count" is how many are not 0.
     edge : str
         A Python expression of at most 256 characters over the edge between v and a neighbour u: ``value``, that of u;
-        ``weight``, the edge's; ``u`` and ``v``, the ids. It may have numbers, ``+ - * / // % **``, comparisons,
-        ``and``, ``or``, ``not``, ``a if c else b``, and calls of min, max, abs, sqrt, exp, log, floor and ceil.
+        ``weight``, the edge's; ``u`` and ``v``, the ids, which in a graph with keys are the vertices' places in
+        `vertices`. It may have numbers, ``+ - * / // % **``, comparisons, ``and``, ``or``, ``not``,
+        ``a if c else b``, and calls of min, max, abs, sqrt, exp, log, floor and ceil.
     direction : "in" | "out"
         Over edges u -> v, or over edges v -> u. "in" needs ``reverse=True`` or an undirected graph.
 
@@ -50,12 +52,13 @@ def gather(self: Runs[T], values: Any, reduce: str = "sum", edge: str = "value",
 
     Notes
     -----
-    O(n + m) in one superstep, in which each worker receives the values of all vertices. It is computed in float64, with
-    inf and NaN as NumPy has them: truths are 1 and 0, and a division by 0 gives inf or NaN. The reductions "min" and
-    "max" ignore NaN; the functions in an expression are Python's, and ``min(a, b)`` is `a` unless `b` is less. A
-    float32 result is rounded once. Sums do not depend on timing; their last digits depend on the structure and on the
-    order of the vertices. The kernels for an expression are compiled at its first use on each machine, which takes
-    about a second.
+    O(n + m) in one superstep, in which each worker receives the values of all vertices: 4 bytes a vertex if they are a
+    result of float32, else 8. It is computed in float64, with inf and NaN as NumPy has them: a division by 0 gives inf
+    or NaN. An expression means what it means in Python: comparisons and ``not`` are 1 or 0, ``a or b`` is `a` unless
+    that is 0, ``a and b`` is `b` unless `a` is 0, and ``min(a, b)`` is `a` unless `b` is less. The reductions "min" and
+    "max" ignore NaN. A float32 result is rounded once. Sums do not depend on timing; their last digits depend on the
+    structure and on the order of the vertices. The kernels for an expression are compiled at its first use on each
+    machine, which takes about a second.
 
     Examples
     --------
@@ -76,14 +79,22 @@ def check(
     if "weight" in parsed.names and not graph.weighted:
         raise InvalidOption(f"edge {edge!r} uses weight; create the graph with weighted=True")
     direction = check_direction(direction, graph.reverse)
-    if not hasattr(values, "__len__"):
-        values = check_number(values, "values")
-    elif len(values) != graph.n_vertices:
-        raise InvalidOption(f"values has {len(values)} numbers, and the graph {graph.n_vertices} vertices")
-    else:
-        values = VertexData(values)
+    values = _values(values, graph.n_vertices)
     named = not parsed.names.isdisjoint("uv")
     return {"values": values, "reduce": reduce, "edge": parsed.code, "named": named, "direction": direction}
+
+
+def _values(given: Any, n: int) -> float | VertexData:
+    """A number for all vertices, or one for each."""
+    if getattr(given, "ndim", 1) == 0:
+        given = given.item()
+    if isinstance(given, Real):
+        return check_number(given, "values")
+    if not hasattr(given, "__len__") or isinstance(given, str | bytes):
+        raise InvalidOption(f"values is {given!r}; it must be a number, an array of {n} numbers or a result")
+    if len(given) != n:
+        raise InvalidOption(f"values has {len(given)} numbers, and the graph {n} vertices")
+    return VertexData(given)
 
 
 ALGORITHM = Algorithm(name="gather", check=check, run=run, columns={"gathered": "value"}, scalars=(), warm=warm)

@@ -65,6 +65,8 @@ def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
     if isinstance(value, int | float | np.number | np.bool_):
         return [{"number": value}] * size
     array = Device.to_host(as_array(_in_order(value, here)))
+    if array.ndim == 0 and array.dtype.kind in "biuf":  # NumPy makes one of its numbers on the left of a comparison
+        return [{"number": array[()]}] * size
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != here.n_vertices:
         raise InvalidOption(
             f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a number, or have one for each of "
