@@ -87,6 +87,27 @@ def test_shapes(device: str, ranks: int) -> None:
         np.testing.assert_array_equal(degrees, np.bincount(tail.astype(int), minlength=graph.n))
 
 
+@pytest.mark.parametrize(
+    ("edge", "want"),
+    [
+        ("value or 5", lambda value, weight: value or 5),
+        ("value and weight", lambda value, weight: value and weight),
+        ("value and weight or u - 3", lambda value, weight: (value and weight) or -3),
+        ("0.5 and (value or weight) and 2 + value", lambda value, weight: (value or weight) and 2 + value),
+        ("value > 1 and weight or value", lambda value, weight: (value > 1 and weight) or value),
+        ("value > 1 or weight > 2", lambda value, weight: value > 1 or weight > 2),
+        ("not value or 7", lambda value, weight: not value or 7),
+        ("9 if value or weight else 8", lambda value, weight: 9 if value or weight else 8),
+    ],
+)
+def test_and_and_or_are_pythons(device: str, edge: str, want: Any) -> None:
+    for value in (0.0, -2.0, 3.0, np.nan):
+        for weight in (0.0, 1.5, 4.0):
+            graph = Graph(2, np.array([0], np.uint32), np.array([1], np.uint32), weight=np.array([weight], np.float32))
+            made = shards(graph, cut(2, 1), "gpma+", True, device)
+            np.testing.assert_array_equal(run(made, GATHER, value, edge=edge)[0][1], float(want(value, weight)))
+
+
 def test_float32_is_rounded_once(device: str, small: None) -> None:
     graph = random_graph(5, 120, 1500, skew=True)
     values = np.random.default_rng(5).random(graph.n, np.float32)
@@ -168,6 +189,13 @@ def test_bad_expressions(edge: Any, message: str) -> None:
 def test_deep_expressions_are_written() -> None:
     assert parse_edge("-" * (MOST - 1) + "u").names == {"u"}
     assert parse_edge("+".join("u" * 128)).code.count("u") == 128
+    assert parse_edge("(" * 30 + "u" + " or v)" * 30).code.count("v") == 30
+
+
+def test_numbers_of_no_dimension() -> None:
+    facts = GraphFacts(5, True, False, True)
+    for two in (2, np.float32(2), np.array(2), np.array(2.0, np.float32)):
+        assert GATHER.check(facts, two)["values"] == 2.0
 
 
 def test_bad_arguments() -> None:
@@ -175,7 +203,10 @@ def test_bad_arguments() -> None:
     for facts, given, message in (
         (full, {"reduce": "mean"}, "'mean' is none of 'sum', 'min', 'max', 'count'"),
         (full, {"values": np.ones(4)}, "4 numbers, and the graph 5 vertices"),
-        (full, {"values": None}, "values is None"),
+        (full, {"values": None}, "values is None; it must be a number, an array of 5 numbers or a result"),
+        (full, {"values": "x"}, "values is 'x'; it must be a number, an array"),
+        (full, {"values": np.array(1j)}, "values is 1j"),
+        (full, {"values": True}, "values is True; it must be a number in"),
         (full, {"direction": "both"}, "neither"),
         (plain, {}, "reverse=True"),
         (plain, {"edge": "weight", "direction": "out"}, "weighted=True"),
@@ -188,5 +219,5 @@ def test_infinite_weights_are_refused_where_they_make_nan():
     with DynamicGraph(n_vertices=3, weighted=True, directed=False) as g:
         g.insert([0, 1], [1, 2], [1.0, np.inf])
         for call in (g.katz_centrality, g.eigenvector_centrality):
-            with pytest.raises(InvalidOption, match="weights must be finite"):
+            with pytest.raises(InvalidOption, match="(1 to 2|2 to 1) has an infinite weight; weights must be"):
                 call(weight=True)

@@ -11,7 +11,7 @@ from spmd import FakeShard, Graph, cut, run, shards
 from sssp_oracle import random_weighted
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidOption, UnknownVertex
 
 HITS = ALGORITHMS["hits"]
 TOL = 1e-11
@@ -67,6 +67,21 @@ def test_a_start_decides_among_equal_components(ranks: int) -> None:
     check(graph, made)
 
 
+def test_a_start_by_vertex_and_its_other_name() -> None:
+    graph = Graph(6, np.array([0, 3], np.uint32), np.array([1, 4], np.uint32))
+    made = shards(graph, cut(6, 2), "gpma+")
+    for given in ({"start": {1: 3, 4: 4.0}}, {"nstart": {1: 3, 4: 4.0}}, {"nstart": np.array([0, 3.0, 0, 0, 4.0, 0])}):
+        both, _ = run(made, HITS, tol=TOL, normalized=False, **given)
+        np.testing.assert_allclose(both["authorities"], [0, 0.6, 0, 0, 0.8, 0], atol=1e-9)
+    with pytest.raises(InvalidOption, match="start and nstart are two names"):
+        run(made, HITS, start={1: 1}, nstart={1: 1})
+    for name in ("start", "nstart"):
+        with pytest.raises(UnknownVertex, match=rf"^{name}\[1\] is 6"):
+            run(made, HITS, **{name: {1: 1, 6: 1}})
+        with pytest.raises(InvalidOption, match=f"^{name} must be finite"):
+            run(shards(graph, cut(6, 2)), HITS, **{name: {1: -1}})
+
+
 def test_no_vertices_and_no_iterations() -> None:
     made = shards(Graph(0, NONE, NONE), cut(0, 1))
     assert run(made, HITS)[0]["hubs"].tolist() == []
@@ -105,7 +120,7 @@ def test_bad_arguments(options: dict[str, Any], told: str) -> None:
 
 
 def test_weights_that_make_no_sense() -> None:
-    for weights, told in (([1, -2], "weight -2"), ([1, np.inf], "past the range")):
+    for weights, told in (([1, -2], "weight -2"), ([1, np.inf], "from 1 to 2 has weight inf; it must be finite")):
         pair = Graph(3, np.array([0, 1], np.uint32), np.array([1, 2], np.uint32), weight=np.array(weights, np.float32))
         with pytest.raises(InvalidOption, match=told):
             run(shards(pair, cut(3, 1), "gpma+", True), HITS, weight=True)

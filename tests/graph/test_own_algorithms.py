@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from graph_clusters import HERE, assert_clean, on
 
-from mgraph import DynamicGraph, InvalidOption, VertexValues
+from mgraph import DynamicGraph, InvalidOption, UnknownVertex, VertexValues
 
 N = 120
 
@@ -88,16 +89,19 @@ def test_a_mask_is_numbers():
 def test_bad_arguments():
     with DynamicGraph(n_vertices=3) as graph:
         for call in (graph.eigenvector_centrality, graph.katz_centrality):
-            with pytest.raises(InvalidOption, match="reverse=True"):
+            needs = f"{call.__name__} needs in-edges; create the graph with reverse=True, or directed=False"
+            with pytest.raises(InvalidOption, match=needs):
                 call()
+            with pytest.raises(InvalidOption, match="weight=True needs weights; create the graph with weighted=True"):
+                call(weight=True)
             with pytest.raises(InvalidOption, match="max_iter is 0"):
                 call(max_iter=0)
             with pytest.raises(InvalidOption, match="tol"):
                 call(tol=-1)
         with pytest.raises(InvalidOption, match="alpha is 'a'"):
             graph.katz_centrality("a")
-        with pytest.raises(InvalidOption, match="weighted=True"):
-            graph.katz_centrality(weight=True)
+        with pytest.raises(InvalidOption, match="transitivity is for undirected graphs"):
+            graph.transitivity()
 
 
 @pytest.mark.parametrize(("kind", "size"), [("reverse", HERE), ("permuted", 3)])
@@ -177,6 +181,68 @@ def test_what_arithmetic_refuses():
             x.named("mine", rounds=2).iterations  # noqa: B018
         assert x.named("mine", rounds=2).rounds == 2
         assert "rounds 2" in repr(x.named("mine", rounds=2))
+
+
+def test_numbers_of_numpy_on_either_side():
+    with DynamicGraph(n_vertices=3, directed=False) as graph:
+        graph.insert([0, 1], [1, 2])
+        x = graph.gather(1)
+        for three in (np.float32(1), np.int64(1), np.array(1), np.array(1.0, np.float32), np.bool_(True)):
+            a = x.to_numpy()
+            for made, want in (
+                (three < x, three < a),
+                (three == x, three == a),
+                (x >= three, a >= three),
+                (three - x, three.astype(float) - a),
+                (x * three, a * three),
+                (x.where(x > 1, three), np.where(a > 1, a, three)),
+            ):
+                assert isinstance(made, VertexValues)
+                assert made.dtype == want.dtype
+                np.testing.assert_array_equal(made.to_numpy(), want)
+        single = graph.pagerank()
+        assert ((single + np.float32(1)).dtype, (single + np.array(1.0)).dtype) == (np.float32, np.float64)
+        np.testing.assert_array_equal(graph.gather(np.array(2)).to_numpy(), graph.gather(2).to_numpy())
+        for other in (np.array("a"), np.array(1j)):
+            with pytest.raises(InvalidOption, match=r"has shape \(\)"):
+                x + other
+
+
+@pytest.mark.parametrize("keys", [None, "string"])
+def test_numbers_by_vertex(keys):
+    names = [0, 1, 2, 3] if keys is None else ["d", "c", "b", "a"]
+    with DynamicGraph(**({"n_vertices": 4} if keys is None else {"keys": keys}), reverse=True) as graph:
+        graph.insert([names[i] for i in (0, 1, 2, 0)], [names[i] for i in (1, 2, 3, 3)])
+        some, dense = {names[3]: 4.0, names[1]: 2}, np.array([0, 2.0, 0, 4.0])
+        series = pd.Series(some)
+        katz, eigenvector, hits = graph.katz_centrality, graph.eigenvector_centrality, graph.hits
+        few = {"max_iter": 1, "tol": 0}
+        for given in (some, series):
+            np.testing.assert_array_equal(katz(beta=given), katz(beta=dense))
+        np.testing.assert_array_equal(hits(max_iter=0, nstart=some), hits(max_iter=0, start=dense))
+        np.testing.assert_array_equal(hits(max_iter=0, nstart=series), hits(max_iter=0, start=[3, 2, 3, 4]))
+        for call in (katz, eigenvector):
+            np.testing.assert_array_equal(call(nstart=some, **few), call(nstart=dense, **few))
+            np.testing.assert_array_equal(call(nstart=series, **few), call(nstart=[3, 2, 3, 4], **few))
+            np.testing.assert_array_equal(call(nstart=np.array(2), **few), call(nstart=2.0, **few))
+        stranger = 9 if keys is None else "z"
+        calls = [(katz, "beta"), (katz, "nstart"), (eigenvector, "nstart"), (hits, "nstart"), (hits, "start")]
+        for call, name in calls:
+            with pytest.raises(UnknownVertex, match=rf"^{name}\[0\] is {stranger!r}"):
+                call(**{name: {stranger: 1}})
+            with pytest.raises(InvalidOption, match=rf"^{name}\[.*\] is 'x'"):
+                call(**{name: {names[0]: "x"}})
+            for wrong in ("x", np.ones(5), np.ones((4, 1)), [[1], [1, 2]], pd.Series([1, 2], [names[1]] * 2)):
+                with pytest.raises(InvalidOption, match=f"^(the index of )?{name}(:| is| has)"):
+                    call(**{name: wrong})
+        for call, name in calls[:3]:
+            for wrong in ([1, 2], graph.pagerank(personalization=[some, some]), pd.Series(["x"], [names[1]])):
+                with pytest.raises(InvalidOption, match=f"^{name} (has|is)"):
+                    call(**{name: wrong})
+        older = graph.pagerank()
+        graph.add_vertices(1) if keys is None else graph.insert(["new"], ["a"])
+        with pytest.raises(InvalidOption, match="nstart has 4 numbers; it must have one number for each of 5 vertices"):
+            katz(nstart=older)
 
 
 def test_intermediate_results_are_freed():

@@ -20,6 +20,10 @@ def test_graphs_and_results_have_types(tmp_path: Path) -> None:
     made.append(assert_type(DynamicGraph.open(tmp_path / "store"), DynamicGraph))
     frame = pd.DataFrame({"source": [0], "target": [1]})
     made.append(assert_type(DynamicGraph.from_pandas(frame), DynamicGraph))
+    with DynamicGraph(n_vertices=2, directed=False) as two:
+        for found in (assert_type(two.katz_centrality(), VertexValues), two.eigenvector_centrality()):
+            assert_type(found, VertexValues)
+        assert_type(two.transitivity(), float)
     for one in made:
         assert type(one) is DynamicGraph
         one.close()

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from mgraph.algorithms.algorithm import Runs
 from mgraph.checks import check_number, check_whole
+from mgraph.columns import shown
 from mgraph.errors import InvalidOption
 
-__all__ = ["Gathers", "edge_of", "iterate", "unit"]
+__all__ = ["Gathers", "checked_edge", "iterate", "unit"]
+
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Gathers(Protocol):
-    """A graph with the method `gather`."""
+class Gathers(Runs[Result_co], Protocol[Result_co]):
+    """A graph with the method `gather`. `Result_co` is what its algorithms return."""
 
     @property
     def num_vertices(self) -> int: ...  # noqa: D102
     @property
+    def reverse(self) -> bool: ...  # noqa: D102
+    @property
     def weighted(self) -> bool: ...  # noqa: D102
     def gather(self, values: Any, reduce: str = "sum", edge: str = "value", direction: str = "in") -> Any: ...  # noqa: D102
+    def vertices(self) -> np.ndarray: ...  # noqa: D102
+    def _by_vertex(self, values: Any, name: str, mean: bool = False) -> Any: ...
 
 
-def edge_of(weight: bool) -> str:
-    """What a neighbour adds to a sum: its value, by the edge's weight if that counts."""
+def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weight: bool) -> str:
+    """What a neighbour adds to a sum: its value, by the edge's weight if that counts; for the method `what`.
+
+    `InvalidOption` if `max_iter` is less than 1, `tol` is negative or not finite, or the graph lacks weights or
+    in-edges.
+    """
+    if check_whole(max_iter, "max_iter") == 0:
+        raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
+    if not 0 <= check_number(tol, "tol") < math.inf:
+        raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
+    if weight and not graph.weighted:
+        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    if not graph.reverse:
+        raise InvalidOption(f"{what} needs in-edges; create the graph with reverse=True, or directed=False")
     return "value * weight" if weight else "value"
 
 
@@ -32,23 +54,32 @@ def unit(x: Any) -> Any:
     return x / (x.norm() or 1)
 
 
-def iterate(step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, n: int) -> tuple[Any, dict[str, Any]]:
-    """``x = step(x)`` until it changes by less than ``n * tol`` in the L1 norm, at most `max_iter` times.
+def iterate(
+    graph: Gathers[Any], step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, weight: bool
+) -> tuple[Any, dict[str, Any]]:
+    """``x = step(x)`` until it changes by less than ``num_vertices * tol`` in the L1 norm, at most `max_iter` times.
 
-    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` if `max_iter`
-    is less than 1, or `tol` is negative or not finite, or where a value is NaN, as infinite weights and growth make it.
+    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` where a value
+    is past the range of its dtype, as infinite weights and growth make it.
     """
-    if check_whole(max_iter, "max_iter") == 0:
-        raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
-    if not 0 <= check_number(tol, "tol") < math.inf:
-        raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    error, steps, bound = math.inf, 0, n * tol
+    error, steps, bound = math.inf, 0, max(graph.num_vertices, 1) * tol
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
         error, steps = (x - last).norm(1), steps + 1
-        if math.isnan(error):
+        if not math.isfinite(error):
+            _refuse_infinite_weight(graph, weight)
             raise InvalidOption(
-                f"iteration {steps} gave a value that is no number: weights must be finite, and so must values that "
-                "it begins with; or it grows without limit, as where alpha is too large"
+                f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite; "
+                "or it grows without limit, as where alpha is too large"
             )
     return x, {"iterations": steps, "error": error, "converged": error < bound}
+
+
+def _refuse_infinite_weight(graph: Gathers[Any], weight: bool) -> None:
+    """`InvalidOption`, naming the edge, if weights count and one is infinite. One `gather`."""
+    if not weight:
+        return
+    [(v, u)] = graph.gather(0, "max", "u if abs(weight) > 3.5e38 else -1").top(1)
+    if u >= 0:
+        tail = shown(graph.vertices()[int(u)])
+        raise InvalidOption(f"the edge from {tail} to {shown(v)} has an infinite weight; weights must be finite")

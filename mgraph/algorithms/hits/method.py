@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
 from mgraph.algorithms.hits.program import run, warm
+from mgraph.algorithms.named import begun
 from mgraph.checks import check_number, check_whole
 from mgraph.errors import InvalidOption
 
@@ -22,6 +23,7 @@ def hits(
     max_iter: int = 100,
     start: Any = None,
     *,
+    nstart: Any = None,
     weight: bool = False,
     normalized: bool = True,
 ) -> T:
@@ -39,9 +41,12 @@ def hits(
         NetworkX's HITS, has this rule.
     max_iter : int
         The largest number of iterations, 0 or more. Each has up to 20 products with B.
-    start : array of at most `num_vertices` numbers, or earlier result, optional
-        The authorities to begin with, 0 or more; all alike by default. Vertices past its end begin with the mean. If
+    start : result, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
+        The authorities to begin with, 0 or more; all alike by default. Vertices past an array's end, and those that the
+        index of a Series does not name, begin with the mean; those that a mapping does not name begin with 0. If
         several vectors of authorities are possible, as where components are equally strong, it decides among them.
+    nstart : optional
+        Another name of `start`.
     weight : bool
         Whether the sums are weighted by the edges' weights.
     normalized : bool
@@ -57,7 +62,7 @@ def hits(
     Raises
     ------
     InvalidOption
-        `tol`, `max_iter` or `start` is out of its range; or `weight` is asked for in an unweighted graph, in a directed
+        `tol`, `max_iter` or `start` is out of its range; `weight` is asked for in an unweighted graph, in a directed
         graph without in-edges, or with an edge whose weight is negative or infinite.
     CapacityError
         A worker has too little memory: 184 bytes for each owned vertex and 8 for each vertex of the whole graph.
@@ -67,7 +72,8 @@ def hits(
 
     Notes
     -----
-    O(n + m) a product. The result does not depend on timing. Authorities are the dominant right singular vector of the
+    O(n + m) a product with B, in two supersteps. In each of them every worker receives 8 bytes a vertex of the whole
+    graph. The result does not depend on timing. Authorities are the dominant right singular vector of the
     adjacency matrix, found by restarted Lanczos iterations, which need far fewer products than the power iteration of
     J. Kleinberg, "Authoritative sources in a hyperlinked environment", J. ACM 46(5), 1999.
 
@@ -78,7 +84,9 @@ def hits(
     >>> found.to_numpy().round(2), found.authorities.to_numpy().round(2)  # doctest: +SKIP
     (array([0.38, 0.62, 0.  , 0.  ]), array([0.  , 0.  , 0.62, 0.38]))
     """
-    return self.run("hits", tol=tol, max_iter=max_iter, start=start, weight=weight, normalized=normalized)
+    return self.run(
+        "hits", tol=tol, max_iter=max_iter, start=start, nstart=nstart, weight=weight, normalized=normalized
+    )
 
 
 def check(
@@ -86,6 +94,7 @@ def check(
     tol: Any = 1e-8,
     max_iter: Any = 100,
     start: Any = None,
+    nstart: Any = None,
     weight: Any = False,
     normalized: Any = True,
 ) -> dict[str, Any]:
@@ -97,7 +106,8 @@ def check(
     if weight and not graph.reverse:
         raise InvalidOption("weight=True needs in-edges; create the graph with reverse=True, or directed=False")
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
-    given = {} if start is None else {"start": VertexData(start)}
+    name, first = begun(graph, start, nstart)
+    given = {} if first is None else {name: VertexData(first)}
     return {"tol": float(tol), "max_iter": most, "weight": bool(weight), "normalized": bool(normalized), **given}
 
 

@@ -40,6 +40,7 @@ from mgraph.structures import Structure
 __all__ = ["STEPS", "run", "warm"]
 
 STEPS = 20  #: vectors of a basis; 160 bytes a vertex
+WHAT = "hubs and authorities by weights"
 
 
 def _library(shard: Shard, rows: Structure | Rows, weight: bool) -> Library:
@@ -105,7 +106,8 @@ class _Lanczos:
             more = self.back.product(self.forth.product(last))
             diagonal.append(_dot(shard, more, last))
             if not math.isfinite(diagonal[-1]):
-                raise InvalidOption("a sum of weights is past the range of float64; HITS needs finite weights")
+                check_weights(shard, WHAT, finite=True)
+                raise InvalidOption("a sum of weights is past the range of float64")
             more -= diagonal[-1] * last
             if beside:
                 more -= beside[-1] * basis[-2]
@@ -137,6 +139,7 @@ def run(
     weight: bool = False,
     normalized: bool = True,
     start: Array = None,
+    nstart: Array = None,
 ) -> Columns:
     """The hubs and the authorities of the own vertices.
 
@@ -152,6 +155,8 @@ def run(
         Whether both columns sum to 1.
     start : array, shape (k,), optional
         The authorities to begin with, of the first k own vertices; the others begin with 1.
+    nstart : optional
+        The same, where the user gave it this name, for messages.
 
     Returns
     -------
@@ -177,9 +182,9 @@ def run(
         none = device.empty(0, np.float64)
         return {"hubs": none, "authorities": none}, {"iterations": 0, "error": 0.0, "converged": True}
     if weight:
-        check_weights(shard, "hubs and authorities by weights")
+        check_weights(shard, WHAT)
     matrices = [_Matrix(shard, rows, weight) for rows in sides(shard, "HITS")]
-    lanczos = _Lanczos(shard, matrices[0], matrices[-1], _first(shard, start, own))
+    lanczos = _Lanczos(shard, matrices[0], matrices[-1], _first(shard, start, nstart))
     iterations, converged = 0, False
     while iterations < max_iter and not converged:
         iterations += 1
@@ -197,11 +202,12 @@ def run(
     return {"hubs": hubs, "authorities": authorities}, info
 
 
-def _first(shard: Shard, start: Array, own: int) -> Array:
-    """The vector to begin with; `InvalidOption` on every rank if `start` is none."""
+def _first(shard: Shard, start: Array, nstart: Array) -> Array:
+    """The vector to begin with; `InvalidOption` on every rank if what was given is none."""
+    own, (name, first) = shard.hi - shard.lo, ("start", start) if nstart is None else ("nstart", nstart)
     vector = shard.device.full(own, 1, np.float64)
-    if start is not None:
-        given = shard.device.asarray(start, np.float64)[:own]
+    if first is not None:
+        given = shard.device.asarray(first, np.float64)[:own]
         vector[: len(given)] = given
     xp = shard.device.xp
     bad = not bool((xp.isfinite(vector) & (vector >= 0)).all())
@@ -212,7 +218,7 @@ def _first(shard: Shard, start: Array, own: int) -> Array:
             float(shard.exchange.allreduce(np.array([x]), op)[0]) for x, op in ((least, "min"), (most, "max"))
         )
         raise InvalidOption(
-            "start must be finite and 0 or more for each vertex, and above 0 for one; "
+            f"{name} must be finite and 0 or more for each vertex, and above 0 for one; "
             f"its values are from {least} to {most}"
         )
     return vector

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData, Vertices
+from mgraph.algorithms.named import begun, filled, is_named, numbers, pairs
 from mgraph.algorithms.pagerank.maintain import Ranks
 from mgraph.algorithms.pagerank.program import run, warm
-from mgraph.checks import check_float, check_number, check_whole, is_series
-from mgraph.columns import shown
+from mgraph.checks import check_float, check_number, check_whole
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "pagerank"]
@@ -85,19 +84,26 @@ def pagerank(
     GraphClosed
         `start` is a result that was closed.
     CapacityError
-        A worker has too little memory; `mgraph.algorithms.pagerank.program.run` lists what it needs.
+        A worker has too little memory. It needs 22 bytes for each of its own vertices (24 with a `tol` below 1e-7), 4
+        more for a float32 result, and on several workers 2 to 8 for each vertex of the whole graph. In-edges that the
+        graph does not store are made for the call, which takes 32 bytes an arc meanwhile. Where there is too little
+        memory for that, 12 bytes suffice for each of its own vertices, and 8, on several workers 16, for each vertex of
+        the whole graph. `mgraph.algorithms.pagerank.program.run` lists it all.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) an iteration. With float32 and a `tol` of 1e-7 or more, vertices send only the changes of their ranks, cut
-    to 16 bits, which is fastest. The limit is the same, but iterates before convergence, as with a small `max_iter`,
-    differ from those of the power iteration by up to 1%. With a smaller `tol`, or 0, the k-th iterate is that of the
-    power iteration up to 1e-4 relative, and with float64 up to rounding. A tol that cannot be reached, such as 1e-30,
-    means `max_iter` iterations unless nothing changes any more. k personalizations take as long as k calls, but for
-    in-edges that are made once. With weights an iteration takes up to four times as long, and more in directed graphs
-    without in-edges.
+    O(n + m) an iteration, which is a superstep. In it each worker receives the shares of all vertices: 2 bytes a vertex
+    with float32 and a `tol` of 1e-7 or more, 4 with a smaller one, and 8 with float64 or weights. Where in-edges are
+    neither stored nor made, it sends a sum for each vertex instead, 8 bytes, to the vertex's owner. With float32 and a
+    `tol` of 1e-7 or more, vertices send only the changes of their ranks, cut to 16 bits, which is fastest. The limit is
+    the same, but iterates before convergence, as with a small `max_iter`, differ from those of the power iteration by
+    up to 1%. With a smaller `tol`, or 0, the k-th iterate is that of the power iteration up to 1e-4 relative, and with
+    float64 up to rounding. A tol that cannot be reached, such as 1e-30, means `max_iter` iterations unless nothing
+    changes any more. k personalizations take as long as k calls, but for in-edges that are made once. With weights an
+    iteration takes up to four times as long, and more in directed graphs without in-edges. After L. Page, S. Brin, R.
+    Motwani, T. Winograd, "The PageRank citation ranking: bringing order to the web", Stanford InfoLab, 1999.
 
     Examples
     --------
@@ -127,13 +133,10 @@ def check(
         raise InvalidOption(f"alpha is {alpha}; it must be above 0 and below 1")
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    if start is not None and nstart is not None:
-        raise InvalidOption("start and nstart are two names of one argument; give one of them")
+    _, first = begun(graph, start, nstart)
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
-    most, first = min(check_whole(max_iter, "max_iter"), sys.maxsize), start if nstart is None else nstart
-    if isinstance(first, Mapping):
-        first = _filled(first, graph, "start" if nstart is None else "nstart")
+    most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
     given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
     given |= _teleport(personalization, graph) | _dangling(dangling, graph)
     given |= {"weight": True} if weight else {}
@@ -145,21 +148,21 @@ def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:
     n = graph.n_vertices
     if given is None:
         return {}
-    if _is_named(given):
-        ids, values = _pairs(given, graph, "personalization")
+    if is_named(given):
+        ids, values = pairs(given, graph, "personalization")
         return {"chosen": Vertices(ids), "chosen_rows": np.zeros(len(ids), np.int64), "chosen_values": values}
     rows = list(given) if isinstance(given, list | tuple) or getattr(given, "ndim", 1) == 2 else []
     if not any(hasattr(row, "__len__") for row in rows):
         return {"dense": VertexData(_padded(given, n, "personalization"))}
     names = [f"personalization[{i}]" for i in range(len(rows))]
-    if all(map(_is_named, rows)):
-        pairs = [_pairs(row, graph, name) for row, name in zip(rows, names, strict=True)]
-        ids, values = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        owners = np.repeat(np.arange(len(pairs)), [len(part) for part, _ in pairs])
+    if all(map(is_named, rows)):
+        parts = [pairs(row, graph, name) for row, name in zip(rows, names, strict=True)]
+        ids, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        owners = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        whole[i] = _filled(row, graph, name) if _is_named(row) else _padded(np.asarray(row), n, name)
+        whole[i] = filled(row, graph, name) if is_named(row) else _padded(np.asarray(row), n, name)
     return {"dense": VertexData(whole, rows=True), "several": len(rows)}
 
 
@@ -171,40 +174,10 @@ def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
         if given not in DANGLING:
             raise InvalidOption(f"dangling {given!r} is none of {', '.join(map(repr, DANGLING))}")
         return {"dangling": given}
-    if _is_named(given):
-        ids, values = _pairs(given, graph, "dangling")
+    if is_named(given):
+        ids, values = pairs(given, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
     return {"loose_dense": VertexData(_padded(given, graph.n_vertices, "dangling"))}
-
-
-def _is_named(given: Any) -> bool:
-    """Whether numbers come with their vertices: in a mapping, or in a Series of pandas."""
-    return isinstance(given, Mapping) or is_series(given)
-
-
-def _pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The vertices and the numbers of what `_is_named`."""
-    if isinstance(given, Mapping):
-        ids = graph.vertices(list(given), name)
-        return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
-    if not given.index.is_unique:
-        raise InvalidOption(f"the index of {name} has {shown(given.index[given.index.duplicated()][0])} more than once")
-    return graph.vertices(given.index, f"the index of {name}"), _numbers(given, name)
-
-
-def _numbers(given: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidOption(f"{name} is not an array of numbers") from None
-
-
-def _filled(given: Any, graph: GraphFacts, name: str) -> np.ndarray:
-    """What `_is_named` as an array with a number for each vertex: 0 for those that it does not name."""
-    ids, values = _pairs(given, graph, name)
-    array = np.zeros(graph.n_vertices)
-    array[ids] = values
-    return array
 
 
 def _padded(given: Any, n: int, name: str) -> Any:
@@ -213,7 +186,7 @@ def _padded(given: Any, n: int, name: str) -> Any:
         if not hasattr(given, "__len__") or isinstance(given, str | bytes):
             raise InvalidOption(f"{name} is {given!r}; it must be a mapping, or an array of numbers")
         return given
-    array = _numbers(given, name)
+    array = numbers(given, name)
     if array.ndim != 1 or len(array) > n:
         raise InvalidOption(f"{name} has shape {array.shape}; it must be one-dimensional, of at most {n} numbers")
     return np.concatenate([array, np.zeros(n - len(array))])

@@ -7,6 +7,7 @@ from contextlib import suppress
 from mgraph.client.options import Options
 from mgraph.client.reports import report
 from mgraph.client.reports.report import balance_of
+from mgraph.client.results.given import by_vertex
 from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
 from mgraph.client.vertices.directory import Directory
@@ -21,6 +22,7 @@ class Properties:
     _directory: Directory
     _options: Options
     _storing: Storing | None
+    _by_vertex = by_vertex  # for algorithms that are written with `gather`
 
     @property
     def id(self) -> str:
