@@ -46,7 +46,8 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
     -----
     One whole search from `source`, as by `bfs` or `sssp` with predecessors: for many targets of one source, take their
     ``.predecessors``. Then a walk back from `target`, a superstep for each time that the path goes from one worker's
-    range to another's. Only the path's vertices come to this process.
+    range to another's, in which two numbers travel. Only the path's vertices come to this process, 16 bytes each. The
+    sources are those of `bfs` and `sssp`.
 
     Examples
     --------
