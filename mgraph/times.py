@@ -40,7 +40,8 @@ def check_times(times: Any) -> str | None:
 def as_times(values: Any, n: int) -> Any:
     """The column `time` of a batch of `n` edges: int64[n], or datetime64[n] with its unit.
 
-    `values` has a time for each edge, or is one time for all. Dates of Python become datetime64[us].
+    `values` has a time for each edge, or is one time for all. Dates of Python become datetime64[us], and datetime64[ns]
+    where Timestamps of pandas have nanoseconds.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def as_times(values: Any, n: int) -> Any:
 
 
 def _dates(array: np.ndarray) -> np.ndarray:
-    """An array of dates of Python as datetime64[us]."""
+    """An array of dates of Python, or of Timestamps of pandas, as datetime64 of microseconds or nanoseconds."""
     for at, value in enumerate(array.reshape(-1)):
         if not isinstance(value, datetime.date):
             raise InvalidBatch(f"time[{at}] is {value!r}; times are integers of 64 bits or datetime64")
@@ -81,7 +82,16 @@ def _dates(array: np.ndarray) -> np.ndarray:
             raise InvalidBatch(f"time[{at}] is {value}; times run from {LEAST} to {MOST}, without NaT")
         if getattr(value, "tzinfo", None) is not None:
             raise InvalidBatch(f"time[{at}] is {value!r}; datetime64 has no time zones: give times in UTC without one")
-    return array.astype("datetime64[us]")
+    dates = array.astype("datetime64[us]")
+    more = np.array([getattr(value, "nanosecond", 0) for value in array.reshape(-1)], np.int64).reshape(array.shape)
+    if not more.any():
+        return dates
+    exact = dates.astype("datetime64[ns]") + more
+    bad = exact.astype(dates.dtype) != dates
+    if bad.any():
+        at = int(bad.argmax())
+        raise InvalidBatch(f"time[{at}] is {array.reshape(-1)[at]}, which datetime64[ns] cannot hold; others need it")
+    return exact
 
 
 def as_stamps(batch: Any, times: str | None) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 from plain_graph import fresh_rng
 from time_model import KINDS, TimeModel, check, check_stream, edges_of, random_timed
@@ -199,6 +200,24 @@ def test_bad_times_are_refused_and_change_nothing(given, message):
 def test_an_empty_batch_has_no_times_to_be_of_another_kind(kind, time):
     with DynamicGraph(n_vertices=2, times=kind) as graph:
         assert (graph.insert([], [], time=time).epoch, graph.num_edges) == (1, 0)
+
+
+def test_nanoseconds_of_pandas_are_kept():
+    stamp = pd.Timestamp(1_700_000_000_123_456_789)
+    with DynamicGraph(n_vertices=4, times="datetime64[ns]") as graph:
+        for times in (stamp, [stamp], np.array([stamp], object), pd.Series([stamp])):
+            graph.delete([0], [1])
+            graph.insert([0], [1], time=times)
+            assert graph.to_csr().time.tolist() == [stamp.value]
+        graph.insert([0, 1], [1, 2], time=[stamp, datetime(2024, 5, 6)])
+        assert graph.to_csr().time.astype("datetime64[us]").tolist()[1] == datetime(2024, 5, 6)
+        with pytest.raises(InvalidBatch, match=r"time\[1\] is 1000-01-01.*cannot hold"):
+            graph.insert([0, 1], [1, 2], time=[stamp, datetime(1000, 1, 1)])
+    with (
+        DynamicGraph(n_vertices=4, times="datetime64[us]") as graph,
+        pytest.raises(InvalidBatch, match="cannot hold exactly"),
+    ):
+        graph.insert([0], [1], time=stamp)
 
 
 def test_dates_that_do_not_fit():
