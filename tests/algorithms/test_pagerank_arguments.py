@@ -121,6 +121,26 @@ def test_several(device: str, size: int) -> None:
     assert run(made, PAGERANK, personalization=lists[0])[0].dtype == np.float32
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_several_go_on(device: str, size: int) -> None:
+    graph = random_graph(2, 150, 400)
+    made = shards(graph, cut(graph.n, size), reverse=True, device=device)
+    personal = [{3: 1}, {5: 2, 6: 1}]
+    exact = {"dtype": "float64", "tol": 1e-9, "personalization": personal, "max_iter": 1000}
+    first, cold = run(made, PAGERANK, **exact)
+    again, info = run(made, PAGERANK, start=first, **exact)
+    assert info["iterations"] <= 2 < cold["iterations"]
+    assert np.abs(again - first).sum() < 1e-8
+    with pytest.raises(InvalidOption, match=r"nstart has shape \(2, 150\); for no list of.*\(150,\)"):
+        run(made, PAGERANK, nstart=first)
+    with pytest.raises(InvalidOption, match=r"start has shape \(1, 150\); for 2 .*\(2, 150\)"):
+        run(made, PAGERANK, start=first[:1], personalization=personal)
+    bad = first.copy()
+    bad[1, 7] = -1
+    with pytest.raises(InvalidOption, match=r"nstart\[1\] sums to .* least value is -1"):
+        run(made, PAGERANK, nstart=bad, personalization=personal)
+
+
 def test_any_tol_is_taken() -> None:
     graph = random_graph(2, 150, 400)
     made = shards(graph, cut(graph.n, 2), reverse=True)

@@ -35,7 +35,8 @@ class Ranks:
 
     takes_deletions = True
 
-    def __init__(self, shard: Shard, start: Any = None, **arguments: Any) -> None:
+    def __init__(self, shard: Shard, start: Any = None, nstart: Any = None, **arguments: Any) -> None:
+        start = start if nstart is None else nstart
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
         self.futile = self.rest = 0
         self._iterate(start)

@@ -52,7 +52,7 @@ def pagerank(
         The ranks to begin with, which are scaled to sum to 1. Ranks of an earlier epoch save iterations. A result of
         this graph stays on the workers, unless the graph was reordered since. Such a result, and an array, are sent
         through this process. Vertices that were added since, and those that the index of a Series does not name, begin
-        with the mean; those that a mapping does not name begin with 0.
+        with the mean; those that a mapping does not name begin with 0. With k personalizations it may have k rows.
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
@@ -133,14 +133,29 @@ def check(
         raise InvalidOption(f"alpha is {alpha}; it must be above 0 and below 1")
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    _, first = begun(graph, start, nstart)
+    name, first = begun(graph, start, nstart)
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
-    given: dict[str, Any] = {} if first is None else {"start": VertexData(first)}
-    given |= _teleport(personalization, graph) | _dangling(dangling, graph)
+    given = _teleport(personalization, graph)
+    given |= _dangling(dangling, graph) | _start(name, first, graph.n_vertices, given.get("several", 0))
     given |= {"weight": True} if weight else {}
     return {"alpha": float(alpha), "tol": float(tol), "max_iter": most, "dtype": check_float(dtype, "dtype"), **given}
+
+
+def _start(name: str, given: Any, n: int, several: int) -> dict[str, Any]:
+    """The program's argument from `start`, or `nstart`: ranks, or rows of ranks for as many personalizations."""
+    if given is None:
+        return {}
+    rows = given.to_numpy() if hasattr(given, "ranks") else given  # a result of several rows
+    if getattr(rows, "ndim", 1) != 2:
+        return {name: VertexData(given)}
+    if rows.shape != (several, n):
+        raise InvalidOption(
+            f"{name} has shape {rows.shape}; for {several or 'no list of'} personalizations and {n} vertices it must "
+            f"be of shape {(several, n) if several else (n,)}"
+        )
+    return {name: VertexData(numbers(rows, name), rows=True)}
 
 
 def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def run(
     dtype: str = "float32", weight: bool = False, dangling: str = "personalization", dense: Array = None,
     chosen: np.ndarray | None = None, chosen_rows: np.ndarray | None = None, chosen_values: np.ndarray | None = None,
     several: int = 0, loose_dense: Array = None, loose: np.ndarray | None = None,
-    loose_values: np.ndarray | None = None,
+    loose_values: np.ndarray | None = None, nstart: Array = None,
 ) -> Columns:  # fmt: skip
     """The PageRank of the own vertices, as ``networkx.pagerank``.
 
@@ -110,7 +110,7 @@ def run(
         distance of 0.07. Below 1e-7, or with float64, the k-th iterate is the definition's up to 1e-4 relative.
     max_iter : int
         The largest number of iterations.
-    start : float32 or float64[k], or None
+    start : float32 or float64[k] or [several, k], or None
         The ranks of the own vertices to begin with, usually an earlier result; scaled to sum to 1 over the whole graph.
         Vertices past its end, which were added later, begin at ``1 / n_vertices``, as all do if it is None.
     dtype : "float32" | "float64"
@@ -129,6 +129,8 @@ def run(
         Who gets the mass of vertices without out-edges, and in which proportion, instead of `dangling`.
     loose, loose_values : uint32[k], float64[k], optional
         The same for few vertices.
+    nstart
+        `start`, where the user gave it by this name.
 
     Returns
     -------
@@ -162,8 +164,10 @@ def run(
     if n == 0:
         empty = {"ranks": shard.device.empty(0, dtype).reshape(several, 0)} if several else {}
         return empty or {"rank": shard.device.empty(0, dtype)}, {"iterations": 0, "error": 0.0, "converged": True}
+    name, start = ("start", start) if nstart is None else ("nstart", nstart)
     start = None if start is None else shard.device.asarray(start, np.float64)
-    factor = scale(shard, start, 1 / n)
+    starts = {name: start} if start is None or start.ndim == 1 else {f"{name}[{i}]": one for i, one in enumerate(start)}
+    firsts = [(one, scale(shard, one, 1 / n, which)) for which, one in starts.items()]
     if weight:
         check_weights(shard, "PageRank by weights")
     spread: str | Array = dangling
@@ -180,8 +184,8 @@ def run(
             iteration = make(to if isinstance(spread, str) and spread != "uniform" else None)
             iteration.begin(to, 1.0, 0.0, bits)
         else:
-            iteration = make(None)
-            iteration.begin(start, factor, 1 / n, bits if start is None else max(bits, 32))  # 16 would cost iterations
+            (first, factor), iteration = firsts[row % len(firsts)], make(None)
+            iteration.begin(first, factor, 1 / n, bits if first is None else max(bits, 32))  # 16 would cost iterations
         infos.append(_iterate(iteration, Base(n, alpha, to, spread), tol, max_iter))
         results.append(iteration.result(dtype))
     if not several:
