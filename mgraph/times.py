@@ -86,12 +86,11 @@ def _dates(array: np.ndarray) -> np.ndarray:
     more = np.array([getattr(value, "nanosecond", 0) for value in array.reshape(-1)], np.int64).reshape(array.shape)
     if not more.any():
         return dates
-    exact = dates.astype("datetime64[ns]") + more
-    bad = exact.astype(dates.dtype) != dates
+    bad = np.abs(dates.astype(np.int64)) > MOST // 1000 - 1
     if bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"time[{at}] is {array.reshape(-1)[at]}, which datetime64[ns] cannot hold; others need it")
-    return exact
+    return dates.astype("datetime64[ns]") + more
 
 
 def as_stamps(batch: Any, times: str | None) -> Any:
