@@ -123,17 +123,21 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
         Tally<whole> all;
-        for (i64 at : grid.items(n)) {
-            i64 row = rows ? (i64)rows[at] : at;
-            f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
-            Receivers degree = shares.degrees[row];
-            if (row < hub_rows && hub_sums[row]) {
-                sums[row] = sum = from_fixed(hub_sums[row]);
-                if (whole) hub_sums[row] = 0;
-            }
-            f64 rank = greater(base.at(row) + alpha * sum, 0.0);
-            shares.hand_on(row, degree, rank, before, all);
+        if (Tile<32>::size() > 1 || rows) {
+            for (i64 at : grid.items(n)) finish(rows ? (i64)rows[at] : at, all);
+        } else {  // a CPU takes several rows at a time where they follow each other
+            for (i64 row : grid.items(n)) finish(row, all);
         }
         all.add_to(tally);
+    }
+    DEVICE void finish(i64 row, Tally<whole>& all) const {
+        f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
+        Receivers degree = shares.degrees[row];
+        if (row < hub_rows && hub_sums[row]) {
+            sums[row] = sum = from_fixed(hub_sums[row]);
+            if (whole) hub_sums[row] = 0;
+        }
+        f64 rank = greater(base.at(row) + alpha * sum, 0.0);
+        shares.hand_on(row, degree, rank, before, all);
     }
 };
