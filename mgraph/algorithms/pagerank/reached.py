@@ -6,10 +6,9 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels
 from mgraph.device import Array, Device
-from mgraph.kernels import Library
 from mgraph.structures import Structure
 
-__all__ = ["Reached", "reach_kernels"]
+__all__ = ["Reached"]
 
 FILE = "algorithms/pagerank/reached.cuh"
 SHARE = 16  #: not few: more than one part in so many of the vertices, or of the edges
@@ -40,7 +39,7 @@ class Reached:
 
     def __init__(self, shard: Shard, incoming: Structure, teleport: Array) -> None:
         n, device = shard.n_vertices, shard.device
-        self.kernels, self.most_edges = reach_kernels(shard), incoming.num_edges // SHARE
+        self.most_edges, self.kernels = incoming.num_edges // SHARE, kernels(shard, FILE, shard.out_edges.view())
         self.rows, self.state = device.empty(n // SHARE, np.uint32), device.zeros(3, np.int64)
         reached = {"bits": device.zeros(n // 32 + 1, np.uint32), "rows": self.rows, "most": n // SHARE}
         self.given = {"out": shard.out_edges.view(), "in": incoming.view(), "reached": {**reached, "state": self.state}}
@@ -59,8 +58,3 @@ class Reached:
         self.first = self.n  # of those that joined last
         self.n, edges, hubs = Device.to_host(self.state).tolist()
         self.few = self.n <= len(self.rows) and edges <= self.most_edges and not hubs
-
-
-def reach_kernels(shard: Shard) -> Library:
-    """The kernels that list what is reached."""
-    return kernels(shard, FILE, shard.out_edges.view())
