@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mgraph.device import Device
 from mgraph.errors import MgraphError
+from mgraph.exchange.world import World
 
 __all__ = ["Array", "Exchange", "ExchangeError"]
 
@@ -40,8 +42,10 @@ class Exchange(ABC):
     """
 
     name: ClassVar[str]
+    maps: bool = False  #: whether all ranks map each other's memory
     rank: int
     size: int
+    _world: World | None = None
 
     def __init__(self, rank: int, size: int, aborted: Callable[[], bool]) -> None:
         self.rank, self.size, self.aborted = rank, size, aborted
@@ -82,6 +86,20 @@ class Exchange(ABC):
     def barrier(self) -> None:
         """Return once every rank has called this."""
         self.allreduce(np.zeros(1, np.int8), "max")
+
+    def world(self, device: Device) -> World:
+        """Return the way in which programs run on all ranks together; made at the first call, by all ranks.
+
+        Every rank calls it with its own device, once the exchange is connected.
+        """
+        if self._world is None:
+            self._world = World(self, device, self.maps or self.size == 1)
+        return self._world
+
+    def close_world(self) -> None:
+        """Free what `world` has made."""
+        if self._world is not None:
+            self._world.close()
 
     @abstractmethod
     def close(self) -> None:

@@ -62,6 +62,7 @@ class Loopback(Exchange):
     def close(self) -> None:
         """Make later calls raise `Aborted`."""
         self._closed = True
+        self.close_world()
 
     def _check(self) -> None:
         if self._closed or self.aborted():

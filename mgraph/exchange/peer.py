@@ -70,6 +70,7 @@ class PeerExchange(Exchange):
     """
 
     name: ClassVar[str] = "peer"
+    maps = True
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class PeerExchange(Exchange):
             with suppress(MgraphError):
                 self._kernels.Stop(1, base=own.data, size=self.size, slot=self._slot)
         with self._lock:
+            self.close_world()
             Segment.unlink(self._place)
             self._segments = [None] * self.size
             self._own = None  # type: ignore[assignment]

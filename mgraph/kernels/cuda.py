@@ -18,21 +18,29 @@ __all__ = ["compile_cuda"]
 
 BLOCK = 256  # threads in a block, unless an item needs more lanes
 THREADS = 1024  # threads that a multiprocessor must hold of kernels with larger blocks: 64 registers for each
+TOGETHER = 512  # threads in a block of a program of several ranks: the fewer blocks, the sooner they have met
 WAVES = 32  # the most blocks for each multiprocessor, since kernels stride over items; many, to balance their work
 
 
 def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
-        kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
-        resident = kernel.resident or (THREADS // kernel.lanes if kernel.lanes > BLOCK else 0)
-        bounds = f"{max(BLOCK, kernel.lanes)}" + (f", {resident}" if resident else "")
+        kind, size = kernel.kind(program.view), _block(kernel)
+        resident = kernel.resident or (THREADS // size if size > BLOCK else 0)
+        bounds = f"{size}" + (f", {resident}" if resident else "")
+        constant = "__grid_constant__ " if kernel.entry else ""  # so that references to it are to constant memory
+        call = f"{kernel.entry}(kernel)" if kernel.entry else "kernel(Grid{})"
         lines.append(
             f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes} && {kind}::lanes == {kernel.lanes}); "
-            f"kernel(Grid{{}}); }}\n"
+            f"{call}; }}\n"
         )
     return "".join(lines)
+
+
+def _block(kernel: KernelSource) -> int:
+    """The threads of a block."""
+    return TOGETHER if kernel.entry == "drive" else max(BLOCK, kernel.lanes)
 
 
 class _Parameters(threading.local):
@@ -67,7 +75,7 @@ def _driver_load() -> Any:
 
 def _at_once(device: Device, function: Any, kernel: KernelSource, processors: int) -> int:
     """How many of its blocks the GPU runs at once."""
-    size = max(BLOCK, kernel.lanes)
+    size = _block(kernel)
     found = device.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, size, kernel.shared)
     return int(found) * processors
 
@@ -76,7 +84,7 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
     """A function that launches through the driver: this takes 3 us on the host, and CuPy's call of a RawKernel 7 us."""
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared = max(BLOCK, lanes), kernel.shared
+    size, shared = _block(kernel), kernel.shared
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
@@ -91,7 +99,7 @@ def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int
     """As `_launcher`, for a kernel whose blocks meet: at most as many blocks as the GPU runs at once."""
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared, most = max(BLOCK, lanes), kernel.shared, _at_once(device, function, kernel, processors)
+    size, shared, most = _block(kernel), kernel.shared, _at_once(device, function, kernel, processors)
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
@@ -130,7 +138,7 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
         launchers = {}
         for k in program.kernels:
             function = _function(module, k)
-            if k.stays:
+            if k.stays or k.entry == "drive":
                 launchers[k.name] = _stayer(device, function, k, processors)
             else:
                 most = _at_once(device, function, k, processors) if k.draws else processors * WAVES

@@ -62,9 +62,9 @@ def host_platform() -> str:
 def _entries(program: Program) -> str:
     lines = []
     for kernel in program.kernels:
-        kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
+        kind = kernel.kind(program.view)
         fields = f"*(const {kind}*)fields"
-        call = f"stay({fields})" if kernel.stays else f"launch({fields}, items, threads)"
+        call = f"stay({fields})" if kernel.stays else f"{kernel.entry or 'launch'}({fields}, items, threads)"
         lines.append(
             f'extern "C" __attribute__((visibility("default"))) '
             f"void mgraph_{kernel.name}(const void* fields, i64 items, int threads) "

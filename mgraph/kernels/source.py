@@ -40,8 +40,22 @@ DTYPES = {
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
 _STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
+_STATE = re.compile(r"^    struct State \{(.*?)^    \};", re.M | re.S)
 _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)+)", re.M)
 _ALIAS = re.compile(r"using (\w+) = (\w+);")
+
+
+ENTRIES = ("drive", "drive_step", "drive_next")  #: a program's kernels, by the function of platform/world_*
+
+
+def _is_kernel(body: str) -> bool:
+    return "operator()(Grid" in body or "Numbers step(Grid" in body
+
+
+def _state(body: str) -> tuple[str, ...]:
+    """Return the names of the words of a program's `State`."""
+    state = _STATE.search(body)
+    return tuple(re.findall(r"(\w+) = 0", state[1])) if state else ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,9 @@ class KernelSource:
     """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet.
 
     `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. If a kernel
-    `draws` its items from counters, only as many blocks are launched as run at once.
+    `draws` its items from counters, only as many blocks are launched as run at once. A program of several ranks gives
+    three kernels of one struct: `entry` is the driver's function that runs all its phases, one, or what follows one; `state` names
+    the words of its state.
     """
 
     name: str
@@ -78,11 +94,19 @@ class KernelSource:
     stays: bool = False
     resident: int = 0
     draws: bool = False
+    struct: str = ""
+    entry: str = ""
+    state: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """The bytes of all fields."""
         return 8 * sum(f.words for f in self.fields)
+
+    def kind(self, view: str | None) -> str:
+        """The C++ type of the struct."""
+        name = self.struct or self.name
+        return f"{name}<{view}>" if self.template else name
 
 
 @dataclass(frozen=True)
@@ -109,7 +133,7 @@ def _inline(name: str, seen: set[str]) -> str:
 
 def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field, ...]:
     fields = []
-    for kind, star, name in _FIELD.findall(body.split("operator()")[0]):
+    for kind, star, name in _FIELD.findall(re.split(r"operator\(\)|    struct State", body)[0]):
         inner = view if kind == "View" else kind
         if inner in structs and not star:
             fields.append(Field(name, "struct", inner=_inner(structs[inner])))
@@ -151,11 +175,11 @@ def read_program(
     views_text = _inline(view[0], seen) if view else ""
     body = _inline(file, seen)
     structs = {found[2]: found for found in _STRUCT.finditer(_chosen(views_text + body, defines))}
-    views = {name: found[3] for name, found in structs.items() if "operator()(Grid" not in found[3]}
+    views = {name: found[3] for name, found in structs.items() if not _is_kernel(found[3])}
     numbers = {name: value for name, value in defines if isinstance(value, int)}
     known, kernels = Constants(file, views_text + body, numbers), []
     for name, found in structs.items():
-        if "operator()(Grid" not in found[3] or (found[1] and not view):
+        if not _is_kernel(found[3]) or (found[1] and not view):
             continue
         if f"{name}::lanes" not in known:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
@@ -165,7 +189,13 @@ def read_program(
         resident = known.get(f"{name}::resident", 0)
         draws = bool(known.get(f"{name}::draws", 0))
         lanes = known[f"{name}::lanes"]
-        kernels.append(KernelSource(name, fields, lanes, bool(found[1]), shared, stays, resident, draws))
+        for entry in ENTRIES if "Numbers step(Grid" in found[3] else ("",):
+            own_name = name + entry.removeprefix("drive")
+            kernels.append(
+                KernelSource(
+                    own_name, fields, lanes, bool(found[1]), shared, stays, resident, draws, name, entry, _state(found[3])
+                )
+            )
     text += views_text + body
     return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 

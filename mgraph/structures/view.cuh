@@ -7,6 +7,8 @@
 //   sorted                     constexpr: whether visiting the units in order meets a row's dst in ascending order
 //   find(v, dst)               the slot of an edge, or -1, by one lane: O(log degree), O(1) by hashing, or O(degree)
 //   fetch_start(v), fetch(v)   may be missing: prefetch on a CPU where a row begins, and what is read first of it
+//   begins(v), ends(v), id_at(slot)  may be missing: row v lies in the slots from begins(v) on, before ends(v), which is
+//                              begins(v + 1); id_at gives ~0 for a slot without an edge
 //   read(tile, v, unit, f)     may be missing: visit for f that never returns true, with more loads under way
 #pragma once
 

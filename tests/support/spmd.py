@@ -86,6 +86,7 @@ class ThreadExchange(Exchange):
 
     def close(self) -> None:
         self.meeting.barrier.abort()
+        self.close_world()
 
 
 @dataclass
@@ -186,15 +187,19 @@ def cut(n: int, size: int, even: bool = True) -> Partition:
 
 def shards(
     graph: Graph, partition: Partition, structure: str = "csr", reverse: bool = False, device: str = "cpu",
-    aborted: Callable[[], bool] = lambda: False,
+    aborted: Callable[[], bool] = lambda: False, mapped: bool = True,
 ) -> list[FakeShard]:  # fmt: skip
-    """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for."""
+    """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for.
+
+    With `mapped` the ranks meet in memory that all have mapped; else the host drives programs.
+    """
     (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []
     for rank in range(size):
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
         exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
+        exchange.maps = mapped and device == "cpu"  # ranks that share a GPU must not wait for each other in kernels
         out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
         back = out if not graph.directed else None
         if graph.directed and reverse:

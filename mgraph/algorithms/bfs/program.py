@@ -1,35 +1,12 @@
 """Breadth-first search on each rank: level-synchronous, and direction-optimising if the graph has in-edges.
 
-A top-down superstep sets a bit for every neighbour of the frontier. New vertices of other ranges are sent to their
-owners in one alltoallv. A bottom-up superstep searches the in-edges of every unvisited vertex for a visited neighbour
-and stops at the first one. For this each rank needs the visited vertices of all ranks, which they exchange in one
-allgather. Because all neighbours of older levels have been visited by then, a visited neighbour of an unvisited vertex
-is always in the frontier; so one bitmap of visited vertices serves both kinds of supersteps.
+The levels are phases of one program that all ranks run together (`search.cuh`, `mgraph.exchange.world`). Top-down, a
+rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own vertices to all.
+So a level costs one meeting of the ranks, and one more where it has rows of high degree or the direction turns upwards.
 
-Predecessors are recorded in notes when vertices are found. A top-down superstep takes, for every edge to a vertex not
-seen before, an atomic minimum of level and predecessor. A bottom-up superstep writes the note at the owner. A rank does
-not know which vertices of other ranges were reached in earlier supersteps, so notes are sent once, at the end, and the
-owner takes the minimum.
-
-Along a road the frontier stays short for thousands of levels, and launches and read-backs would take longer than the
-work. So after `CALM` supersteps with a short frontier, a rank that is alone runs the next ones in one kernel, whose
-blocks meet after each of them.
-
-The cost of a superstep on p ranks, in kernel launches, read-backs of the counters and collectives:
-
-================== ========================================= ========== ================================================
-superstep          launches                                  read-backs exchange
-================== ========================================= ========== ================================================
-top-down, p = 1    2, 3 where there may be hubs              1          allreduce that copies 48 bytes
-top-down, p > 1    4, 5 where there may be hubs; up to p - 1 1          allreduce, alltoallv; if no rank has anything to
-                   merges                                               send: no alltoallv and a launch less
-bottom-up, p = 1   2, 3 where there may be hubs              1          allreduce that copies 48 bytes
-bottom-up, p > 1   the same, up to p - 1 merges; 1 more      1          allreduce, allgather
-                   where the one before was top-down
-up to `MOST_STEPS` 3 for all of them                         2 for all  allreduce that copies 48 bytes, for all
-with short
-frontiers, p = 1
-================== ========================================= ========== ================================================
+Predecessors are found afterwards, from the distances, which all ranks exchange: a vertex takes its least in-neighbour
+that is one level nearer to the source. Without in-edges each rank finds the least of its own vertices for all others,
+and the owners take the minimum.
 
 References
 ----------
@@ -38,170 +15,35 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Columns, Shard, incoming, kernels, task_room
-from mgraph.algorithms.frontier.frontier import COUNT, HUBS, NEW_EDGES, SENT, TASKS, Frontier, words_of
+from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
+from mgraph.algorithms.replicas import share, sum_to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
 
-ALPHA = 14  # go bottom-up while the frontier grows and has more than 1 / ALPHA of the unvisited vertices' edges
-BETA = 24  # go top-down again once it shrinks and has fewer than 1 / BETA of the vertices; both from [1]_, section 5
-NO_NOTE = 2**64 - 1  # larger than every note
-CALM = 3  # supersteps with a short frontier, after which the next ones run in one kernel
-MOST_STEPS = 512  # supersteps in one kernel, which nobody can interrupt
-SHORT = {"cuda": 1 << 15, "cpu": 1 << 11}  # vertices of a short frontier; on a CPU one thread takes them
-SHORT_ROWS = 16  # edges of a short frontier, for each vertex that it may have
+ROOM = 1 << 16  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
+DEEP = 255  # levels from which on a vertex's depth takes four bytes
+NONE = 2**64 - 1  # no predecessor
 
 
-@dataclass
-class _Progress:
-    """The counts after a superstep, summed over all ranks; they decide whether to go on, and in which direction.
-
-    Attributes
-    ----------
-    new : int
-        The vertices found in the superstep. In a top-down superstep on several ranks, a vertex counts once for each
-        rank that found it, even if its owner settled it earlier.
-    sent : int
-        Those of them that are to be sent to their owners.
-    new_edges : int
-        The edges of the new vertices. Those of the vertices in `sent` are estimated by the mean degree of the others.
-    reached, explored : int
-        The vertices settled so far, and their edges.
-    edges : int
-        The edges of the graph.
-    """
-
-    new: int
-    sent: int = 0
-    new_edges: int = 0
-    reached: int = 0
-    explored: int = 0
-    edges: int = 0
-
-    @property
-    def settled(self) -> int:
-        """The number of vertices in the levels before that of the superstep."""
-        return self.reached - (self.new - self.sent)
-
-    def next_way(self, before: _Progress, pulled: bool, n_vertices: int) -> bool:
-        """Whether the next superstep should run bottom-up; `pulled` is whether this one did."""
-        if pulled:
-            return self.new >= before.new or self.new * BETA >= n_vertices
-        return self.new > before.new and self.new_edges * ALPHA > self.edges - self.explored
+def words_of(n: int) -> int:
+    """Return the words of a bitmap of n vertices; each has 32 bits."""
+    return -(-n // 32)
 
 
-def search_kernels(shard: Shard, view: View, predecessors: bool) -> Library:
-    """The kernels of a search over `view`."""
-    return kernels(shard, "algorithms/bfs/search.cuh", view, NOTES=int(predecessors))
-
-
-class _Search:
-    """One rank's part of one search."""
-
-    def __init__(self, shard: Shard, forward: Structure, backward: Structure | None, predecessors: bool) -> None:
-        self.shard, self.edges = shard, forward.num_edges
-        self.notes: Array = shard.device.full(shard.n_vertices, NO_NOTE, np.uint64) if predecessors else None
-        self.forward, self.backward = forward.view(), None if backward is None else backward.view()
-        self.push_kernels = search_kernels(shard, self.forward, predecessors)
-        self.pull_kernels = search_kernels(shard, self.backward or self.forward, predecessors)
-        self.room = max(task_room(s) for s in (forward, backward) if s is not None)
-        self.tasks = shard.device.empty(self.room, np.uint64)
-        self.frontier = Frontier(shard, self.push_kernels, self.forward)
-        self.bound = self.frontier.n and 1  # an upper bound of the number of own vertices in the newest level
-        self.calm, self.short = 0, SHORT[shard.device.kind]
-        self.lists: Array = None
-        self.steps: Array = None
-
-    def superstep(self, level: int, pull: bool) -> tuple[int, _Progress]:
-        """Find the vertices of `level`, or of it and the next ones; returns the last level and its counts.
-
-        On several ranks, their owners learn of them in `hand_over`.
-        """
-        frontier = self.frontier
-        if self.calm >= CALM and not pull:
-            level = self._walk(level)
-        else:
-            (self._pull if pull else self._push)(level)
-        frontier.absorb(level)
-        if self.shard.size > 1 and not pull:
-            frontier.pack(level)
-        reached, explored, self.counts = frontier.read(level)
-        own, edges, sent = int(self.counts[COUNT]), int(self.counts[NEW_EDGES]), int(self.counts[SENT:].sum())
-        mean = edges / own if own else self.edges / max(frontier.n, 1)
-        self.bound = own
-        short = own <= self.short and edges <= self.short * SHORT_ROWS and not self.counts[HUBS]
-        self.calm = self.calm + 1 if short and self.shard.size == 1 else 0
-        mine = np.array([own + sent, sent, edges + int(sent * mean), reached, explored, self.edges], np.int64)
-        return level, _Progress(*(int(value) for value in self.shard.exchange.allreduce(mine)))
-
-    def hand_over(self, level: int, progress: _Progress, pulled: bool, pull: bool) -> None:
-        """Send the vertices of `level` to their owners and, if the next superstep is bottom-up, to every rank."""
-        if self.shard.size == 1:
-            return
-        if progress.sent:
-            self.bound += self.frontier.deliver(self.counts[SENT:])
-            self.frontier.absorb(level)
-        if pull:
-            self.frontier.share_new(self.bound) if pulled else self.frontier.share_all()
-
-    def _push(self, level: int) -> None:
-        frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
-        common = {"graph": self.forward, "marks": self._marks(level << 32 | self.shard.lo)}
-        self.push_kernels.Expand(
-            -(-self.bound // LANES), frontier=frontier.vertices, count=frontier.row(level - 1), tasks=self.tasks,
-            n_tasks=tasks, **common,
-        )  # fmt: skip
-        self.push_kernels.ExpandHubs(self.room, tasks=self.tasks, n_tasks=tasks, **common)
-
-    def _pull(self, level: int) -> None:
-        frontier, tasks = self.frontier, self.frontier.row(level, TASKS)
-        common = {"graph": self.backward, "first": self.shard.lo, "marks": self._marks(level << 32)}
-        self.pull_kernels.Pull(words_of(frontier.n), n=frontier.n, tasks=self.tasks, n_tasks=tasks, **common)
-        self.pull_kernels.PullHubs(self.room, tasks=self.tasks, n_tasks=tasks, **common)
-
-    def _walk(self, level: int) -> int:
-        """Run supersteps from `level` on in one kernel; returns the last one's level, which is not absorbed yet."""
-        frontier, device = self.frontier, self.shard.device
-        if self.steps is None:
-            self.lists, self.steps = device.empty(2 * self.short, np.uint32), device.empty(8, np.int64)
-        device.fill(self.steps, 0)
-        self.push_kernels.Walk(
-            -(-self.short // LANES), graph=self.forward, frontier=frontier.vertices, count=frontier.row(level - 1),
-            found=frontier.found, seen=frontier.seen, notes=self.notes, distance=frontier.distance, level=level,
-            most=MOST_STEPS, lists=self.lists, room=self.short, state=self.steps, totals=frontier.state,
-            spent=frontier.state[2:], counters=frontier.counters,
-        )  # fmt: skip
-        return level + int(device.to_host(self.steps)[1]) - 1
-
-    def _marks(self, base: int) -> dict[str, Any]:
-        return {"found": self.frontier.found, "seen": self.frontier.seen, "notes": self.notes, "base": base}
-
-    def predecessors(self) -> Array:
-        """The predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none.
-
-        On several ranks: one alltoallv of 8 bytes a vertex, and a launch for each other rank.
-        """
-        shard, notes = self.shard, self.notes
-        own = notes[shard.lo : shard.hi]
-        if shard.size > 1:
-            ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
-            for r, part in enumerate(shard.exchange.alltoallv([notes[first:end] for first, end in ranges])):
-                if r != shard.rank:
-                    self.push_kernels.MergeNotes(len(own), part=part, n=len(own), notes=own)
-            own = shard.device.concatenate([own])  # a copy, so that the notes on other ranks' vertices are freed
-        self.push_kernels.Predecessors(len(own), notes=own, n=len(own))
-        return own.view(np.int64)
+def search_kernels(shard: Shard, view: View) -> Library:
+    """Return the kernels of a search over `view`."""
+    return kernels(shard, "algorithms/bfs/search.cuh", view)
 
 
 def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
+    """Return the edges that a search follows, and those that lead back, if there are any."""
     if direction == "out":
         return shard.out_edges, shard.in_edges
     return incoming(shard, 'direction "in"'), shard.out_edges
@@ -209,13 +51,11 @@ def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
 
 def warm(shard: Shard) -> None:
     """Compile what a search runs on this shard, except for predecessors, which few searches ask for."""
-    out, back = shard.out_edges.view(), shard.in_edges
-    for view in (out, out if back is None else back.view()):
-        search_kernels(shard, view, predecessors=False)
+    search_kernels(shard, shard.out_edges.view())
 
 
 def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> Columns:
-    """The distances of the own vertices from `source`, or to it, in edges.
+    """Return the distances of the own vertices from `source`, or to it, in edges.
 
     Parameters
     ----------
@@ -242,28 +82,62 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     InvalidOption
         `direction` is "in" and the graph has no in-edges.
     CapacityError
-        There is too little memory for the bitmaps and lists of `Frontier`, 1 / 64 byte an edge for hubs' tasks and,
-        with predecessors, 8 bytes a vertex of the whole graph and, on several ranks, 8 bytes an owned vertex.
+        There is too little memory: 12 bytes for each own vertex, a quarter byte for each vertex of the whole graph, 1 / 64
+        byte for each own arc; with predecessors 9 bytes for each own vertex and one for each of the whole graph, and
+        8 of these where the graph has no in-edges.
 
     Notes
     -----
-    O(n + m) work, and O(n / 32) a superstep besides; the module docstring lists launches and exchanges. The distances
-    are exact and do not depend on timing. With predecessors and a structure whose rows are not sorted, bottom-up
-    supersteps read whole rows instead of stopping at the first visited neighbour.
+    O(n + m) work, and O(n / 32) in each bottom-up level. The distances are exact and do not depend on timing.
     """
-    search = _Search(shard, *_edges(shard, direction), predecessors)
-    search.frontier.begin(source)
-    before, pull, level, info = _Progress(new=1), False, 1, {"bottom_up": 0}
-    while True:
-        info["bottom_up"] += pull
-        level, progress = search.superstep(level, pull)
-        if progress.new == 0:
-            # the last level is empty if ranks had only sent vertices in it that their owners had settled before
-            levels = level if progress.reached > before.settled else level - 1
-            columns = {"distance": search.frontier.distance}
-            if predecessors:
-                columns["predecessors"] = search.predecessors()
-            return columns, {"levels": levels, "reached": progress.reached, **info}
-        pulled, pull = pull, search.backward is not None and progress.next_way(before, pull, shard.n_vertices)
-        search.hand_over(level, progress, pulled, pull)
-        before, level = progress, level + 1
+    forward, backward = _edges(shard, direction)
+    distance, state = _search(shard, forward, backward, source)
+    scalars = {"levels": state["levels"], "reached": state["reached"], "bottom_up": state["pulled"]}
+    columns = {"distance": distance}
+    if predecessors:
+        columns["predecessors"] = _predecessors(shard, forward, backward, distance, state["levels"])
+    return columns, scalars
+
+
+def _search(shard: Shard, forward: Structure, backward: Structure | None, source: int) -> tuple[Array, dict[str, int]]:
+    """Return the distances of the own vertices, and the last state of the program."""
+    device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
+    world = shard.exchange.world(device)
+    words = -(-words_of(n) // 4) * 4 + 4
+    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    room = 0 if shard.size == 1 else min(widest, max(ROOM, words_of(widest)))
+    layout = world.layout(shard.partition, room, seen=2 * 4 * words)
+    room = max(task_room(edges) for edges in (forward, backward) if edges is not None)
+    distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
+    view = forward.view()
+    state = world.run(
+        search_kernels(shard, view), "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
+        back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
+        arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance, lists=lists,
+        tasks=tasks,
+    )  # fmt: skip
+    return distance, state
+
+
+def _predecessors(
+    shard: Shard, forward: Structure, backward: Structure | None, distance: Array, levels: int
+) -> Array:
+    """Return the predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none."""
+    device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
+    edges = forward if backward is None else backward
+    library = kernels(shard, "algorithms/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
+    depth = device.empty(own, np.uint8 if bits == 8 else np.uint32)
+    library.Depths(own, distance=distance, n=own, depth=depth)
+    room = task_room(edges)
+    tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
+    common = {"graph": edges.view(), "first": shard.lo, "depths": share(shard, depth)}
+    if backward is not None:
+        parents = device.empty(own, np.uint64)
+        library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
+        library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)
+        return parents.view(np.int64)
+    least = device.full(shard.n_vertices, NONE, np.uint64)
+    library.Push(own, n=own, least=least, tasks=tasks, n_tasks=count, **common)
+    library.PushTasks(room, least=least, tasks=tasks, n_tasks=count, **common)
+    # a copy, so that what is about other ranks' vertices is freed
+    return device.concatenate([sum_to_owners(shard, least, least=True)]).view(np.int64)

@@ -1,278 +1,539 @@
-// The two kinds of breadth-first supersteps, with separate kernels for hubs. Top-down follows the edges of the
-// frontier. Bottom-up searches the in-edges of each unvisited vertex for a visited one. Both only set bits of `found`;
-// lanes may race to set the same bit, which is benign. With NOTES they also record for each vertex the minimum of
-// level << 32 | predecessor, which does not depend on the order of the finds. NOTES is a macro because, as a flag of
-// the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
+// Breadth-first search by all ranks together, level-synchronous and direction-optimising.
+//
+// Each rank has two bitmaps of all vertices. In `seen(rank, buffer)` are the vertices that this rank knows to be visited:
+// all of its own, and those of others that it has sent to their owners or was told of.
+//   down  A rank sets a neighbour's bit in its own bitmap first, so it sends each vertex once. The owner settles what it
+//         receives when it expands its next level.
+//   up    Each own vertex that is not visited looks for a visited in-neighbour. By then all ranks know all visited
+//         vertices. The words with the new ones go into the other bitmap of every rank.
+// Where a rank found more vertices of another than an inbox holds, the owner reads the finder's bitmap instead.
 #pragma once
-#include "algorithms/frontier/frontier.cuh"
-#include "algorithms/frontier/notes.cuh"
+#include "kernels/world.cuh"
+#include "kernels/search.cuh"
+#include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
-#ifndef NOTES
-#define NOTES 1
-#endif
+constexpr i64 steep = 50;    // go up while the frontier has more than 1 / steep of the arcs not yet explored
+constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
+constexpr u32 no_id = ~0u;
 
-constexpr u32 no_vertex = ~0u;
-
-// What a search records about the vertices that it finds, for all vertices of the graph.
-struct Marks {
-    u32* found;
-    const u32* seen;  // vertices settled or sent before this superstep; not written during it
-    u64* notes;
-    u64 base;         // the note in which the predecessor is the first own vertex
-    DEVICE void mark(u32 id, i64 row) const {
-        if (NOTES && saw_bit(seen, id)) return;
-        set_bit(found, id);
-        if (NOTES) note(id, base + row);
-    }
-    DEVICE void note(i64 id, u64 value) const {
-        if (value < glance(notes + id)) atomic_min(notes + id, value);
-    }
+// Whether rows are stretches of slots: then a lane looks at the first slots of four rows at once.
+struct Yes {
+    static constexpr bool value = true;
 };
-
-template <class View, class Tile> DEVICE void mark_all(const View& graph, Tile tile, i64 row, i64 unit,
-                                                       const Marks& marks) {
-    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) marks.mark(id, row);
-        return false;
-    });
+struct No {
+    static constexpr bool value = false;
+};
+template <class View> DEVICE auto has_stretches(const View* graph, int) -> decltype(graph->id_at(i64()), Yes()) {
+    return {};
 }
+template <class View> DEVICE No has_stretches(const View*, long) { return {}; }
+template <class View> constexpr bool in_stretches = decltype(has_stretches((const View*)nullptr, 0))::value;
 
 template <class View>
-struct Expand {  // top-down: a tile marks the neighbours of 32 vertices of the frontier; hubs become tasks
+struct BreadthFirst {
     static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
     View graph;
-    const u32* frontier;
-    const i64* count;
-    Marks marks;
-    u64* tasks;
-    i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 n = *count;
-        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 at = i * tile.size() + tile.rank();
-            fetch_row(graph, at, n, [&](i64 next) { return (i64)frontier[next]; });
-            visit_rows(graph, tile, at < n ? (i64)frontier[at] : -1, tasks, n_tasks,
-                       [&](auto group, i64 row, i64 unit) { mark_all(graph, group, row, unit, marks); });
+    View back;
+    i64 root;
+    i64 pulls;  // whether there are in-edges, as `back`
+    i64 arcs;  // of this rank
+    i64 seen_offset;  // of two bitmaps, in each rank's region
+    i64 seen_words;  // of one of them, a multiple of four
+    i32* distance;  // of the own vertices
+    u32* lists;  // two lists of own rows
+    u64* tasks;  // pieces of rows of high degree
+    struct State {
+        i64 phase = 0, after = 0;
+        i64 level = 0;  // of the frontier
+        i64 buffer = 0;  // which bitmap is up to date
+        i64 listed = 0, next_listed = 0;  // own rows in the frontier's list, and in the next one
+        i64 inbox = 0;  // whether messages belong to the frontier
+        i64 lowered = 0;  // whether the frontier's list has rows of the level before
+        i64 tasks = 0;
+        i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
+        i64 left = 0;  // arcs not yet explored, about
+        i64 active = 0;  // own rows, but for those at the end that have no in-edges
+        i64 reached = 0, levels = 0, pulled = 0;
+    };
+    enum Stage : i64 { finished, clear, expand, hubs, collect, settle, publish, up, up_hubs, list, tell };
+    enum Number { LISTED, TASKS, FOUND, ARCS, LATE, LOWERED = FOUND };
+    static constexpr i64 unreached = 0xffffffff;
+
+    DEVICE i64 lo() const { return world.starts[world.rank]; }
+    DEVICE i64 hi() const { return world.starts[world.rank + 1]; }
+    DEVICE i64 rows() const { return hi() - lo(); }
+    DEVICE i64 vertices() const { return world.starts[world.size]; }
+    DEVICE u32* seen(i64 r, i64 buffer) const { return world.array<u32>(r, seen_offset) + buffer * seen_words; }
+    DEVICE u32* listing(i64 level) const { return lists + (level & 1) * rows(); }
+    DEVICE i64 first_word() const { return lo() / word_bits; }
+    DEVICE i64 end_word() const { return words_of(hi()); }
+    // The bits of a word that are own vertices.
+    DEVICE u32 own_bits(i64 word) const {
+        i64 from = lo() - word * word_bits, to = hi() - word * word_bits;
+        u32 below = from <= 0 ? 0 : from >= word_bits ? ~0u : (1u << from) - 1;
+        u32 upto = to <= 0 ? 0 : to >= word_bits ? ~0u : (1u << to) - 1;
+        return upto & ~below;
+    }
+
+    // ---- what the phases do ------------------------------------------------------------------------------------------
+
+    DEVICE void begin(State& s) const { s.phase = clear; }
+    DEVICE bool alone(const State& s) const { return s.phase == settle || s.phase == list; }
+    DEVICE i64 shares(const State& s) const {
+        bool down = s.phase == publish, ups = s.phase == up || s.phase == up_hubs;
+        return down || ups ? seen_offset + (s.buffer ^ (i64)ups) * seen_words * 4 : -1;
+    }
+    DEVICE i64 received(const State& s, const Heard& heard) const {
+        i64 sum = 0;
+        for (i64 r = 0; s.inbox && r < world.size; ++r) sum += heard.messages(r);
+        return sum;
+    }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        i64 words = end_word() - first_word();
+        switch (s.phase) {
+            case clear: return rows();
+            case expand: return (s.listed + received(s, heard)) * 8;
+            case hubs: return s.tasks * 256 + received(s, heard);
+            case up_hubs: return s.tasks * 256;
+            case settle: return received(s, heard);
+            default: return words * word_bits;
         }
     }
-};
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        switch (s.phase) {
+            case clear: do_clear(grid, mine); break;
+            case expand: do_expand(grid, s, heard, mine); break;
+            case hubs:
+                do_hubs(grid, s, heard, mine);
+                do_settle(grid, s, heard, s.level + 1, true, mine);
+                break;
+            case collect:
+                do_collect(grid, s, heard, mine);
+                do_settle(grid, s, heard, s.level + 1, true, mine);
+                break;
+            case settle: do_settle(grid, s, heard, s.level, false, mine); break;
+            case publish: do_publish(grid, s); break;
+            case up: do_up(grid, s, mine); break;
+            case up_hubs: do_up_hubs(grid, s, mine); break;
+            case list: do_list(grid, s, mine); break;
+            default:
+                for (i64 i : grid.items(1)) mine.of[FOUND] = s.reached + i;
+        }
+        return mine;
+    }
 
-template <class View>
-struct ExpandHubs {  // top-down: a tile a task of a hub's row
-    static constexpr int lanes = 32;
-    View graph;
-    const u64* tasks;
-    const i64* n_tasks;
-    Marks marks;
-    DEVICE void operator()(Grid grid) const {
+    DEVICE void do_clear(Grid grid, Numbers& mine) const {
+        u32* both = seen(world.rank, 0);
+        for (i64 i : grid.items(2 * seen_words)) both[i] = i == root / word_bits ? bit_of(root) : 0;
+        i64 own = root - lo();
+        for (i64 i : grid.items(rows())) distance[i] = i == own ? 0 : -1;
+        for (i64 i : grid.items(1)) {
+            mine.of[FOUND] = arcs + i;
+            mine.of[LATE] = active_rows();
+            if (own < 0 || own >= rows()) continue;
+            store(lists, (u32)own);
+            mine.of[LISTED] = 1;
+            mine.of[ARCS] = graph.degree(own);
+        }
+    }
+    // The rows before the last ones without in-edges, of which an order by degree has many.
+    DEVICE i64 active_rows() const {
+        i64 n = rows();
+        if constexpr (in_stretches<View>) {
+            if (!pulls) return n;
+            i64 first = 0, end = back.begins(n);
+            while (first < n) {
+                i64 middle = first + (n - first) / 2;
+                if (back.begins(middle) < end) first = middle + 1;
+                else n = middle;
+            }
+            return first;
+        }
+        return n;
+    }
+
+    DEVICE u32 pending(const Heard& heard, i64 i) const {  // the i-th message
+        i64 r = 0;
+        for (; i >= heard.messages(r); ++r) i -= heard.messages(r);
+        return world.message(heard, r, i);
+    }
+    DEVICE bool visit_first(const State& s, u32 id) const {
+        u32* word = seen(world.rank, s.buffer) + id / word_bits;
+        return !(atomic_or(word, bit_of(id)) & bit_of(id));
+    }
+    // An own vertex of the next level goes to the next list.
+    DEVICE void enlist(const State& s, i64 row, i64 level, i64 base, Numbers& mine) const {
+        store(listing(level) + base + take_place(world.number(LISTED)), (u32)row);
+        mine.of[ARCS] += graph.degree(row);
+    }
+    DEVICE void discover(const State& s, const Heard& heard, u32 id, bool look_again, Numbers& mine) const {
+        const u32* bits = seen(world.rank, s.buffer);
+        if (saw_bit(bits, id) || (look_again && get_bit(bits, id)) || !visit_first(s, id)) return;
+        i64 row = (i64)id - lo();
+        if (row >= 0 && row < rows()) {
+            if (world.size == 1) distance[row] = (i32)(s.level + 1);
+            else if (lower(row, s.level + 1) <= s.level + 1) return;
+            enlist(s, row, s.level + 1, s.next_listed, mine);
+            return;
+        }
+        i64 owner = world.owner(id), there = (i64)id - world.starts[owner];
+        world.send(heard, owner, id);
+        if (there < rows()) mine.of[ARCS] += graph.degree(there);  // ranges are alike: a guess
+    }
+    template <class Group>
+    DEVICE void expand_unit(const State& s, const Heard& heard, Group group, i64 row, i64 unit, bool look_again,
+                            Numbers& mine) const {
+        graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            if (live) discover(s, heard, id, look_again, mine);
+            return false;
+        });
+    }
+    DEVICE void do_expand(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                mark_all(graph, tile, row, unit, marks);
+        const u32* rows_listed = listing(s.level);
+        i64 n = s.listed + received(s, heard), few = rows_at_once(grid, tile, n);
+        bool look_again = n > crowded;
+        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+            i64 at = i * few + tile.rank(), row = -1;
+            fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows_listed + next); });
+            if (tile.rank() < few && at < s.listed) {
+                row = load(rows_listed + at);
+                if (s.lowered && distance[row] != s.level) row = -1;  // it was of the level before
+            }
+            if (tile.rank() < few && at >= s.listed && at < n) row = receive(s, pending(heard, at - s.listed), s.level, mine);
+            visit_rows(graph, tile, row, tasks, world.number(TASKS), [&](auto group, i64 row, i64 unit) {
+                expand_unit(s, heard, group, row, unit, look_again, mine);
+            });
+        }
+    }
+    // A message may come after an own vertex of the same level has led to its vertex: then the vertex is lowered.
+    DEVICE i64 lower(i64 row, i64 level) const {  // its distance before; none is the largest
+        return atomic_min((u32*)distance + row, (u32)level);
+    }
+    DEVICE i64 receive(const State& s, u32 id, i64 level, Numbers& mine) const {  // its row if it is of this level now
+        i64 row = (i64)id - lo(), before = lower(row, level);
+        if (before <= level) return -1;
+        visit_first(s, id);
+        ++mine.of[before == unreached ? LATE : LOWERED];
+        return row;
+    }
+    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, s.tasks))
+            visit_task(graph, load(tasks + i), [&](i64 row, i64 unit) {
+                expand_unit(s, heard, tile, row, unit, true, mine);
                 return false;
             });
     }
-};
-
-// Top-down supersteps one after another, without the host, while the frontier is short. Each reads one list and writes
-// the other. It ends when no vertex is found, when a list overflows, at a hub, and after `most` supersteps. What the last
-// superstep found is then in `found` and not in `seen`: Absorb makes the frontier of it.
-template <class View>
-struct Walk {
-    static constexpr int lanes = 32;
-    static constexpr int stays = 1;
-    View graph;
-    const u32* frontier;  // without hubs
-    const i64* count;
-    u32* found;
-    u32* seen;
-    u64* notes;
-    i32* distance;
-    i64 level;  // of the first superstep
-    i64 most;
-    u32* lists;  // two
-    i64 room;  // vertices in each
-    i64* state;  // zeros; arrived blocks, supersteps done, and three pairs: vertices found, whether there is a hub
-    i64* totals;  // the vertices and the edges of all levels but the last
-    i64* spent;  // the counters of all supersteps, cleared here
-    i64 counters;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        u64 goal = 0;
-        i64 n = *count, steps = 0, reached = 0, edges = 0;
-        for (const u32* from = frontier;; from = lists + (steps - 1) % 2 * room) {
-            i64* now = state + 2 + (steps + 1) % 3 * 2;
-            i64* next = state + 2 + (steps + 2) % 3 * 2;
-            for (i64 c : grid.items(2)) next[c] = 0;
-            i64 few = rows_at_once(grid, tile, n);
-            for (i64 i : grid.items(tile, (n + few - 1) / few)) {
-                i64 at = i * few + tile.rank(), row = tile.rank() < few && at < n ? (i64)load(from + at) : -1;
-                if (row >= 0 && steps) {
-                    atomic_or(seen + row / word_bits, bit_of(row));
-                    edges += graph.degree(row);
+    // The messages of inboxes that held all of them.
+    DEVICE void do_settle(Grid grid, const State& s, const Heard& heard, i64 level, bool lists_them,
+                          Numbers& mine) const {
+        for (i64 r = 0; s.inbox && r < world.size; ++r) {
+            i64 n = heard.messages(r);
+            if (n > world.room) continue;
+            for (i64 i : grid.items(n)) {
+                i64 row = receive(s, world.message(heard, r, i), level, mine);
+                if (row >= 0 && lists_them) enlist(s, row, level, s.next_listed, mine);
+            }
+        }
+    }
+    // The finds of ranks whose messages did not fit, from their bitmaps.
+    DEVICE void do_collect(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            if (heard.messages(r) <= world.room) continue;
+            const u32* theirs = seen(r, s.buffer);
+            for (i64 i : grid.items(end_word() - first_word())) {
+                i64 word = first_word() + i;
+                u32 bits = load(theirs + word) & own_bits(word) & ~load(seen(world.rank, s.buffer) + word);
+                for (; bits; bits &= bits - 1) {
+                    i64 row = receive(s, (u32)(word * word_bits + lowest_bit(bits)), s.level + 1, mine);
+                    if (row >= 0) enlist(s, row, s.level + 1, s.next_listed, mine);
                 }
-                visit_rows(graph, tile, row, nullptr, nullptr, [&](auto group, i64 row, i64 unit) {
-                    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                        if (live && finds(id, row, level + steps)) append(id, lists + steps % 2 * room, now);
-                        return false;
-                    });
-                });
             }
-            grid.meet((u64*)state, goal);
-            reached += steps ? n : 0;
-            ++steps;
-            n = load(now);
-            if (n == 0 || n > room || load(now + 1) || steps == most) break;
-        }
-        edges = tile.sum(edges);
-        if (tile.rank() == 0 && edges) atomic_add(totals + 1, edges);
-        for (i64 c : grid.items(2 * counters)) spent[c] = 0;
-        for (i64 i : grid.items(1)) {
-            totals[i] += reached;
-            state[1 + i] = steps;
         }
     }
-    DEVICE bool finds(u32 id, i64 row, i64 level) const {
-        if (NOTES) {
-            if (saw_bit(seen, id)) return false;
-            u64 value = (u64)level << 32 | (u64)row;
-            if (value < glance(notes + id)) atomic_min(notes + id, value);
-        }
-        if (saw_bit(found, id) || atomic_or(found + id / word_bits, bit_of(id)) & bit_of(id)) return false;
-        distance[id] = (i32)level;
-        return true;
-    }
-    DEVICE void append(u32 id, u32* list, i64* now) const {
-        i64 place = take_place(now);
-        if (place < room) store(list + place, id);
-        if (graph.degree(id) > HUB_DEGREE) store(now + 1, (i64)1);
-    }
-};
 
-// A visited vertex among the neighbours in this unit of the row, or no_vertex: the first one in the row's order, or
-// with `least` the smallest one. A tile of one lane stops after `most` edges. A wider tile must get a `most` that is
-// larger than the number of edges, because its lanes must stop together.
-template <bool least, class View, class Tile>
-DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32* seen, i64& most) {
-    u32 parent = no_vertex;
-    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        bool hit = live && saw_bit(seen, id);
-        if (least) {
-            if (hit) parent = lesser(parent, id);
-            return false;
+    // The own part of a word of a bitmap, to rank r. Words at the ends of a range belong to two ranks.
+    DEVICE void put_word(i64 r, i64 buffer, i64 word, u32 bits) const {
+        u32* to = seen(r, buffer) + word;
+        u32 own = own_bits(word);
+        if (own == ~0u) store(to, bits);
+        else if (bits & own) or_everywhere(to, bits & own);
+    }
+    DEVICE void put_to_all(i64 buffer, i64 word, u32 bits) const {
+        for (i64 r = 0; r < world.size; ++r)
+            if (world.reaches(r)) put_word(r, buffer, word, bits);
+    }
+    DEVICE void do_publish(Grid grid, const State& s) const {
+        for (i64 i : grid.items(end_word() - first_word())) {
+            i64 word = first_word() + i;
+            u32 bits = load(seen(world.rank, s.buffer) + word) & own_bits(word);
+            for (i64 r = 0; r < world.size; ++r)
+                if (r != world.rank && world.reaches(r)) put_word(r, s.buffer, word, bits);
         }
-        u32 hits = tile.ballot(hit);
-        if (hits) parent = tile.shfl(id, lowest_bit(hits));
-        return hits != 0 || (most -= live) <= 0;
-    });
-    return least ? ~tile.most(~parent) : parent;
-}
+    }
 
-template <class View>
-struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its vertex's first edges, the tile the others
-    static constexpr int lanes = 32;
-    static constexpr bool least = NOTES && !View::sorted;  // then the whole row has to be read
-    View graph;  // in-edges
-    i64 first;
-    i64 n;
-    Marks marks;  // base: the level
-    u64* tasks;
-    i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
+    DEVICE void do_list(Grid grid, const State& s, Numbers& mine) const {
+        const u32* now = seen(world.rank, s.buffer);
+        const u32* before = seen(world.rank, s.buffer ^ 1);
+        for (i64 i : grid.items(end_word() - first_word())) {
+            i64 word = first_word() + i;
+            for (u32 bits = load(now + word) & ~load(before + word) & own_bits(word); bits; bits &= bits - 1) {
+                i64 row = word * word_bits + lowest_bit(bits) - lo();
+                store(listing(s.level) + take_place(world.number(LISTED)), (u32)row);
+            }
+        }
+    }
+
+    // ---- up ----------------------------------------------------------------------------------------------------------
+
+    DEVICE void do_up(Grid grid, const State& s, Numbers& mine) const {
         Tile<lanes> tile;
-        i64 words = words_of(n);
+        const u32* bits = seen(world.rank, s.buffer);
+        i64 first = first_word() / 4, end = (end_word() + 3) / 4;
         if constexpr (tile.size() == 1) {
-            for (i64 part : grid.items((words + listed_words - 1) / listed_words))
-                pull_listed(part * listed_words, lesser((part + 1) * listed_words, words));
+            for (i64 i : grid.items(end - first)) up_words(s, (first + i) * 4, bits, mine);
         } else {
-            for (i64 w : grid.items(tile, words)) pull_word(tile, w);
+            for (i64 i : grid.scattered(tile, end - first)) up_group(tile, s, (first + i) * 4, bits, mine);
         }
     }
-    template <class Tile32> DEVICE void pull_word(Tile32 tile, i64 w) const {  // a lane a bit
-        u32 open = open_word(w);
-        if (open == 0) return;
-        i64 row = open & bit_of(tile.rank()) ? w * word_bits + tile.rank() : -1;
-        u32 parent = search(tile, row);
-        if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
-        u32 hits = tile.ballot(parent != no_vertex);
-        if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
-    }
-    DEVICE u32 open_word(i64 w) const { return ~get_word(marks.seen, first + w * word_bits) & word_mask(n, w); }
-    // A CPU lists the open rows that have edges, and so knows early enough whose memory to ask for.
-    static constexpr i64 listed_words = 16;
-    DEVICE void pull_listed(i64 from, i64 to) const {
-        u32 rows[listed_words * word_bits], hits[listed_words] = {};
-        i64 listed = 0;
-        for (i64 w = from; w < to; ++w)
-            for (u32 open = open_word(w); open; open &= open - 1) {
-                rows[listed] = (u32)(w * word_bits + lowest_bit(open));
-                listed += graph.degree(rows[listed]) > 0;
+    // A tile takes four words: a lane a bit of each.
+    template <class Group>
+    DEVICE void up_group(Group tile, const State& s, i64 word, const u32* bits, Numbers& mine) const {
+        u32 old[4], hit = 0;
+        load_four(bits + word, old);
+        i64 row[4];
+        bool any = false;
+        for (int k = 0; k < 4; ++k) {
+            row[k] = (word + k) * word_bits + tile.rank() - lo();
+            bool open = !(old[k] >> tile.rank() & 1) && row[k] >= 0 && row[k] < s.active;
+            if (!open) row[k] = -1;
+            any |= open;
+        }
+        if (tile.any(any)) {
+            if constexpr (in_stretches<View>) hit = look_in_stretches(tile, row, bits);
+            else
+                for (int k = 0; k < 4; ++k) hit |= (u32)look(tile, row[k], bits) << k;
+        }
+        for (int k = 0; k < 4; ++k) {
+            bool mark = hit >> k & 1;
+            if (mark) {
+                distance[row[k]] = (i32)(s.level + 1);
+                mine.of[ARCS] += graph.degree(row[k]);
+                ++mine.of[FOUND];
             }
-        for (i64 i = 0; i < listed; ++i) {
-            fetch_row(graph, i, listed, [&](i64 next) { return (i64)rows[next]; });
-            i64 row = rows[i];
-            if (graph.degree(row) > HUB_DEGREE) {
-                add_tasks(graph, row, tasks, n_tasks);
+            old[k] |= tile.ballot(mark);
+        }
+        bool whole = true;
+        for (int k = 0; k < 4; ++k) whole &= own_bits(word + k) == ~0u;
+        for (i64 r = tile.rank(); r < world.size; r += tile.size()) {
+            if (!world.reaches(r)) continue;
+            if (whole) {
+                store_four(seen(r, s.buffer ^ 1) + word, old);
+            } else {
+                for (int k = 0; k < 4; ++k)
+                    if (own_bits(word + k)) put_word(r, s.buffer ^ 1, word + k, old[k]);
+            }
+        }
+    }
+    static constexpr int looks = 8;  // slots of a row that its lane looks at by itself
+    template <class Group> DEVICE u32 look_in_stretches(Group tile, const i64 (&row)[4], const u32* bits) const {
+        i64 at[4];
+        u32 length[4], open = 0, hit = 0;
+        for (int k = 0; k < 4; ++k) {
+            at[k] = length[k] = 0;
+            if (row[k] < 0) continue;
+            at[k] = back.begins(row[k]), length[k] = (u32)(back.ends(row[k]) - at[k]);
+            open |= (u32)(length[k] > 0) << k;
+        }
+        for (u32 j = 0; j < looks && tile.any(open); ++j) {
+            u32 id[4];
+            for (int k = 0; k < 4; ++k) id[k] = open >> k & 1 ? back.id_at(at[k] + j) : no_id;
+            for (int k = 0; k < 4; ++k) {
+                if (!(open >> k & 1)) continue;
+                if (id[k] != no_id && saw_bit(bits, id[k])) hit |= 1u << k, open &= ~(1u << k);
+                else if (j + 1 >= length[k]) open &= ~(1u << k);
+            }
+        }
+        for (int k = 0; k < 4; ++k) {
+            bool more = open >> k & 1, hub = more && length[k] > HUB_DEGREE;
+            if (hub) add_tasks(back, row[k], tasks, world.number(TASKS));
+            for (u32 rest = tile.ballot(more && !hub); rest; rest &= rest - 1) {
+                int lane = lowest_bit(rest);
+                i64 from = tile.shfl(at[k], lane) + looks, end = from + tile.shfl(length[k], lane) - looks;
+                bool found = false;
+                for (; from < end && !found; from += tile.size()) {
+                    u32 id = from + tile.rank() < end ? back.id_at(from + tile.rank()) : no_id;
+                    found = tile.any(id != no_id && saw_bit(bits, id));
+                }
+                if (found && tile.rank() == lane) hit |= 1u << k;
+            }
+        }
+        return hit;
+    }
+    // Whether row has a visited in-neighbour; rows of high degree become tasks.
+    template <class Group> DEVICE bool look(Group tile, i64 row, const u32* bits) const {
+        i64 degree = row < 0 ? 0 : (i64)back.degree(row);
+        bool found = false, hub = degree > HUB_DEGREE;
+        if (degree > 0 && degree <= short_degree) found = look_in_row(Tile<1>{}, row, bits);
+        if (hub) add_tasks(back, row, tasks, world.number(TASKS));
+        for (u32 rest = tile.ballot(degree > short_degree && !hub); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            bool there = look_in_row(tile, tile.shfl(row, lane), bits);
+            if (tile.rank() == lane) found = there;
+        }
+        return found;
+    }
+    template <class Group> DEVICE bool look_in_row(Group group, i64 row, const u32* bits) const {
+        i64 units = back.units(row);
+        bool found = false;
+        for (i64 unit = 0; unit < units && !found; ++unit) found = look_in_unit(group, row, unit, bits);
+        return found;
+    }
+    template <class Group> DEVICE bool look_in_unit(Group group, i64 row, i64 unit, const u32* bits) const {
+        bool found = false;
+        back.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            return found = group.any(live && saw_bit(bits, id));
+        });
+        return found;
+    }
+    // A CPU lists the open rows that have edges, and so knows early enough whose memory to ask for.
+    DEVICE void up_words(const State& s, i64 word, const u32* bits, Numbers& mine) const {
+        u32 open_rows[4 * word_bits], hits[4] = {};
+        i64 n = 0;
+        for (int k = 0; k < 4; ++k)
+            for (u32 open = ~load(bits + word + k) & own_bits(word + k); open; open &= open - 1) {
+                i64 row = (word + k) * word_bits + lowest_bit(open) - lo();
+                open_rows[n] = (u32)row;
+                n += row < s.active && back.degree(row) > 0;
+            }
+        for (i64 i = 0; i < n; ++i) {
+            fetch_row(back, i, n, [&](i64 next) { return (i64)open_rows[next]; });
+            i64 row = open_rows[i];
+            if (back.degree(row) > HUB_DEGREE) {
+                add_tasks(back, row, tasks, world.number(TASKS));
                 continue;
             }
-            u32 parent = whole_row(Tile<lanes>{}, row);
-            if (parent == no_vertex) continue;
-            if (NOTES) marks.notes[first + row] = marks.base | parent;
-            hits[row / word_bits - from] |= bit_of(row);
+            if (!look_in_row(Tile<lanes>{}, row, bits)) continue;
+            distance[row] = (i32)(s.level + 1);
+            mine.of[ARCS] += graph.degree(row);
+            ++mine.of[FOUND];
+            hits[(row + lo()) / word_bits - word] |= bit_of(row + lo());
         }
-        for (i64 w = from; w < to; ++w)
-            if (hits[w - from]) set_word(marks.found, first + w * word_bits, hits[w - from]);
+        for (int k = 0; k < 4; ++k)
+            if (own_bits(word + k)) put_to_all(s.buffer ^ 1, word + k, load(bits + word + k) | hits[k]);
     }
-    template <class Tile32> DEVICE u32 search(Tile32 tile, i64 row) const {
-        i64 degree = row < 0 ? 0 : (i64)graph.degree(row), tries = short_degree;
-        u32 parent = no_vertex;
-        if (degree > 0 && (degree <= short_degree || !least)) {
-            i64 units = graph.units(row);
-            for (i64 unit = 0; unit < units && (least || parent == no_vertex) && tries > 0; ++unit)
-                parent = lesser(parent, parent_in<least>(graph, Tile<1>{}, row, unit, marks.seen, tries));
-        }
-        bool open = parent == no_vertex;
-        if (open && degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
-        for (u32 rest = tile.ballot(open && degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            u32 there = whole_row(tile, tile.shfl(row, lane));
-            if (tile.rank() == lane) parent = there;
-        }
-        return parent;
-    }
-    template <class Tile32> DEVICE u32 whole_row(Tile32 tile, i64 row) const {
-        i64 units = graph.units(row), all = HUB_DEGREE + 1;
-        u32 parent = no_vertex;
-        for (i64 unit = 0; unit < units && (least || parent == no_vertex); ++unit)
-            parent = lesser(parent, parent_in<least>(graph, tile, row, unit, marks.seen, all));
-        return parent;
-    }
-};
-
-template <class View>
-struct PullHubs {  // bottom-up: a tile a task of a hub's row; without NOTES skipped if another tile found the vertex
-    static constexpr int lanes = 32;
-    View graph;  // in-edges
-    i64 first;
-    Marks marks;  // base: the level
-    const u64* tasks;
-    const i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
+    DEVICE void do_up_hubs(Grid grid, const State& s, Numbers& mine) const {
         Tile<lanes> tile;
-        constexpr bool least = NOTES && !View::sorted;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                i64 all = (i64)graph.degree(row) + 1;
-                if (!NOTES && tile.any(get_bit(marks.found, first + row))) return true;
-                u32 parent = parent_in<least>(graph, tile, row, unit, marks.seen, all);
-                if (parent == no_vertex) return false;
-                if (tile.rank() == 0) {
-                    set_bit(marks.found, first + row);
-                    if (NOTES) marks.note(first + row, marks.base | parent);
+        const u32* bits = seen(world.rank, s.buffer);
+        for (i64 i : grid.items(tile, s.tasks))
+            visit_task(back, load(tasks + i), [&](i64 row, i64 unit) {
+                i64 v = row + lo();
+                u32* word = seen(world.rank, s.buffer ^ 1) + v / word_bits;
+                if (tile.any(load(word) & bit_of(v))) return true;
+                if (!look_in_unit(tile, row, unit, bits)) return false;
+                if (tile.rank() == 0 && !(atomic_or(word, bit_of(v)) & bit_of(v))) {
+                    distance[row] = (i32)(s.level + 1);
+                    mine.of[ARCS] += graph.degree(row);
+                    ++mine.of[FOUND];
+                    for (i64 r = 0; r < world.size; ++r)
+                        if (r != world.rank && world.reaches(r))
+                            or_everywhere(seen(r, s.buffer ^ 1) + v / word_bits, bit_of(v));
                 }
-                return !least;
+                return true;
             });
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        switch (s.phase) {
+            case clear:
+                s.left = heard.total(FOUND), s.active = heard.own(LATE);
+                s.listed = heard.own(LISTED), s.reached = s.listed;
+                s.found = 1, s.found_arcs = heard.total(ARCS);
+                s.levels = 1;
+                s.phase = expand;
+                break;
+            case expand:
+                s.tasks = heard.own(TASKS);
+                after_sending(s, heard, heard.total(TASKS) ? hubs : finished);
+                break;
+            case hubs: after_sending(s, heard, finished); break;
+            case collect:
+                count_finds(s, heard);
+                s.inbox = 0;
+                if (s.after == hubs) s.phase = hubs;
+                else end_level(s, 0);
+                break;
+            case settle:
+                s.reached += heard.own(LATE), s.inbox = 0;
+                s.phase = publish;
+                break;
+            case publish: s.phase = up; break;
+            case up:
+                s.tasks = heard.own(TASKS);
+                ++s.pulled;
+                [[fallthrough]];
+            case up_hubs:
+                s.reached += heard.own(FOUND);
+                s.found += heard.total(FOUND), s.found_arcs += heard.total(ARCS);
+                if (s.phase == up && heard.total(TASKS)) {
+                    s.phase = up_hubs;
+                    break;
+                }
+                s.buffer ^= 1;
+                end_level(s, 0);
+                break;
+            case list:
+                s.listed = heard.own(LISTED);
+                s.phase = expand;
+                break;
+            default: s.reached = heard.total(FOUND), s.phase = finished;
+        }
+    }
+    // What was found and listed, or settled late, on all ranks.
+    DEVICE void count_finds(State& s, const Heard& heard) const {
+        s.reached += heard.own(LISTED);
+        s.next_listed += heard.own(LISTED);
+        s.found += heard.total(LISTED);
+        if (s.phase == expand) {
+            s.lowered = heard.total(LOWERED);
+            s.reached += heard.own(LATE);
+            s.found -= s.lowered;
+            if (heard.total(LATE) > 0) s.levels = greater(s.levels, s.level + 1);
+        }
+        s.found_arcs += heard.total(ARCS);
+    }
+    DEVICE void after_sending(State& s, const Heard& heard, i64 after) const {
+        if (s.phase == expand) s.found = s.found_arcs = 0;
+        count_finds(s, heard);
+        s.inbox = heard.sent() > 0;
+        if (heard.any(overflowed)) s.phase = collect, s.after = after;
+        else if (after == hubs) s.phase = hubs;
+        else end_level(s, heard.sent());
+    }
+    // The next level becomes the frontier; `sent` of its vertices are still messages.
+    DEVICE void end_level(State& s, i64 sent) const {
+        bool was_up = s.phase == up || s.phase == up_hubs;
+        if (s.found > 0) s.levels = greater(s.levels, s.level + 2);
+        s.left -= s.found_arcs;
+        i64 n = s.found + sent, arcs = s.found_arcs;
+        if (was_up) s.lowered = 0;
+        ++s.level;
+        s.listed = s.next_listed, s.next_listed = 0;
+        s.found = s.found_arcs = 0;
+        if (n == 0) {
+            s.phase = tell;
+            return;
+        }
+        bool goes_up = pulls && arcs * steep > s.left && arcs > vertices() / word_bits;
+        if (goes_up) s.phase = was_up || world.size == 1 ? up : s.inbox ? settle : publish;
+        else s.phase = was_up ? list : expand;
     }
 };

@@ -43,6 +43,7 @@ template <class T> DEVICE T atomic_max(T* p, T v) {
 DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 DEVICE void reduce_and(u32* p, u32 v) { store(p, load(p) & v); }  // of words that nobody else writes meanwhile: no lock
 DEVICE void reduce_or(u32* p, u32 v) { store(p, load(p) | v); }
+DEVICE void copy_bytes(void* to, const void* from, i64 n) { __builtin_memcpy(to, from, n); }
 DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE u32 bits_of(f32 v) {
     u32 bits;

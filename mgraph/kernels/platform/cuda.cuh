@@ -43,6 +43,7 @@ DEVICE void reduce_and(u32* p, u32 v) {
 DEVICE void reduce_or(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+DEVICE void copy_bytes(void* to, const void* from, i64 n) { memcpy(to, from, (size_t)n); }
 DEVICE void fence() { __threadfence(); }
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
 DEVICE void prefetch(const void*) {}  // while a warp waits for memory, a GPU runs others
@@ -109,6 +110,10 @@ struct Grid {
         return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
     DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
+    // neighbouring items go to different multiprocessors
+    template <int W> DEVICE Items scattered(Tile<W>, i64 n) const {
+        return {(i64)(threadIdx.x / W) * gridDim.x + blockIdx.x, n, (i64)gridDim.x * blockDim.x / W};
+    }
     // The word counts meetings above its last 24 bits, which are 0 again after each: it need not be cleared.
     DEVICE void meet(u64* arrived, u64& goal) const {
         __syncthreads();

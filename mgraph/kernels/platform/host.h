@@ -38,6 +38,7 @@ struct Grid {
     Items items(i64 n) const { return {(i64)((__int128)n * rank / ranks), (i64)((__int128)n * (rank + 1) / ranks), 1}; }
     template <int W> Items items(Tile<W>, i64 n) const { return items(n); }
     Items items(Block, i64 n) const { return items(n); }
+    template <int W> Items scattered(Tile<W>, i64 n) const { return items(n); }
 #ifdef MGRAPH_OWN_THREADS
     pthread_barrier_t* door = nullptr;
     void meet(u64*, u64&) const { pthread_barrier_wait(door); }

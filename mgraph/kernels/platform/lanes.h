@@ -157,6 +157,7 @@ struct Grid {
         return {(block * block_lanes + fibers->now) / W, n, blocks * block_lanes / W};
     }
     Items items(Block, i64 n) const { return {block, n, blocks}; }
+    template <int W> Items scattered(Tile<W> tile, i64 n) const { return items(tile, n); }
     void meet(u64*, u64&) const { Block{}.sync(); }  // the only block
 };
 

@@ -17,6 +17,8 @@ struct CsrView {
         if (weights) prefetch(weights + slot);
     }
     DEVICE i64 begins(i64 v) const { return offsets[v]; }
+    DEVICE i64 ends(i64 v) const { return offsets[v + 1]; }
+    DEVICE u32 id_at(i64 slot) const { return load_once(dst + slot); }
     DEVICE void fetch_from(i64 slot) const {
         fetch_line(dst + slot);
         if (weights) fetch_line(weights + slot);

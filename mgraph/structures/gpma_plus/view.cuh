@@ -49,6 +49,8 @@ struct PmaView {
         return a == b ? 0 : unit_of(b - 1) - unit_of(a) + 1;
     }
     DEVICE i64 begins(i64 v) const { return start[v]; }
+    DEVICE i64 ends(i64 v) const { return start[v + 1]; }
+    DEVICE u32 id_at(i64 slot) const { return load_once(slots + slot); }
     DEVICE void fetch_from(i64 slot) const {
         fetch_line(slots + slot);
         if (weights) fetch_line(weights + slot);

@@ -1,0 +1,400 @@
+"""Programs that all ranks of a graph run together: the memory that they share, and the drivers of their phases.
+
+A program is a kernel file with phases (see ``kernels/platform/world.cuh``). Where ranks map each other's memory, one
+launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
+and the exchange carries what they said and sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.errors import Aborted, CapacityError, DeviceError
+from mgraph.exchange.segment import Place, Segment
+from mgraph.kernels import Library, Struct, constants
+from mgraph.partition import Partition
+
+if TYPE_CHECKING:
+    from mgraph.exchange.contract import Exchange
+
+__all__ = ["Layout", "World"]
+
+LAYOUT = constants("kernels/platform/world.cuh")
+NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
+SLOTS_OFFSET, STATE_WORDS, FLAG_BITS = LAYOUT["slots_offset"], LAYOUT["state_words"], LAYOUT["flag_bits"]
+MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAYOUT["heard_at"]
+ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
+COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
+MOST_RANKS = LAYOUT["most_ranks"]  #: ranks that can map each other
+ENDED = 0  # of the enum End
+PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
+ALIGNED = 256  #: bytes to which arrays of a region are aligned
+HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
+
+
+class Layout:
+    """Where a program's inboxes and arrays lie in the region of each rank.
+
+    Attributes
+    ----------
+    world : Struct
+        The field ``World world`` of the program.
+    offsets : dict of str to int
+        The byte offset of each array.
+    nbytes : int
+        The bytes of a region.
+    """
+
+    def __init__(self, size: int, room: int, arrays: Mapping[str, int]) -> None:
+        self.inboxes = _aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
+        self.room, at = room, _aligned(self.inboxes + 2 * size * room * 4)
+        self.offsets = {}
+        for name, nbytes in arrays.items():
+            self.offsets[name], at = at, _aligned(at + nbytes)
+        self.nbytes, self.starts = at, (0,)
+        self.world, self.outbox = Struct(), None
+
+
+class World:
+    """The regions of all ranks of one exchange, and the words with which their programs meet.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        Connected. It carries the regions' names, and everything where ranks do not map each other's memory.
+    device : Device
+    mapped : bool
+        Whether the ranks map each other's memory; always true for one rank.
+
+    Notes
+    -----
+    All ranks make the same calls. A region is grown by all of them together and holds nothing between two programs.
+    """
+
+    def __init__(self, exchange: Exchange, device: Device, mapped: bool) -> None:
+        self.exchange, self.device = exchange, device
+        self.rank, self.size = exchange.rank, exchange.size
+        self.mapped = mapped and self.size <= MOST_RANKS and not self._share_a_gpu()
+        self.nbytes, self.launches = 0, 0
+        self._region: Any = None
+        self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
+        self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
+        self._host, self._host_words = device.mailbox(REPORT_AT + 1 + STATE_WORDS)
+        self._host[:] = 0
+        self._layouts: dict[Any, Layout] = {}
+
+    def _share_a_gpu(self) -> bool:
+        """Return True if two ranks have the same GPU, where their kernels must not wait for each other."""
+        if self.size == 1 or self.device.kind == "cpu":
+            return False
+        runtime = self.device.xp.cuda.runtime
+        uuid = bytes(runtime.getDeviceProperties(self.device.index)["uuid"])
+        return len(set(_gather_bytes(self.exchange, uuid))) < self.size
+
+    # ---- memory ------------------------------------------------------------------------------------------------------
+
+    def layout(self, partition: Partition, room: int, **arrays: int) -> Layout:
+        """Return the layout of a program whose arrays have these bytes in each region; the same call on every rank.
+
+        Parameters
+        ----------
+        partition : Partition
+            The ranges of the ranks.
+        room : int
+            Messages that a rank may send to another between two meetings. Where the host drives the program it is the
+            length of the longest range.
+
+        Raises
+        ------
+        CapacityError
+            A rank has too little memory for its region. No rank has changed anything.
+        """
+        if not self.mapped:
+            room = max(end - start for start, end in pairwise(partition.starts))
+        key = partition.starts, room, tuple(arrays.items())
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = Layout(self.size, room, arrays)
+            if layout.nbytes > self.nbytes:
+                self._grow(layout.nbytes)
+            layout.world, layout.starts = self._struct(layout, partition), partition.starts
+            if len(self._layouts) > 16:
+                self._layouts.clear()
+            self._layouts[key] = layout
+        return layout
+
+    def _struct(self, layout: Layout, partition: Partition) -> Struct:
+        """Return the field `World`: the tables of addresses and the words of this rank."""
+        device, size = self.device, self.size
+        regions = np.array(self._region.addresses, np.uint64)
+        own, box = int(regions[self.rank]), 4 * layout.room
+        parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
+        inboxes = np.array(parities, np.uint64) + np.uint64(own)
+        if self.mapped:
+            mine = np.array([[row[self.rank]] for row in parities], np.uint64)
+            out = regions[None, :] + mine
+        else:
+            layout.outbox = device.empty(size * layout.room, np.uint32)
+            out = np.array([[device.address(layout.outbox) + r * box for r in range(size)]] * 2, np.uint64)
+        return Struct(
+            rank=self.rank, size=size, starts=device.asarray(np.asarray(partition.starts, np.int64)),
+            regions=device.asarray(regions), out=device.asarray(out.reshape(-1)),
+            **{"in": device.asarray(inboxes.reshape(-1))}, control=self._control, counts=self._counts,
+            host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
+        )  # fmt: skip
+
+    def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
+        """Return n elements of an array of the own region."""
+        return self._region.array(layout.offsets[name], n, dtype)
+
+    def _grow(self, nbytes: int) -> None:
+        """Replace the regions of all ranks by larger ones. Collective."""
+        self._layouts.clear()
+        self._free()
+        region, why = None, ""
+        try:
+            region = _REGIONS[self.device.kind if self.mapped and self.size > 1 else "own"](self, nbytes)
+        except (CapacityError, DeviceError) as error:
+            why = str(error)
+        # all ranks or none: a rank without memory tells the others
+        names = _gather_bytes(self.exchange, region.name if region is not None else b"")
+        lacking = [r for r, name in enumerate(names) if not name]
+        if lacking:
+            raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{why and ': ' + why}")
+        assert region is not None
+        self._region = region
+        region.open(names)
+        self.nbytes = nbytes
+        self.exchange.barrier()
+        region.opened()
+
+    def _free(self) -> None:
+        if self._region is not None:
+            self._region.unmap()
+            if self.size > 1:
+                self.exchange.barrier()
+            self._region.free()
+        self._region, self.nbytes = None, 0
+
+    def close(self) -> None:
+        """Unmap the others' regions and free the own one. Does not wait for other ranks."""
+        region, self._region = self._region, None
+        self._layouts.clear()
+        if region is not None:
+            self.device.use()
+            region.unmap()
+            region.free()
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, library: Library, name: str, layout: Layout, items: int, **fields: Any) -> dict[str, int]:
+        """Run the program `name` on all ranks, and return its last state by the names of its words.
+
+        Parameters
+        ----------
+        library : Library
+            The compiled file of the program.
+        layout : Layout
+        items : int
+            Lanes' worth of work on this rank, which bounds the blocks of a GPU.
+        **fields
+            The program's fields but for `world`, `launch` and `resume`.
+
+        Raises
+        ------
+        Aborted
+            The exchange was aborted. The program has ended on this rank.
+        """
+        bound = getattr(library, name).bind(world=layout.world, **fields)
+        words = self._drive(bound, items) if self.mapped else self._drive_by_host(library, name, layout, items, fields)
+        return dict(zip(getattr(library, name).source.state, words.tolist(), strict=False))
+
+    def _check(self) -> None:
+        if self.exchange.aborted():
+            raise Aborted(f"rank {self.rank} of {self.size}: the exchange was aborted")
+
+    def _drive(self, program: Any, items: int) -> np.ndarray:
+        report, resume = self._host[REPORT_AT:], 0
+        while True:
+            self._check()
+            self.launches += 1
+            program(items, launch=self.launches, resume=resume)
+            self.device.synchronize()
+            if report[0] == ENDED:
+                return report[1:]
+            resume = 1
+
+    def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
+        """Run phase after phase: its work, then what the ranks said and sent, then what follows. One read-back each."""
+        step, after = (getattr(library, name + suffix).bind(world=layout.world, **fields) for suffix in ("_step", "_next"))
+        said, resume = np.zeros((self.size, SAID), np.int64), 0
+        while True:
+            self._check()
+            self.device.fill(self._counts, 0)
+            step(items, launch=0, resume=resume)
+            control = Device.to_host(self._control).view(np.int64)
+            if control[STATE_AT] == 0:
+                return control[STATE_AT:]
+            counts = control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS]
+            self._say(layout, said, counts, bool(control[ALONE_AT]), int(control[MEETINGS_AT]))
+            if control[SHARES_AT] >= 0:
+                self._share(layout, int(control[SHARES_AT]))
+            after(1, launch=0, resume=resume)
+            resume = 1
+
+    def _say(self, layout: Layout, said: np.ndarray, counts: np.ndarray, alone: bool, meetings: int) -> None:
+        """Exchange numbers and messages, and write what was said to `control`."""
+        own = np.zeros((self.size, self.size + NUMBERS), np.int64)
+        own[self.rank] = counts
+        every = own if alone else self.exchange.allreduce(own.reshape(-1)).reshape(own.shape)
+        for r in [self.rank] if alone else range(self.size):
+            sent = every[r, : self.size]
+            said[r] = [sent[self.rank], *every[r, self.size :], sent.sum() << FLAG_BITS]
+        halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
+        self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
+        if not alone and every[:, : self.size].any():
+            box = layout.outbox.reshape(self.size, layout.room)
+            parts = [box[r, : int(counts[r])] for r in range(self.size)]
+            inboxes = self._region.array(layout.inboxes, 2 * self.size * layout.room, np.uint32)
+            inboxes = inboxes.reshape(2, self.size, layout.room)[meetings & 1]
+            for r, part in enumerate(self.exchange.alltoallv(parts)):
+                if r != self.rank:
+                    inboxes[r, : len(part)] = part
+
+    def _share(self, layout: Layout, offset: int) -> None:
+        """Give every rank the words of a bitmap that hold this rank's vertices."""
+        starts, words = layout.starts, (layout.starts[-1] + 31) // 32
+        bitmap = self._region.array(offset, words, np.uint32)
+        spans = [slice(starts[r] // 32, -(-starts[r + 1] // 32)) for r in range(self.size)]
+        for r, theirs in enumerate(self.exchange.allgather(bitmap[spans[self.rank]])):
+            if r != self.rank:
+                bitmap[spans[r]] |= theirs
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNED) * ALIGNED
+
+
+def _gather_bytes(exchange: Exchange, data: bytes) -> list[bytes]:
+    """Return the bytes that each rank gives, at most `HANDLE_BYTES`."""
+    table = np.zeros((exchange.size, HANDLE_BYTES), np.int32)
+    table[exchange.rank, 0] = len(data)
+    table[exchange.rank, 1 : len(data) + 1] = np.frombuffer(data, np.uint8)
+    every = exchange.allreduce(table.reshape(-1)).reshape(table.shape)
+    return [every[r, 1 : every[r, 0] + 1].astype(np.uint8).tobytes() for r in range(exchange.size)]
+
+
+# ---- regions ---------------------------------------------------------------------------------------------------------
+
+
+class _OwnRegion:
+    """A region that no other rank maps: of a rank alone, or where the host drives programs."""
+
+    name = b"own"
+
+    def __init__(self, world: World, nbytes: int) -> None:
+        self.device, self.addresses = world.device, [0] * world.size
+        self._bytes = world.device.zeros(nbytes, np.uint8)
+        self.addresses[world.rank] = world.device.address(self._bytes)
+
+    def open(self, names: list[bytes]) -> None: ...
+
+    def opened(self) -> None: ...
+
+    def unmap(self) -> None: ...
+
+    def free(self) -> None:
+        self._bytes = None
+
+    def array(self, offset: int, n: int, dtype: Any) -> Array:
+        return self._bytes[offset : offset + n * np.dtype(dtype).itemsize].view(dtype)
+
+
+class _HostRegion(_OwnRegion):
+    """A segment of /dev/shm, which all ranks of the host map."""
+
+    def __init__(self, world: World, nbytes: int) -> None:
+        self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
+        with world.device.taking(nbytes, "the exchange of programs"):
+            own, self._place = Segment.create(nbytes, {"pid": os.getpid()})
+        self._segments: list[Segment | None] = [None] * world.size
+        self._segments[self.rank] = own
+        self.addresses[self.rank], self._bytes = own.address, own.data
+        self.name = self._place.encode()
+
+    def open(self, names: list[bytes]) -> None:
+        """Map the segments of the others."""
+        for r, name in enumerate(names):
+            if r != self.rank:
+                self._segments[r] = segment = Segment.open(Place.decode(name))
+                self.addresses[r] = segment.address
+
+    def opened(self) -> None:
+        """Remove the segment's name: all ranks have mapped it."""
+        Segment.unlink(self._place)
+
+    def unmap(self) -> None:
+        Segment.unlink(self._place)
+        self._segments = []
+
+
+class _DeviceRegion(_OwnRegion):
+    """Memory of the driver's own, which CUDA IPC lets other processes map; memory of a pool cannot be mapped."""
+
+    def __init__(self, world: World, nbytes: int) -> None:
+        self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
+        self._runtime = world.device.xp.cuda.runtime
+        try:
+            self._base = int(self._runtime.malloc(nbytes))
+        except self._runtime.CUDARuntimeError as error:
+            raise CapacityError(f"{nbytes} bytes of {world.device} are needed to run programs together: {error}") from None
+        self._runtime.memset(self._base, 0, nbytes)
+        handle = bytes(self._runtime.ipcGetMemHandle(self._base)).hex()
+        self.name = json.dumps({"pid": os.getpid(), "handle": handle, "address": self._base}).encode()
+        self.addresses[self.rank], self._mapped, self._nbytes = self._base, [], nbytes
+
+    def open(self, names: list[bytes]) -> None:
+        """Map the regions of the others; those of this process have addresses already."""
+        self._runtime.deviceSynchronize()  # the region is cleared before others write to it
+        for r, name in enumerate(names):
+            if r == self.rank:
+                continue
+            place = json.loads(name)
+            if place["pid"] == os.getpid():
+                self.addresses[r] = place["address"]
+                continue
+            try:
+                self.addresses[r] = int(self._runtime.ipcOpenMemHandle(bytes.fromhex(place["handle"])))
+            except self._runtime.CUDARuntimeError as error:
+                raise DeviceError(f"the memory of rank {r}'s GPU cannot be mapped: {error}") from None
+            self._mapped.append(self.addresses[r])
+
+    def unmap(self) -> None:
+        with suppress(self._runtime.CUDARuntimeError):
+            self._runtime.deviceSynchronize()
+        for address in self._mapped:
+            with suppress(self._runtime.CUDARuntimeError):
+                self._runtime.ipcCloseMemHandle(address)
+        self._mapped = []
+
+    def free(self) -> None:
+        base, self._base = self._base, 0
+        if base:
+            with suppress(self._runtime.CUDARuntimeError):
+                self._runtime.free(base)
+
+    def array(self, offset: int, n: int, dtype: Any) -> Array:
+        cuda = self.device.xp.cuda
+        memory = cuda.UnownedMemory(self._base, self._nbytes, self, self.device.index)
+        return self.device.xp.ndarray((n,), dtype, cuda.MemoryPointer(memory, offset))
+
+
+_REGIONS = {"own": _OwnRegion, "cpu": _HostRegion, "cuda": _DeviceRegion}

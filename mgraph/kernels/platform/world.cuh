@@ -1,0 +1,129 @@
+// The ranks of one host that map each other's memory, as a program sees them. A program is a struct of 8-byte fields, one
+// of them `World world`, with
+//   struct State                      8-byte words, at most state_words; the first is `i64 phase`
+//   void begin(State&)                the state before the first phase
+//   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
+//   i64 items(state, heard)           how much work that is; a CPU wakes threads by it
+//   bool alone(state)                 whether only this rank's blocks meet after the phase
+//   i64 shares(state)                 the offset of the bitmap whose own words the phase writes to all ranks, or -1
+//   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
+// and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a
+// CPU): after each, the ranks meet. When another rank is late it keeps the state in memory and ends; launched again with
+// `resume`, it goes on where it was. Where ranks cannot map each other, the host runs `step` and `next` one by one.
+#pragma once
+
+constexpr int number_count = 5;                       // numbers that a rank says at a meeting, besides the messages sent
+constexpr int said_words = number_count + 2;          // of a rank: messages to the reader, the numbers, flags and messages
+constexpr int slot_words = 2 * said_words;            // each half of a number carries the meeting's tag
+constexpr int most_ranks = 64;
+constexpr int state_words = 24;
+constexpr i64 bell_offset = 64, slots_offset = 256;   // in a region, which begins with a token; a CPU has a bell
+enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
+constexpr int flag_bits = 2;                          // of the last word, above which are the messages sent to all
+enum End : i64 { ended = 0, waits = 1, left_together = 2 };
+
+// The words of `control`, in the memory of one rank.
+constexpr int arrived_at = 0, verdict_at = 16, step_at = 32, meetings_at = 33, waiting_at = 34;
+constexpr int alone_at = 35, shares_at = 36;          // of the phase, for the host's driver
+constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
+constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
+static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
+
+struct Numbers {
+    i64 of[number_count] = {};
+};
+
+struct Heard {  // what each rank said at the last meeting in which it took part
+    const i64* said;
+    i64 rank, size, meetings;
+    DEVICE i64 messages(i64 from) const { return said[from * said_words]; }
+    DEVICE i64 own(int k) const { return said[rank * said_words + 1 + k]; }
+    DEVICE i64 total(int k) const {
+        i64 sum = 0;
+        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];
+        return sum;
+    }
+    DEVICE bool any(i64 flag) const {
+        i64 all = 0;
+        for (i64 r = 0; r < size; ++r) all |= said[r * said_words + 1 + number_count];
+        return all & flag;
+    }
+    DEVICE i64 sent() const {  // messages of all ranks
+        i64 sum = 0;
+        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + number_count] >> flag_bits;
+        return sum;
+    }
+    // messages sent now are read after the next meeting of the ranks
+    DEVICE i64 sends() const { return meetings & 1; }
+    DEVICE i64 reads() const { return (meetings & 1) ^ 1; }
+};
+
+template <class State> DEVICE void keep_state(const struct World& world, const State& state, i64 end);
+
+struct World {
+    i64 rank;
+    i64 size;
+    const i64* starts;   // the first vertex of each rank's range, and one past the last
+    const u64* regions;  // the address of each rank's region in this process; 0: it cannot be reached
+    const u64* out;      // where messages to each rank go, for two parities
+    const u64* in;       // where messages of each rank come in
+    u64* control;
+    i64* counts;         // messages to each rank since the last meeting, then the numbers
+    i64 host;            // address of two words of the host: 1 ends every wait; 1 asks to leave soon
+    i64 patience;        // nanoseconds that a launch waits for another rank
+    i64 room;            // messages that an inbox holds
+    template <class T> DEVICE T* array(i64 r, i64 offset) const { return (T*)(regions[r] + offset); }
+    DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
+    DEVICE i64 owner(i64 v) const {
+        i64 first = 0;
+        for (i64 n = size; n > 1;) {
+            i64 half = n / 2;
+            if (starts[first + half] <= v) first += half, n -= half;
+            else n = half;
+        }
+        return first;
+    }
+    // Messages past the room of an inbox are counted, not written: the meeting's flags then say `overflowed`.
+    DEVICE void send(const Heard& heard, i64 to, u32 word) const {
+        i64 place = take_place(counts + to);
+        if (place < room) store((u32*)out[heard.sends() * size + to] + place, word);
+    }
+    DEVICE u32 message(const Heard& heard, i64 from, i64 i) const {
+        return load((const u32*)in[heard.reads() * size + from] + i);
+    }
+    DEVICE i64* number(int k) const { return counts + size + k; }
+    // For the host's driver, before the first phase and before each.
+    template <class Program, class State> DEVICE void tell_host(const Program& program, const State& state) const {
+        store(control + alone_at, (u64)program.alone(state));
+        store(control + shares_at, (u64)program.shares(state));
+        keep_state(*this, state, ended);
+    }
+    DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {
+        return (u64*)(regions[of] + slots_offset) + ((meetings & 1) * size + from) * slot_words;
+    }
+    DEVICE u64* heard_of(i64 r) const { return control + heard_at + r * slot_words; }
+    // The k-th number that this rank says to rank `to`: messages, numbers, flags.
+    DEVICE i64 says(i64 to, int k, i64 flags) const {
+        return k == 0 ? load(counts + to) : k <= number_count ? load(counts + size + k - 1) : flags;
+    }
+};
+
+DEVICE u64 tagged(u32 half, i64 tag) { return (u64)(u32)tag << 32 | half; }
+DEVICE bool has_tag(u64 word, i64 tag) { return (u32)(word >> 32) == (u32)tag; }
+
+template <class State> DEVICE void load_state(const World& world, State& state) {
+    static_assert(sizeof(State) % 8 == 0 && sizeof(State) <= 8 * state_words);
+    i64 words[sizeof(State) / 8];
+    for (int i = 0; i < (int)(sizeof(State) / 8); ++i) words[i] = (i64)load(world.control + state_at + i);
+    copy_bytes(&state, words, sizeof state);
+}
+template <class State> DEVICE void keep_state(const World& world, const State& state, i64 end) {
+    i64 words[sizeof(State) / 8];
+    copy_bytes(words, &state, sizeof state);
+    i64* report = (i64*)world.host + report_at;
+    for (int i = 0; i < (int)(sizeof(State) / 8); ++i) {
+        store(world.control + state_at + i, (u64)words[i]);
+        store(report + 1 + i, words[i]);
+    }
+    store(report, end);
+}

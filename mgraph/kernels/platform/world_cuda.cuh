@@ -1,0 +1,225 @@
+// Meetings of ranks on GPUs: each rank has one resident kernel, whose blocks are all on the GPU at once. The last block
+// to arrive is the leader: it says the rank's numbers to the others, polls theirs, and passes them on to its GPU's
+// blocks, which poll device memory alone. So leaving is one decision per GPU, and one warp looks at the host's word.
+#pragma once
+
+// For words that another rank may write, too.
+DEVICE void or_everywhere(u32* p, u32 v) {
+    asm volatile("red.relaxed.sys.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEVICE void store_four(u32* p, const u32 (&v)[4]) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
+DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+DEVICE u64 add_acquire_release(u64* p, u64 v) {
+    u64 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(v) : "memory");
+    return before;
+}
+
+constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
+constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel leaves if another one waits for the GPU
+constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
+constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
+
+// One number of a slot: two tagged words, which need not be loaded at once.
+DEVICE void load_pair(const u64* p, u64& a, u64& b) {
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory");
+}
+DEVICE void store_pair(u64* p, u64 a, u64 b) {
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(a), "l"(b) : "memory");
+}
+
+template <class Program> struct Gathering {  // the meetings of one launch; one for each block, in shared memory
+    i64 said[most_ranks * said_words];
+    typename Program::State state;
+    i64 step, meetings, born;
+    u64 sums[number_count];
+    int heard_all, left;
+
+    DEVICE Heard heard(const World& world) const { return {said, world.rank, world.size, meetings}; }
+
+    // Says this rank's numbers to all, and clears them. By the leader's first warp, as all up to `meet`.
+    DEVICE void say(const World& world, bool alone) const {
+        int lane = threadIdx.x & 31;
+        bool over = false;
+        i64 sent = 0;
+        for (i64 r = lane; r < world.size; r += 32) {
+            i64 count = load(world.counts + r);
+            over |= count > world.room;
+            sent += count;
+        }
+        for (int lanes = 16; lanes; lanes /= 2) sent += __shfl_xor_sync(~0u, sent, lanes);
+        i64 flags = sent << flag_bits | (__any_sync(~0u, over) ? overflowed : 0);
+        if (clock64() - born > stay_clocks && load((const u32*)world.host + 1)) flags |= wants_to_leave;
+        if (alone || world.size == 1) fence_device();
+        else fence_system();
+        i64 first = alone ? world.rank : 0, last = alone ? world.rank + 1 : world.size;
+        for (i64 i = first * said_words + lane; i < last * said_words; i += 32) {
+            i64 r = i / said_words, value = world.says(r, (int)(i % said_words), flags);
+            u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
+            store_pair(to + i % said_words * 2, tagged((u32)value, step), tagged((u32)((u64)value >> 32), step));
+        }
+        __syncwarp();
+        for (i64 i = lane; i < world.size + number_count; i += 32) store(world.counts + i, (i64)0);
+    }
+    // f(i, a, b) with each number of the ranks from `first` to `last` once both words have this meeting's tag; `from(i)`
+    // is where it comes in. False as soon as stop(polls) is true, which is asked by all lanes.
+    template <class From, class Stop, class F>
+    DEVICE bool poll(i64 first, i64 last, From from, Stop stop, F f) const {
+        int lane = threadIdx.x & 31;
+        u32 polls = 0;
+        for (i64 base = first * said_words; base < last * said_words; base += 32 * at_once) {
+            u32 open = 0;
+#pragma unroll
+            for (int j = 0; j < at_once; ++j) open |= (u32)(base + j * 32 + lane < last * said_words) << j;
+            while (__any_sync(~0u, open)) {
+                u64 a[at_once], b[at_once];
+#pragma unroll
+                for (int j = 0; j < at_once; ++j)
+                    if (open >> j & 1) load_pair(from(base + j * 32 + lane), a[j], b[j]);
+#pragma unroll
+                for (int j = 0; j < at_once; ++j)
+                    if (open >> j & 1 && has_tag(a[j], step) && has_tag(b[j], step))
+                        f(base + j * 32 + lane, a[j], b[j]), open &= ~(1u << j);
+                if (stop(++polls)) return false;
+            }
+        }
+        return true;
+    }
+    // Waits for the others' numbers and hands them to this GPU's blocks; or publishes that the launch ends.
+    DEVICE void listen(const World& world, i64 launch) const {
+        i64 began = clock64();
+        bool all = poll(
+            0, world.size,
+            [&](i64 i) {
+                i64 r = i / said_words;
+                return (r == world.rank ? world.heard_of(r) : world.slot(world.rank, meetings, r)) + i % said_words * 2;
+            },
+            [&](u32 polls) {
+                bool late = polls % clock_polls == 0 && clock64() - began > world.patience * clocks_per_nanosecond;
+                late |= polls % host_polls == 0 && load((const u32*)world.host);
+                return __any_sync(~0u, late);
+            },
+            [&](i64 i, u64 a, u64 b) {
+                if (i / said_words != world.rank) store_pair(world.heard_of(0) + i * 2, a, b);
+            });
+        if (!all && (threadIdx.x & 31) == 0) store(world.control + verdict_at, (u64)launch);
+    }
+    // Whether all was heard, by the first warp of every block; else the launch ends.
+    DEVICE bool hear(const World& world, i64 launch, bool alone) {
+        bool all = poll(
+            alone ? world.rank : 0, alone ? world.rank + 1 : world.size, [&](i64 i) { return world.heard_of(0) + i * 2; },
+            [&](u32 polls) {
+                return polls % 16 == 0 && __any_sync(~0u, load(world.control + verdict_at) == (u64)launch);
+            },
+            [&](i64 i, u64 a, u64 b) { said[i] = (i64)((u64)(u32)b << 32 | (u32)a); });
+        if (world.size == 1) fence_device();
+        else fence_system();
+        return all;
+    }
+    // All threads of all blocks. After it the state is that of the next phase, and `left` says whether the launch ends.
+    DEVICE void meet(const Program& program, bool resumed) {
+        const World& world = program.world;
+        __syncthreads();
+        if (threadIdx.x >= 32) {
+            __syncthreads();
+            return;
+        }
+        bool alone = program.alone(state), first = threadIdx.x == 0;
+        if (first) ++step;
+        __syncwarp();
+        bool last = first && add_acquire_release(world.control + arrived_at, 1) == gridDim.x - 1;
+        if (__shfl_sync(~0u, last, 0)) {
+            if (first) {
+                store(world.control + arrived_at, (u64)0);
+                fence_device();
+            }
+            __syncwarp();
+            if (!resumed) say(world, alone);
+            if (!alone && world.size > 1) listen(world, program.launch);
+        }
+        bool all = hear(world, program.launch, alone);
+        __syncwarp();
+        if (first) {
+            if (all) {
+                meetings += !alone;
+                program.next(state, heard(world));
+                left = heard(world).any(wants_to_leave) && state.phase ? left_together : ended;
+            } else {
+                --step;
+                left = waits;
+            }
+        }
+        __syncthreads();
+    }
+    DEVICE void add(const World& world, const Numbers& mine) {  // one addition for each block and number
+        if (threadIdx.x < number_count) sums[threadIdx.x] = 0;
+        __syncthreads();
+        for (int k = 0; k < number_count; ++k)
+            if (__any_sync(~0u, mine.of[k] != 0)) {
+                i64 sum = mine.of[k];
+                for (int lanes = 16; lanes; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+                if ((threadIdx.x & 31) == 0) atomicAdd(sums + k, (u64)sum);
+            }
+        __syncthreads();
+        if (threadIdx.x < number_count && sums[threadIdx.x])
+            atomic_add(world.number((int)threadIdx.x), (i64)sums[threadIdx.x]);
+    }
+    // The state and what was heard before this launch. Returns whether the ranks have not met after the phase's work.
+    DEVICE bool recall(const Program& program) {
+        const World& world = program.world;
+        for (i64 i = threadIdx.x; program.resume && i < world.size * said_words; i += blockDim.x) {
+            u64 a, b;
+            load_pair(world.heard_of(0) + i * 2, a, b);
+            said[i] = (i64)((u64)(u32)b << 32 | (u32)a);
+        }
+        if (threadIdx.x == 0) {
+            step = (i64)load(world.control + step_at), meetings = (i64)load(world.control + meetings_at);
+            born = clock64(), left = ended;
+            state = typename Program::State{};
+            if (program.resume) load_state(world, state);
+            else program.begin(state);
+        }
+        __syncthreads();
+        return program.resume && load(world.control + waiting_at);
+    }
+    DEVICE void keep(const World& world) const {
+        if (blockIdx.x || threadIdx.x) return;
+        keep_state(world, state, left);
+        store(world.control + step_at, (u64)step);
+        store(world.control + meetings_at, (u64)meetings);
+        store(world.control + waiting_at, (u64)(left == waits));
+    }
+};
+
+template <class Program> DEVICE void drive(const Program& program) {
+    __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
+    Gathering<Program>& all = *(Gathering<Program>*)memory;
+    bool waiting = all.recall(program);
+    while (all.state.phase && !all.left) {
+        if (!waiting) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
+        all.meet(program, waiting);
+        waiting = false;
+    }
+    all.keep(program.world);
+}
+
+// One phase, and what follows it, for the host's driver, which passes on what the ranks said.
+template <class Program> DEVICE void drive_step(const Program& program) {
+    __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
+    Gathering<Program>& all = *(Gathering<Program>*)memory;
+    all.recall(program);
+    if (all.state.phase) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
+    if (blockIdx.x == 0 && threadIdx.x == 0) program.world.tell_host(program, all.state);
+}
+template <class Program> DEVICE void drive_next(const Program& program) {
+    __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
+    Gathering<Program>& all = *(Gathering<Program>*)memory;
+    all.recall(program);
+    if (threadIdx.x == 0) {
+        all.meetings += !program.alone(all.state);
+        program.next(all.state, all.heard(program.world));
+    }
+    __syncthreads();
+    all.keep(program.world);
+}

@@ -1,0 +1,175 @@
+// Meetings of ranks on CPUs: phases run as ordinary kernels, one after another, and the thread that runs them meets the
+// other ranks in memory that all have mapped. It looks for 20 us, yields its core up to 200 us, then sleeps until its bell
+// is rung.
+#pragma once
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+DEVICE void or_everywhere(u32* p, u32 v) { atomic_or(p, v); }  // for words that another rank may write, too
+DEVICE void store_four(u32* p, const u32 (&v)[4]) {
+    for (int i = 0; i < 4; ++i) store(p + i, v[i]);
+}
+
+inline i64 now_nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+template <class Program> struct Phase {  // the work of one phase
+    static constexpr int lanes = Program::lanes;
+    const Program* program;
+    const typename Program::State* state;
+    Heard heard;
+    DEVICE void operator()(Grid grid) const {
+        Numbers mine = program->step(grid, *state, heard);
+        for (int k = 0; k < number_count; ++k)
+            if (mine.of[k]) atomic_add(program->world.number(k), mine.of[k]);
+    }
+};
+
+class Gathering {
+    static constexpr i64 spin = 20000, yield = 200000;
+    const World& world;
+    u32* bell(i64 r) const { return world.array<u32>(r, bell_offset); }  // its changes; then whether its rank sleeps
+
+    void say(bool alone) const {
+        i64 flags = 0;
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 count = load(world.counts + r);
+            flags += count << flag_bits;
+            if (count > world.room) flags |= overflowed;
+        }
+        for (i64 r = 0; r < world.size; ++r) {
+            if (alone && r != world.rank) continue;
+            u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
+            for (int k = 0; k < said_words; ++k) {
+                i64 value = world.says(r, k, flags);
+                __atomic_store_n(to + 2 * k, tagged((u32)value, step), __ATOMIC_RELEASE);
+                __atomic_store_n(to + 2 * k + 1, tagged((u32)((u64)value >> 32), step), __ATOMIC_RELEASE);
+            }
+            if (r == world.rank) continue;
+            __atomic_fetch_add(bell(r), 1u, __ATOMIC_SEQ_CST);
+            if (__atomic_load_n(bell(r) + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell(r), FUTEX_WAKE, 1, 0, 0, 0);
+        }
+        for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts + i, (i64)0);
+    }
+    bool take(i64 r) {  // what rank r says, if it has said all of it
+        const u64* from = r == world.rank ? world.heard_of(r) : world.slot(world.rank, meetings, r);
+        for (int k = 0; k < said_words; ++k) {
+            u64 low = __atomic_load_n(from + 2 * k, __ATOMIC_ACQUIRE);
+            u64 high = __atomic_load_n(from + 2 * k + 1, __ATOMIC_ACQUIRE);
+            if (!has_tag(low, step) || !has_tag(high, step)) return false;
+            world.heard_of(r)[2 * k] = low, world.heard_of(r)[2 * k + 1] = high;
+            said[r * said_words + k] = (i64)((u64)(u32)high << 32 | (u32)low);
+        }
+        return true;
+    }
+    bool listen() {
+        u32* own = bell(world.rank);
+        i64 began = now_nanoseconds(), moved = began;
+        bool sleeps = false;
+        for (i64 r = 0; r < world.size;) {
+            u32 rung = __atomic_load_n(own, __ATOMIC_SEQ_CST);
+            i64 before = r;
+            while (r < world.size && take(r)) ++r;
+            if (r == world.size) break;
+            i64 now = now_nanoseconds();
+            if (r != before) moved = now;
+            if (now - began > world.patience || load((const u32*)world.host)) {
+                store(own + 1, 0u);
+                return false;
+            }
+            if (now - moved < spin) continue;
+            if (now - moved < yield) {
+                sched_yield();
+            } else if (!sleeps) {  // once more through the loop: the bell may have been rung without waking
+                __atomic_store_n(own + 1, 1u, __ATOMIC_SEQ_CST);
+                sleeps = true;
+            } else {
+                i64 left = world.patience - (now - began) + 1;
+                timespec limit{left / 1000000000, left % 1000000000};
+                syscall(SYS_futex, own, FUTEX_WAIT, rung, &limit, nullptr, 0);
+                sleeps = false;
+            }
+        }
+        if (world.size > 1) __atomic_store_n(own + 1, 0u, __ATOMIC_SEQ_CST);
+        return true;
+    }
+
+public:
+    i64 said[most_ranks * said_words], step, meetings;
+
+    Gathering(const World& world, bool recall)
+        : world(world), step((i64)load(world.control + step_at)), meetings((i64)load(world.control + meetings_at)) {
+        for (i64 i = 0; recall && i < world.size * said_words; ++i) {
+            const u64* pair = world.heard_of(0) + 2 * i;
+            said[i] = (i64)((u64)(u32)pair[1] << 32 | (u32)pair[0]);
+        }
+    }
+    Heard heard() const { return {said, world.rank, world.size, meetings}; }
+    bool meet(bool alone, bool resumed) {
+        ++step;
+        if (!resumed) say(alone);
+        if (alone ? !take(world.rank) : !listen()) {
+            --step;
+            return false;
+        }
+        meetings += !alone;
+        return true;
+    }
+    void keep(i64 end) const {
+        store(world.control + step_at, (u64)step);
+        store(world.control + meetings_at, (u64)meetings);
+        store(world.control + waiting_at, (u64)(end == waits));
+    }
+};
+
+template <class Program> void drive(const Program& program, i64, int threads) {
+    const World& world = program.world;
+    Gathering all(world, program.resume);
+    typename Program::State state{};
+    bool waiting = false;
+    if (program.resume) {
+        load_state(world, state);
+        waiting = load(world.control + waiting_at) != 0;
+    } else {
+        program.begin(state);
+    }
+    i64 end = ended;
+    while (state.phase) {
+        if (!waiting)
+            launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
+        if (!all.meet(program.alone(state), waiting)) {
+            end = waits;
+            break;
+        }
+        waiting = false;
+        program.next(state, all.heard());
+    }
+    keep_state(world, state, end);
+    all.keep(end);
+}
+
+// One phase, and what follows it, for the host's driver, which passes on what the ranks said.
+template <class Program> void drive_step(const Program& program, i64, int threads) {
+    Gathering all(program.world, true);
+    typename Program::State state{};
+    if (program.resume) load_state(program.world, state);
+    else program.begin(state);
+    if (state.phase) launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
+    program.world.tell_host(program, state);
+}
+template <class Program> void drive_next(const Program& program, i64, int) {
+    Gathering all(program.world, true);
+    typename Program::State state{};
+    if (program.resume) load_state(program.world, state);
+    else program.begin(state);
+    all.meetings += !program.alone(state);
+    program.next(state, all.heard());
+    keep_state(program.world, state, ended);
+    all.keep(ended);
+}
