@@ -7,12 +7,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.algorithms.primitives.user_ids import user_id
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library
 from mgraph.structures import Structure
 
-__all__ = ["check_weights", "user_id", "weight_kernels"]
+__all__ = ["check_weights", "weight_kernels"]
 
 NONE = 2**64 - 1
 #: the states of structures at which no such edge was found
@@ -67,8 +68,3 @@ def _weight(shard: Shard, src: int, dst: int) -> float:
         row = shard.out_edges.neighbors(shard.device.asarray(np.array([src - shard.lo], np.uint32)))
         weight[0] = Device.to_host(row.weight)[Device.to_host(row.dst) == dst][0]
     return float(shard.exchange.allreduce(weight)[0])
-
-
-def user_id(shard: Shard, vertex: int) -> int:
-    """The user's id of an internal id."""
-    return vertex if shard.order is None else int(shard.device.xp.flatnonzero(shard.order == vertex)[0])

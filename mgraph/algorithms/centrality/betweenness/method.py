@@ -10,7 +10,6 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.centrality.betweenness.program import run, warm
-from mgraph.algorithms.sampling.sample_neighbors.method import check_different
 from mgraph.checks import check_whole
 from mgraph.errors import InvalidOption
 
@@ -89,7 +88,7 @@ def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
         count = None
     if count is None:
         ids = graph.vertices(k, "k")
-        check_different(graph, k, ids, "k", "sources")
+        graph.check_distinct(k, ids, "k", "sources")
         return ids
     if n == 0:
         raise InvalidOption(f"k is {k}, and the graph has no vertices")

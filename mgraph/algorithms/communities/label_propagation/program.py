@@ -21,28 +21,10 @@ from mgraph.algorithms.algorithm import Columns, Shard, incoming
 from mgraph.algorithms.primitives.compact_csr import packed, some_packed
 from mgraph.algorithms.primitives.label_counts import Tally, tally_kernels
 from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
 
-__all__ = ["count_labels", "names", "own_ids", "run", "warm"]
-
-
-def own_ids(shard: Shard) -> Array:
-    """The user's id of each vertex of the graph: uint32[n_vertices]."""
-    return _places(shard, shard.order)
-
-
-def names(shard: Shard) -> Array:
-    """The place of each vertex of the graph in the order of what users call them, its label: uint32[n_vertices]."""
-    return _places(shard, shard.by_name)
-
-
-def _places(shard: Shard, order: Array) -> Array:
-    places = shard.device.arange(0, shard.n_vertices, np.uint32)
-    if order is None:
-        return places
-    found = shard.device.empty(shard.n_vertices, np.uint32)
-    shard.device.scatter(found, order, places)
-    return found
+__all__ = ["count_labels", "run", "warm"]
 
 
 def count_labels(device: Device, labels: Array, n: int) -> int:
@@ -87,7 +69,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
         views = [out.view(), back.view()]  # of one type, so that a kernel can read both
         degrees += back.degrees()
     tally = Tally(shard, views, degrees)
-    labels = names(shard)
+    labels = vertex_labels(shard)
     chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
     votes: dict[str, Any] = {"first": shard.lo, "unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0}
     votes |= dict.fromkeys(("strength", "sums", "names", "moves", "count"))

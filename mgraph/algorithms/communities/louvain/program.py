@@ -44,11 +44,11 @@ import numpy as np
 
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES, Columns, Shard
-from mgraph.algorithms.communities.label_propagation.program import names as labels_of
 from mgraph.algorithms.communities.louvain.weights import FILE, Weights, unit_of
 from mgraph.algorithms.primitives.compact_csr import packed, some_packed
 from mgraph.algorithms.primitives.label_counts import Tally, tally_kernels
 from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
@@ -296,7 +296,7 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     O(n + m) a sweep; the module docstring lists launches and exchanges.
     """
     device, unit = shard.device, unit_of(shard, "louvain", 2)
-    names = None if shard.by_name is None else labels_of(shard)
+    names = None if shard.by_name is None else vertex_labels(shard)
     out, lo = shard.out_edges, shard.lo
     level = _Level(shard, packed(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution)
     members = device.arange(lo, shard.hi, np.uint32)  # the vertex of the present level that each own vertex is in

@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.communities.label_propagation.program import names
 from mgraph.algorithms.density.core_number.program import REMOVED, Peeling
 from mgraph.algorithms.density.core_number.program import warm as warm_peeling
 from mgraph.algorithms.primitives.replicated import share, sides, sum_to_owners
 from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -189,7 +189,7 @@ def run(shard: Shard) -> Columns:
     while searches.open():
         searches.find()
     own, least = searches.root[lo:hi], device.full(shard.n_vertices, NOBODY, np.uint32)
-    searches.kernels.LeastIds(hi - lo, root=own, ids=names(shard)[lo:hi], rows=hi - lo, least=least)
+    searches.kernels.LeastIds(hi - lo, root=own, ids=vertex_labels(shard)[lo:hi], rows=hi - lo, least=least)
     least = share(shard, sum_to_owners(shard, least, least=True), least if shard.size > 1 else None)
     components = int(Device.to_host((own == device.arange(lo, hi, np.uint32)).sum(dtype=np.int64)))
     found = int(shard.exchange.allreduce(np.array([components]))[0])

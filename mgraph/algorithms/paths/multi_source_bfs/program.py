@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.label_propagation.program import names
 from mgraph.algorithms.paths.near_far.search import HOPS, Search, library
+from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
 from mgraph.kernels import Library, load
 
@@ -58,7 +58,11 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     """
     device, n = shard.device, shard.hi - shard.lo
     search = Search(shard, HOPS)
-    labels = sources if shard.by_name is None else Device.to_host(device.gather(names(shard), device.asarray(sources)))
+    labels = (
+        sources
+        if shard.by_name is None
+        else Device.to_host(device.gather(vertex_labels(shard), device.asarray(sources)))
+    )
     search.run(sources, labels.astype(np.uint64))
     distance, nearest = device.empty(n, np.int32), device.empty(n, np.int64)
     found = device.zeros(2, np.int64)

@@ -30,7 +30,7 @@ read-back less.
 step               launches                                    exchange among p ranks
 ================== =========================================== ======================================================
 weights            2, 3 where there may be hubs; 2 read-backs  allreduces of three numbers
-search             see `paths.near_far.search`     the same
+search             see `paths.near_far.search`                 the same
 predecessors       4, 5 where there may be hubs; 1 read-back;  an allgather of a word a vertex, an alltoallv of 8
                    p - 1 merges                                bytes a vertex, an allreduce of two numbers
 a further round    1, 2 where there may be hubs; 1 read-back;  allreduce, alltoallv of 16 bytes a vertex found

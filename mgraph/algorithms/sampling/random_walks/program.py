@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
-from mgraph.algorithms.communities.label_propagation.program import own_ids
+from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array, Device
 from mgraph.kernels import Library
 
@@ -51,7 +51,7 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
         ``walks`` and ``length``.
     """
     device, library, view = shard.device, _library(shard), shard.out_edges.view()
-    names = None if shard.order is None else own_ids(shard)
+    names = None if shard.order is None else user_ids(shard)
     own = np.flatnonzero((starts >= shard.lo) & (starts < shard.hi)).astype(np.uint64)
     walks = device.asarray(own << np.uint64(32) | starts[own])
     visits = [walks]

@@ -13,10 +13,9 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vert
 from mgraph.algorithms.sampling.random_walks.method import check_seed
 from mgraph.algorithms.sampling.sample_neighbors.program import run, warm
 from mgraph.checks import check_direction
-from mgraph.columns import shown
 from mgraph.errors import InvalidOption
 
-__all__ = ["ALGORITHM", "SampledNeighbors", "check_different", "sample_neighbors"]
+__all__ = ["ALGORITHM", "SampledNeighbors", "sample_neighbors"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def sample_neighbors(
 def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, direction: Any = "in") -> dict[str, Any]:
     """The program's arguments from the user's."""
     vertices = graph.vertices(seeds, "seeds")
-    check_different(graph, seeds, vertices, "seeds", "seeds")
+    graph.check_distinct(seeds, vertices, "seeds", "seeds")
     try:
         wanted = [operator.index(fanout) for fanout in fanouts]
     except TypeError:
@@ -115,15 +114,6 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
             raise InvalidOption(f"fanouts[{hop}] is {fanout}; it must be 0 or more, or -1 for all neighbours")
     program = {"seeds": Vertices(vertices), "fanouts": [min(fanout, sys.maxsize >> 2) for fanout in wanted]}
     return {**program, "seed": check_seed(seed), "direction": check_direction(direction, graph.reverse)}
-
-
-def check_different(graph: GraphFacts, given: Any, ids: np.ndarray, name: str, what: str) -> None:
-    """`InvalidOption` if `ids`, those of the vertices `given` as `name`, have a vertex twice; it says where."""
-    _, first = np.unique(ids, return_index=True)
-    if len(first) < len(ids):
-        again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
-        twice = ids[again] if graph.ids is None else shown(list(given)[again])
-        raise InvalidOption(f"{name}[{again}] is {twice}, which comes before; {what} must be different")
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
-from mgraph.algorithms.communities.label_propagation.program import own_ids
+from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.algorithms.sampling.random_walks.program import to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library
@@ -59,7 +59,7 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
     """
     device, xp = shard.device, shard.device.xp
     edges = shard.out_edges if direction == "out" else incoming(shard, "sample_neighbors")
-    names = None if shard.order is None else own_ids(shard)
+    names = None if shard.order is None else user_ids(shard)
     own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi))
     frontier, seen = device.asarray(seeds[own]), device.zeros(shard.hi - shard.lo, np.uint8)
     found = [(frontier, frontier)]
