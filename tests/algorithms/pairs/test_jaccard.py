@@ -15,7 +15,7 @@ from spmd import FakeShard, Graph, cut, facts, run, shards
 from mgraph.algorithms import ALGORITHMS
 from mgraph.errors import InvalidOption, UnknownVertex
 
-PROGRAM = importlib.import_module("mgraph.algorithms.pairs.jaccard.program")
+PROGRAM = importlib.import_module("mgraph.algorithms.pairs.jaccard")
 
 
 def by_sets(graph: Graph, pairs: np.ndarray, name: str) -> list[float]:

@@ -1,6 +1,5 @@
 """Betweenness centrality."""
 
-from mgraph.algorithms.centrality.betweenness.method import ALGORITHM
-from mgraph.algorithms.centrality.betweenness.method import betweenness_centrality as method
+from mgraph.algorithms.centrality.betweenness.method import ALGORITHM, betweenness_centrality
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "betweenness_centrality"]

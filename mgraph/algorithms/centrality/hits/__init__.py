@@ -1,6 +1,5 @@
 """Hubs and authorities."""
 
-from mgraph.algorithms.centrality.hits.method import ALGORITHM
-from mgraph.algorithms.centrality.hits.method import hits as method
+from mgraph.algorithms.centrality.hits.method import ALGORITHM, hits
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "hits"]

@@ -1,6 +1,5 @@
 """PageRank by power iteration."""
 
-from mgraph.algorithms.centrality.pagerank.method import ALGORITHM
-from mgraph.algorithms.centrality.pagerank.method import pagerank as method
+from mgraph.algorithms.centrality.pagerank.method import ALGORITHM, pagerank
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "pagerank"]

@@ -1,6 +1,5 @@
 """Weakly connected components."""
 
-from mgraph.algorithms.communities.components.method import ALGORITHM
-from mgraph.algorithms.communities.components.method import connected_components as method
+from mgraph.algorithms.communities.components.method import ALGORITHM, connected_components
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "connected_components"]

@@ -1,6 +1,5 @@
 """Communities by the Louvain method."""
 
-from mgraph.algorithms.communities.louvain.method import ALGORITHM
-from mgraph.algorithms.communities.louvain.method import louvain as method
+from mgraph.algorithms.communities.louvain.method import ALGORITHM, louvain
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "louvain"]

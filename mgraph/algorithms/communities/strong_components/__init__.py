@@ -1,6 +1,5 @@
 """Strongly connected components."""
 
-from mgraph.algorithms.communities.strong_components.method import ALGORITHM
-from mgraph.algorithms.communities.strong_components.method import strongly_connected_components as method
+from mgraph.algorithms.communities.strong_components.method import ALGORITHM, strongly_connected_components
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "strongly_connected_components"]

@@ -1,6 +1,5 @@
 """Triangles at each vertex, and the transitivity of the graph."""
 
-from mgraph.algorithms.density.triangles.method import ALGORITHM, transitivity
-from mgraph.algorithms.density.triangles.method import triangles as method
+from mgraph.algorithms.density.triangles.method import ALGORITHM, transitivity, triangles
 
-__all__ = ["ALGORITHM", "method", "transitivity"]
+__all__ = ["ALGORITHM", "transitivity", "triangles"]

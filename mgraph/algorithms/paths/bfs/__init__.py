@@ -1,6 +1,5 @@
 """Breadth-first search."""
 
-from mgraph.algorithms.paths.bfs.method import ALGORITHM
-from mgraph.algorithms.paths.bfs.method import bfs as method
+from mgraph.algorithms.paths.bfs.method import ALGORITHM, bfs
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "bfs"]

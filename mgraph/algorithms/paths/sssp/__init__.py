@@ -1,6 +1,5 @@
 """Shortest paths by weights, from one source."""
 
-from mgraph.algorithms.paths.sssp.method import ALGORITHM
-from mgraph.algorithms.paths.sssp.method import sssp as method
+from mgraph.algorithms.paths.sssp.method import ALGORITHM, sssp
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "sssp"]

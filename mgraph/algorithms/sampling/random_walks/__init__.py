@@ -1,6 +1,5 @@
 """Random walks from given vertices."""
 
-from mgraph.algorithms.sampling.random_walks.method import ALGORITHM
-from mgraph.algorithms.sampling.random_walks.method import random_walks as method
+from mgraph.algorithms.sampling.random_walks.method import ALGORITHM, random_walks
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "random_walks"]

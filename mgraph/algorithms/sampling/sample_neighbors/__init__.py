@@ -1,6 +1,5 @@
 """Sampled neighbours of neighbours, for learning."""
 
-from mgraph.algorithms.sampling.sample_neighbors.method import ALGORITHM
-from mgraph.algorithms.sampling.sample_neighbors.method import sample_neighbors as method
+from mgraph.algorithms.sampling.sample_neighbors.method import ALGORITHM, sample_neighbors
 
-__all__ = ["ALGORITHM", "method"]
+__all__ = ["ALGORITHM", "sample_neighbors"]

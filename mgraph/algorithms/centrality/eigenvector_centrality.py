@@ -9,6 +9,7 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["eigenvector_centrality"]
 
+
 T = TypeVar("T")
 
 

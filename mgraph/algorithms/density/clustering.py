@@ -1,14 +1,19 @@
-"""The method `clustering` that users call, and the check of its arguments."""
+"""Local clustering coefficients, from what triangles add to each vertex; see `density.triangles`."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
-from mgraph.algorithms.density.clustering.program import DEFINITIONS, run, warm
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
+from mgraph.algorithms.density.triangles.program import COUNTING, corners, load_kernels, warm
 from mgraph.errors import InvalidOption
 
-__all__ = ["ALGORITHM", "clustering"]
+__all__ = ["ALGORITHM", "DEFINITIONS", "clustering", "run", "warm"]
+
+#: what a triangle adds to each of its vertices, by definition
+DEFINITIONS = {"ldbc": COUNTING["arcs_opposite"], "fagiolo": COUNTING["arcs_multiplied"]}
 
 T = TypeVar("T")
 
@@ -64,6 +69,36 @@ def check(graph: GraphFacts, definition: Any = "ldbc") -> dict[str, Any]:
     if not isinstance(definition, str) or definition not in DEFINITIONS:
         raise InvalidOption(f"definition is {definition!r}; it must be one of {', '.join(map(repr, DEFINITIONS))}")
     return {"definition": definition}
+
+
+def run(shard: Shard, definition: str = "ldbc") -> Columns:
+    """The clustering coefficient of each own vertex; self-loops are ignored.
+
+    Parameters
+    ----------
+    shard : Shard
+    definition : "ldbc" | "fagiolo"
+        For directed graphs; the same on undirected ones.
+
+    Returns
+    -------
+    columns : dict
+        "coefficient", float64[hi - lo] on the shard's device.
+    scalars : dict
+        None.
+
+    Notes
+    -----
+    `corners` of triangles says what it costs. The counts are exact, and the coefficient is one division of them.
+    """
+    directed, rows = shard.in_edges is not shard.out_edges, shard.hi - shard.lo
+    counting = DEFINITIONS[definition] if directed else COUNTING["triangles"]
+    found, values = corners(shard, counting), shard.device.empty(rows, np.float64)
+    load_kernels(shard).Coefficients(
+        rows, counts=found.counts, degrees=found.degrees, loops=found.loops, both=found.both, n=rows,
+        counting=counting, values=values,
+    )  # fmt: skip
+    return {"coefficient": values}, {}
 
 
 ALGORITHM = Algorithm(name="clustering", check=check, run=run, columns={"coefficient": "value"}, scalars=(), warm=warm)

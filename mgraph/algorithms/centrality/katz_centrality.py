@@ -11,6 +11,7 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["katz_centrality"]
 
+
 T = TypeVar("T")
 
 

@@ -1,4 +1,7 @@
-"""The method `k_hop` that users call, and the check of its arguments."""
+"""The vertices within k edges of each source on each rank: 64 searches at a time, by `paths.bit_parallel_bfs`.
+
+Each level adds a line for each search and vertex that it comes to, so memory is needed for what is found alone.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
-from mgraph.algorithms.paths.k_hop.program import run, warm
+from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, Waves, library
 from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
-__all__ = ["ALGORITHM", "k_hop"]
+__all__ = ["ALGORITHM", "k_hop", "run", "warm"]
 
 
 def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
@@ -72,6 +75,53 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
     offsets = np.zeros(info["rows"] + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=info["rows"]), out=offsets[1:])
     return Csr(offsets, names(vertex[order].astype(np.uint32)), hop=hop[order])
+
+
+def warm(shard: Shard) -> None:
+    """Compile what `run` launches on this shard."""
+    library(shard)
+
+
+def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
+    """The own vertices within `k` edges of each of `sources`.
+
+    Parameters
+    ----------
+    shard : Shard
+    sources : uint32[s]
+        Internal ids; the same on every rank.
+    k : int
+        The largest number of edges.
+
+    Returns
+    -------
+    columns : dict
+        A line for each source and own vertex within k edges, in any order: "vertex", int64[found], the internal id;
+        "row", int64[found], the place of the source in `sources`; "hop", int32[found], the number of edges.
+    scalars : dict
+        ``rows``, the number of sources.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory for twice the result, 20 bytes a line, for what `Waves` lists and 1 / 64 byte an edge
+        for hubs' tasks.
+    """
+    device = shard.device
+    vertices, rows, hops = [device.empty(0, np.int64)], [device.empty(0, np.int64)], [device.empty(0, np.int32)]
+    for first in range(0, len(sources), SEARCHES):
+        waves, hop, more = Waves(shard, sources[first : first + SEARCHES]), 0, True
+        while more:
+            vertex, search = waves.found()
+            row = device.astype(search, np.int64)
+            row += first
+            vertices.append(vertex)
+            rows.append(row)
+            hops.append(device.full(len(vertex), hop, np.int32))
+            more = hop < k and waves.step()
+            hop += 1
+    columns = {"vertex": vertices, "row": rows, "hop": hops}
+    return {name: device.concatenate(parts) for name, parts in columns.items()}, {"rows": len(sources)}
 
 
 ALGORITHM = Algorithm(

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Runs
-from mgraph.algorithms.pairs.jaccard.method import check, result
-from mgraph.algorithms.pairs.jaccard.program import run_overlap, warm
+from mgraph.algorithms.pairs.jaccard import check, result, run_overlap, warm
 
 __all__ = ["ALGORITHM", "overlap"]
 
