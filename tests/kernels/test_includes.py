@@ -14,7 +14,8 @@ FILES = {
     for file in sorted(source.ROOT.rglob("*"))
     if file.suffix in (".cuh", ".h")
 }
-FAMILIES = ("centrality", "communities", "density", "pairs", "paths", "sampling", "primitives")  # each above the next
+#: the families of algorithms, a tuple for each layer
+FAMILIES = (("centrality", "communities"), ("density", "pairs", "paths", "sampling"), ("primitives",))
 PMAS = ("gpma", "gpma_plus", "lpma")  # structures that share structures/pma
 
 
@@ -28,8 +29,9 @@ def below(folder: PurePosixPath) -> set[str]:
         case ("structures", name):
             return {"structures", "kernels", *(["structures/pma"] if name in PMAS else [])}
         case ("algorithms", family, *_):
-            lower = {f"algorithms/{name}" for name in FAMILIES[FAMILIES.index(family) :]}
-            return {*lower, "structures", "kernels"}
+            level = next(i for i, layer in enumerate(FAMILIES) if family in layer)
+            lower = {f"algorithms/{name}" for layer in FAMILIES[level + 1 :] for name in layer}
+            return {*lower, f"algorithms/{family}", "structures", "kernels"}
         case _:
             return {"kernels"}
 
@@ -83,6 +85,7 @@ def test_no_circle():
         ("algorithms/paths/bfs/search.cuh", "algorithms/paths/near_far/lengths.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "algorithms/centrality/pagerank/ranks.cuh", False),
         ("algorithms/centrality/pagerank/pull.cuh", "algorithms/paths/bfs/search.cuh", True),
+        ("algorithms/centrality/pagerank/pull.cuh", "algorithms/communities/louvain/louvain.cuh", False),
         ("algorithms/communities/louvain/louvain.cuh", "algorithms/primitives/fixed_point.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "structures/view.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "structures/csr/view.cuh", False),

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
-from mgraph.algorithms.communities.louvain.weights import Weights
-from mgraph.algorithms.communities.modularity import warm
 from mgraph.algorithms.primitives.replicated import sum_to_owners
+from mgraph.algorithms.primitives.weight_sums import Weights
 
 __all__ = ["ALGORITHM", "degree_centrality", "run", "warm"]
 
@@ -48,6 +47,11 @@ def degree_centrality(self: Runs[T]) -> T:
 def check(graph: GraphFacts) -> dict[str, Any]:
     """The program's arguments: none."""
     return {}
+
+
+def warm(shard: Shard) -> None:
+    """Compile the kernels that `run` launches on this shard."""
+    Weights(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0)
 
 
 def run(shard: Shard) -> Columns:

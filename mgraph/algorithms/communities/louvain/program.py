@@ -12,7 +12,7 @@ Every rank has the community, the weight and the name of each vertex of the grap
 After each turn the ranks share the moves. Ranks own equal ranges of the vertices of smaller graphs, whose edges are
 sent to them, added up by pairs of communities.
 
-Weights are whole numbers (see `weights`), and equal gains are decided by vertices' names, so that communities do not
+Weights are whole numbers (`weight_sums`), and equal gains are decided by vertices' names, so that communities do not
 depend on the number of ranks, the structure, the order of the vertices or timing.
 
 ================= ========================================================= ===========================================
@@ -44,19 +44,20 @@ import numpy as np
 
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES, Columns, Shard
-from mgraph.algorithms.communities.louvain.weights import FILE, Weights, unit_of
 from mgraph.algorithms.primitives.compact_csr import packed, some_packed
 from mgraph.algorithms.primitives.label_counts import Tally, tally_kernels
 from mgraph.algorithms.primitives.replicated import share
 from mgraph.algorithms.primitives.user_ids import vertex_labels
+from mgraph.algorithms.primitives.weight_sums import Weights, unit_of
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
 from mgraph.structures.sort import sort_keys
 
-__all__ = ["run", "warm"]
+__all__ = ["FILE", "run", "warm"]
 
 TURNS = 8  #: in which the vertices of a sweep choose
+FILE = "algorithms/communities/louvain/louvain.cuh"
 FEW, MOST_TURNS = 1 << 16, 64  #: up to so many vertices, a sweep that was undone is done again in up to so many turns
 SWEEPS, LEVELS = 50, 50  #: at most, so that it ends; 3 to 15 of each is usual
 SWEEP_GAIN, LEVEL_GAIN = 1e-5, 1e-7  #: the modularity that a sweep must gain to be followed by another; a level
@@ -105,7 +106,7 @@ class _Level:
         self.shard, self.device, self.n = shard, shard.device, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.edges, self.loops, self.resolution = end - self.first, edges, loops, resolution
-        self.weights = Weights(shard, edges.view(), edges, self.first, self.rows, unit=unit)
+        self.weights = Weights(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
         self.tally = Tally(shard, [self.weights.view], degrees)
         self.names = names
         self.strength = share(shard, self.weights.strengths()) if strength is None else strength
@@ -261,7 +262,7 @@ def warm(shard: Shard) -> None:
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     rows = _Coarse(offsets, device.empty(0, np.uint32), none)
     for edges in (some_packed(shard, shard.out_edges), rows):
-        Weights(shard, edges.view(), edges, 0, 0)
+        Weights(shard, edges.view(), edges, 0, 0, file=FILE)
         tally_kernels(shard, edges.view())
     _added(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))
 
@@ -295,7 +296,7 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     -----
     O(n + m) a sweep; the module docstring lists launches and exchanges.
     """
-    device, unit = shard.device, unit_of(shard, "louvain", 2)
+    device, unit = shard.device, unit_of(shard, "louvain", 2, FILE)
     names = None if shard.by_name is None else vertex_labels(shard)
     out, lo = shard.out_edges, shard.lo
     level = _Level(shard, packed(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution)

@@ -17,9 +17,9 @@ from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View, constants
 
-__all__ = ["FILE", "WEIGHING", "Weights", "unit_of"]
+__all__ = ["WEIGHING", "Weights", "unit_of"]
 
-FILE = "algorithms/communities/louvain/louvain.cuh"
+FILE = "algorithms/primitives/weight_sums.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 WEIGHING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Weighing"]}
 BITS = 61  #: of the sum of all weights
@@ -40,13 +40,23 @@ class Weights:
         How often a self-loop weighs.
     unit : float
         What weights are multiplied with to be whole numbers; 0 where each edge weighs 1.
+    file : str
+        The kernel file to load, which includes that of this module.
     """
 
     def __init__(
-        self, shard: Shard, view: View, edges: Any, first: int, rows: int, loops: int = 2, unit: float = 0.0
+        self,
+        shard: Shard,
+        view: View,
+        edges: Any,
+        first: int,
+        rows: int,
+        loops: int = 2,
+        unit: float = 0.0,
+        file: str = FILE,
     ) -> None:
         self.shard, self.device, self.view = shard, shard.device, view
-        self.kernels: Library = kernels(shard, FILE, view)
+        self.kernels: Library = kernels(shard, file, view)
         self.first, self.rows, self.loops, self.unit = first, rows, loops, unit
         self.room = task_room(edges)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
@@ -73,7 +83,7 @@ class Weights:
         return sums
 
 
-def unit_of(shard: Shard, what: str, loops: int) -> float:
+def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
     """The number of units that weight 1 has; 0.0 in an unweighted graph.
 
     Two launches, two read-backs, three allreduces; 4 launches where there may be hubs.
@@ -86,7 +96,7 @@ def unit_of(shard: Shard, what: str, loops: int) -> float:
     out = shard.out_edges
     if not out.weighted:
         return 0.0
-    weights = Weights(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops)
+    weights = Weights(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops, file=file)
     most, refused = Device.to_host(weights.weigh("largest")).tolist()
     most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
     refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()
