@@ -1,6 +1,6 @@
 """The algorithms, by family. A program runs on all ranks in lockstep, in each shard's thread.
 
-To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
+To add an algorithm, name its module in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
 from mgraph.algorithms.algorithm import Algorithm, Shard
@@ -25,15 +25,14 @@ __all__ = [
     "Algorithm",
     "Shard",
     "eigenvector_centrality",
-    "hits",
     "katz_centrality",
     "warm",
 ]
 
 #: every algorithm, by the name that users call it by
 ALGORITHMS: dict[str, Algorithm] = {
-    folder.ALGORITHM.name: folder.ALGORITHM
-    for folder in (
+    module.ALGORITHM.name: module.ALGORITHM
+    for module in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
         *(betweenness, degree_centrality, hits, pagerank),  # centrality
         *(components, label_propagation, louvain, modularity, strong_components),  # components and communities

@@ -1,7 +1,7 @@
 """The interface of an algorithm: its description for the client, the shard that its program sees, and its kernels.
 
-An algorithm is a folder. `method.py` has the method that users call, the check of its arguments and the `Algorithm`.
-`program.py` has the program that each rank runs in lockstep with the others. The kernels are in its ``.cuh`` files.
+An algorithm has a method that users call, the check of its arguments, a program that each rank runs in lockstep with
+the others, and the `Algorithm`. All are in one module, or in a folder: `method.py`, `program.py` and the kernels.
 """
 
 from __future__ import annotations
