@@ -1,0 +1,143 @@
+"""Breadth-first search on each rank: level-synchronous, and direction-optimising if the graph has in-edges.
+
+The levels are phases of one program that all ranks run together (`search.cuh`, `mgraph.exchange.world`). Top-down, a
+rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own vertices to all.
+So a level costs one meeting of the ranks, and one more where it has rows of high degree or the direction turns upwards.
+
+Predecessors are found afterwards, from the distances, which all ranks exchange: a vertex takes its least in-neighbour
+that is one level nearer to the source. Without in-edges each rank finds the least of its own vertices for all others,
+and the owners take the minimum.
+
+References
+----------
+.. [1] S. Beamer, K. Asanović, D. Patterson, "Direction-optimizing breadth-first search", SC 2012.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
+from mgraph.algorithms.primitives.replicated import share, sum_to_owners
+from mgraph.device import Array
+from mgraph.kernels import Library, View
+from mgraph.structures import Structure
+
+__all__ = ["run", "warm"]
+
+ROOM = 1 << 16  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
+DEEP = 255  # levels from which on a vertex's depth takes four bytes
+NONE = 2**64 - 1  # no predecessor
+
+
+def words_of(n: int) -> int:
+    """Return the words of a bitmap of n vertices; each has 32 bits."""
+    return -(-n // 32)
+
+
+def search_kernels(shard: Shard, view: View) -> Library:
+    """Return the kernels of a search over `view`."""
+    return kernels(shard, "algorithms/paths/bfs/search.cuh", view)
+
+
+def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
+    """Return the edges that a search follows, and those that lead back, if there are any."""
+    if direction == "out":
+        return shard.out_edges, shard.in_edges
+    return incoming(shard, 'direction "in"'), shard.out_edges
+
+
+def warm(shard: Shard) -> None:
+    """Compile what a search runs on this shard, except for predecessors, which few searches ask for."""
+    search_kernels(shard, shard.out_edges.view())
+
+
+def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> Columns:
+    """Return the distances of the own vertices from `source`, or to it, in edges.
+
+    Parameters
+    ----------
+    shard : Shard
+    source : int
+        An internal id; the same on every rank.
+    direction : "out" | "in"
+        "in" follows edges backwards, which gives distances to `source`, and needs in-edges.
+    predecessors : bool
+        Whether to find each vertex's predecessor too: the smallest internal id among the vertices of the previous level
+        that have an edge to it. It does not depend on the structure, the number of ranks or timing.
+
+    Returns
+    -------
+    columns : dict
+        "distance", int32[hi - lo] on the shard's device, -1 if there is no path; with `predecessors` also
+        "predecessors", int64[hi - lo]: internal ids, -1 for the source and if there is no path.
+    scalars : dict
+        ``levels``, the largest distance plus one; ``reached``, the number of vertices reached; ``bottom_up``, the
+        number of supersteps that ran bottom-up.
+
+    Raises
+    ------
+    InvalidOption
+        `direction` is "in" and the graph has no in-edges.
+    CapacityError
+        There is too little memory: 12 bytes for each own vertex, a quarter byte for each vertex of the whole graph, 1 / 64
+        byte for each own arc; with predecessors 9 bytes for each own vertex and one for each of the whole graph, and
+        8 of these where the graph has no in-edges.
+
+    Notes
+    -----
+    O(n + m) work, and O(n / 32) in each bottom-up level. The distances are exact and do not depend on timing.
+    """
+    forward, backward = _edges(shard, direction)
+    distance, state = _search(shard, forward, backward, source)
+    scalars = {"levels": state["levels"], "reached": state["reached"], "bottom_up": state["pulled"]}
+    columns = {"distance": distance}
+    if predecessors:
+        columns["predecessors"] = _predecessors(shard, forward, backward, distance, state["levels"])
+    return columns, scalars
+
+
+def _search(shard: Shard, forward: Structure, backward: Structure | None, source: int) -> tuple[Array, dict[str, int]]:
+    """Return the distances of the own vertices, and the last state of the program."""
+    device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
+    world = shard.exchange.world(device)
+    words = -(-words_of(n) // 4) * 4 + 4
+    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    room = 0 if shard.size == 1 else min(widest, max(ROOM, words_of(widest)))
+    layout = world.layout(shard.partition, room, seen=2 * 4 * words)
+    room = max(task_room(edges) for edges in (forward, backward) if edges is not None)
+    distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
+    view = forward.view()
+    state = world.run(
+        search_kernels(shard, view), "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
+        back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
+        arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance, lists=lists,
+        tasks=tasks,
+    )  # fmt: skip
+    return distance, state
+
+
+def _predecessors(
+    shard: Shard, forward: Structure, backward: Structure | None, distance: Array, levels: int
+) -> Array:
+    """Return the predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none."""
+    device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
+    edges = forward if backward is None else backward
+    library = kernels(shard, "algorithms/paths/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
+    depth = device.empty(own, np.uint8 if bits == 8 else np.uint32)
+    library.Depths(own, distance=distance, n=own, depth=depth)
+    room = task_room(edges)
+    tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
+    common = {"graph": edges.view(), "first": shard.lo, "depths": share(shard, depth)}
+    if backward is not None:
+        parents = device.empty(own, np.uint64)
+        library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
+        library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)
+        return parents.view(np.int64)
+    least = device.full(shard.n_vertices, NONE, np.uint64)
+    library.Push(own, n=own, least=least, tasks=tasks, n_tasks=count, **common)
+    library.PushTasks(room, least=least, tasks=tasks, n_tasks=count, **common)
+    # a copy, so that what is about other ranks' vertices is freed
+    return device.concatenate([sum_to_owners(shard, least, least=True)]).view(np.int64)
