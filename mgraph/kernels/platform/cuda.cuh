@@ -96,6 +96,8 @@ template <int W, bool in_step = false> struct Tile {
     }
 };
 
+constexpr int tiles_of_block = 16;  // tiles of 32 lanes in a block of a program that ranks run together
+
 struct Block {
     DEVICE int rank() const { return threadIdx.x; }
     DEVICE int size() const { return blockDim.x; }

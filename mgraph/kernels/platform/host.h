@@ -27,6 +27,8 @@ template <int W, bool in_step = false> struct Tile {
     void sync() const {}
 };
 
+constexpr int tiles_of_block = 1;
+
 struct Block {
     int rank() const { return 0; }
     int size() const { return 1; }

@@ -144,6 +144,8 @@ template <int W, bool in_step = false> struct Tile {
     }
 };
 
+constexpr int tiles_of_block = block_lanes / 32;  // tiles of 32 lanes
+
 struct Block {
     int rank() const { return fibers->now; }
     int size() const { return block_lanes; }

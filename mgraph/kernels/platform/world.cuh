@@ -102,10 +102,6 @@ struct World {
         return (u64*)(regions[of] + slots_offset) + ((meetings & 1) * size + from) * slot_words;
     }
     DEVICE u64* heard_of(i64 r) const { return control + heard_at + r * slot_words; }
-    // The k-th number that this rank says to rank `to`: messages, numbers, flags.
-    DEVICE i64 says(i64 to, int k, i64 flags) const {
-        return k == 0 ? load(counts + to) : k <= number_count ? load(counts + size + k - 1) : flags;
-    }
 };
 
 DEVICE u64 tagged(u32 half, i64 tag) { return (u64)(u32)tag << 32 | half; }

@@ -10,10 +10,11 @@ DEVICE void or_everywhere(u32* p, u32 v) {
 DEVICE void store_four(u32* p, const u32 (&v)[4]) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
 DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-DEVICE u64 add_acquire_release(u64* p, u64 v) {
-    u64 before;
-    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(v) : "memory");
-    return before;
+// Counts the arrivals of n blocks, and begins again: returns true to the last one, which sees what the others wrote.
+DEVICE bool arrive_last(u64* counter, u32 n) {
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(n - 1) : "memory");
+    return before == n - 1;
 }
 
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
@@ -40,27 +41,39 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
 
     // Says this rank's numbers to all, and clears them. By the leader's first warp, as all up to `meet`.
     DEVICE void say(const World& world, bool alone) const {
+        // each count is read once: the messages to each rank, then the numbers
+        constexpr int most = (most_ranks + number_count + 31) / 32;
         int lane = threadIdx.x & 31;
+        i64 counts[most], sent = 0;
         bool over = false;
-        i64 sent = 0;
-        for (i64 r = lane; r < world.size; r += 32) {
-            i64 count = load(world.counts + r);
-            over |= count > world.room;
-            sent += count;
+#pragma unroll
+        for (int j = 0; j < most; ++j) {
+            i64 i = j * 32 + lane;
+            counts[j] = i < world.size + number_count ? load(world.counts + i) : 0;
+            if (i < world.size) sent += counts[j], over |= counts[j] > world.room;
         }
         for (int lanes = 16; lanes; lanes /= 2) sent += __shfl_xor_sync(~0u, sent, lanes);
         i64 flags = sent << flag_bits | (__any_sync(~0u, over) ? overflowed : 0);
         if (clock64() - born > stay_clocks && load((const u32*)world.host + 1)) flags |= wants_to_leave;
+#pragma unroll
+        for (int j = 0; j < most; ++j)
+            if (counts[j]) store(world.counts + j * 32 + lane, (i64)0);
         if (alone || world.size == 1) fence_device();
         else fence_system();
-        i64 first = alone ? world.rank : 0, last = alone ? world.rank + 1 : world.size;
-        for (i64 i = first * said_words + lane; i < last * said_words; i += 32) {
-            i64 r = i / said_words, value = world.says(r, (int)(i % said_words), flags);
+        int first = alone ? world.rank : 0, last = alone ? world.rank + 1 : world.size;
+        for (int base = first * said_words; base < last * said_words; base += 32) {
+            int i = base + lane, r = i / said_words, k = i % said_words;
+            int from = k == 0 ? r : (int)world.size + k - 1;  // which count it is
+            i64 value = flags;
+#pragma unroll
+            for (int j = 0; j < most; ++j) {
+                i64 other = __shfl_sync(~0u, counts[j], from & 31);
+                if (k <= number_count && from / 32 == j) value = other;
+            }
+            if (i >= last * said_words) continue;
             u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
-            store_pair(to + i % said_words * 2, tagged((u32)value, step), tagged((u32)((u64)value >> 32), step));
+            store_pair(to + 2 * k, tagged((u32)value, step), tagged((u32)((u64)value >> 32), step));
         }
-        __syncwarp();
-        for (i64 i = lane; i < world.size + number_count; i += 32) store(world.counts + i, (i64)0);
     }
     // f(i, a, b) with each number of the ranks from `first` to `last` once both words have this meeting's tag; `from(i)`
     // is where it comes in. False as soon as stop(polls) is true, which is asked by all lanes.
@@ -128,13 +141,8 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
         bool alone = program.alone(state), first = threadIdx.x == 0;
         if (first) ++step;
         __syncwarp();
-        bool last = first && add_acquire_release(world.control + arrived_at, 1) == gridDim.x - 1;
+        bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
         if (__shfl_sync(~0u, last, 0)) {
-            if (first) {
-                store(world.control + arrived_at, (u64)0);
-                fence_device();
-            }
-            __syncwarp();
             if (!resumed) say(world, alone);
             if (!alone && world.size > 1) listen(world, program.launch);
         }
@@ -153,6 +161,9 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
         __syncthreads();
     }
     DEVICE void add(const World& world, const Numbers& mine) {  // one addition for each block and number
+        bool any = false;
+        for (int k = 0; k < number_count; ++k) any |= mine.of[k] != 0;
+        if (!__syncthreads_or(any)) return;
         if (threadIdx.x < number_count) sums[threadIdx.x] = 0;
         __syncthreads();
         for (int k = 0; k < number_count; ++k)

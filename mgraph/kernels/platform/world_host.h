@@ -47,7 +47,7 @@ class Gathering {
             if (alone && r != world.rank) continue;
             u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
             for (int k = 0; k < said_words; ++k) {
-                i64 value = world.says(r, k, flags);
+                i64 value = k == 0 ? load(world.counts + r) : k <= number_count ? load(world.number(k - 1)) : flags;
                 __atomic_store_n(to + 2 * k, tagged((u32)value, step), __ATOMIC_RELEASE);
                 __atomic_store_n(to + 2 * k + 1, tagged((u32)((u64)value >> 32), step), __ATOMIC_RELEASE);
             }

@@ -37,9 +37,9 @@ def words_of(n: int) -> int:
     return -(-n // 32)
 
 
-def search_kernels(shard: Shard, view: View) -> Library:
-    """Return the kernels of a search over `view`."""
-    return kernels(shard, "algorithms/paths/bfs/search.cuh", view)
+def search_kernels(shard: Shard, view: View, parents: bool = False) -> Library:
+    """Return the kernels of a search over `view`, which with `parents` notes predecessors on the way up."""
+    return kernels(shard, "algorithms/paths/bfs/search.cuh", view, PARENTS=int(parents))
 
 
 def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
@@ -91,16 +91,19 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     O(n + m) work, and O(n / 32) in each bottom-up level. The distances are exact and do not depend on timing.
     """
     forward, backward = _edges(shard, direction)
-    distance, state = _search(shard, forward, backward, source)
+    parents = shard.device.empty(shard.hi - shard.lo, np.uint64) if predecessors and backward is not None else None
+    distance, state = _search(shard, forward, backward, source, parents)
     scalars = {"levels": state["levels"], "reached": state["reached"], "bottom_up": state["pulled"]}
     columns = {"distance": distance}
     if predecessors:
-        columns["predecessors"] = _predecessors(shard, forward, backward, distance, state["levels"])
+        columns["predecessors"] = _predecessors(shard, forward, backward, distance, parents, state["levels"])
     return columns, scalars
 
 
-def _search(shard: Shard, forward: Structure, backward: Structure | None, source: int) -> tuple[Array, dict[str, int]]:
-    """Return the distances of the own vertices, and the last state of the program."""
+def _search(
+    shard: Shard, forward: Structure, backward: Structure | None, source: int, parents: Array
+) -> tuple[Array, dict[str, int]]:
+    """Return the distances of the own vertices, and the last state of the program; note predecessors in `parents`."""
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     words = -(-words_of(n) // 4) * 4 + 4
@@ -111,16 +114,16 @@ def _search(shard: Shard, forward: Structure, backward: Structure | None, source
     distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
     view = forward.view()
     state = world.run(
-        search_kernels(shard, view), "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
+        search_kernels(shard, view, parents is not None), "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
         back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
-        arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance, lists=lists,
-        tasks=tasks,
+        arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance,
+        parents=parents, lists=lists, tasks=tasks,
     )  # fmt: skip
     return distance, state
 
 
 def _predecessors(
-    shard: Shard, forward: Structure, backward: Structure | None, distance: Array, levels: int
+    shard: Shard, forward: Structure, backward: Structure | None, distance: Array, parents: Array, levels: int
 ) -> Array:
     """Return the predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none."""
     device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
@@ -132,7 +135,6 @@ def _predecessors(
     tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
     common = {"graph": edges.view(), "first": shard.lo, "depths": share(shard, depth)}
     if backward is not None:
-        parents = device.empty(own, np.uint64)
         library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
         library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)
         return parents.view(np.int64)

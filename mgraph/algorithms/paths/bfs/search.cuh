@@ -13,6 +13,10 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
+#ifndef PARENTS
+#define PARENTS 0
+#endif
+
 constexpr i64 steep = 50;    // go up while the frontier has more than 1 / steep of the arcs not yet explored
 constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
 constexpr u32 no_id = ~0u;
@@ -44,6 +48,7 @@ struct BreadthFirst {
     i64 seen_offset;  // of two bitmaps, in each rank's region
     i64 seen_words;  // of one of them, a multiple of four
     i32* distance;  // of the own vertices
+    u64* parents;  // with PARENTS: the predecessors that searching up has found, the others all ones
     u32* lists;  // two lists of own rows
     u64* tasks;  // pieces of rows of high degree
     struct State {
@@ -129,13 +134,27 @@ struct BreadthFirst {
 
     DEVICE void do_clear(Grid grid, Numbers& mine) const {
         u32* both = seen(world.rank, 0);
-        for (i64 i : grid.items(2 * seen_words)) both[i] = i == root / word_bits ? bit_of(root) : 0;
-        i64 own = root - lo();
-        for (i64 i : grid.items(rows())) distance[i] = i == own ? 0 : -1;
+        for (i64 i : grid.items(2 * seen_words / 4)) {
+            u32 words[4];
+            for (int k = 0; k < 4; ++k) words[k] = 4 * i + k == root / word_bits ? bit_of(root) : 0;
+            store_four(both + 4 * i, words);
+        }
+        i64 own = root - lo(), n = rows();
+        for (i64 i : grid.items(n / 4)) {
+            u32 four[4] = {~0u, ~0u, ~0u, ~0u};
+            if (PARENTS) store_four((u32*)(parents + 4 * i), four), store_four((u32*)(parents + 4 * i + 2), four);
+            for (int k = 0; k < 4; ++k) four[k] = 4 * i + k == own ? 0 : ~0u;
+            store_four((u32*)distance + 4 * i, four);
+        }
+        for (i64 i : grid.items(n % 4)) {
+            i64 row = n / 4 * 4 + i;
+            if (PARENTS) parents[row] = ~(u64)0;
+            distance[row] = row == own ? 0 : -1;
+        }
         for (i64 i : grid.items(1)) {
             mine.of[FOUND] = arcs + i;
             mine.of[LATE] = active_rows();
-            if (own < 0 || own >= rows()) continue;
+            if (own < 0 || own >= n) continue;
             store(lists, (u32)own);
             mine.of[LISTED] = 1;
             mine.of[ARCS] = graph.degree(own);
@@ -206,9 +225,11 @@ struct BreadthFirst {
                 if (s.lowered && distance[row] != s.level) row = -1;  // it was of the level before
             }
             if (tile.rank() < few && at >= s.listed && at < n) row = receive(s, pending(heard, at - s.listed), s.level, mine);
-            visit_rows(graph, tile, row, tasks, world.number(TASKS), [&](auto group, i64 row, i64 unit) {
+            auto visit = [&](auto group, i64 row, i64 unit) {
                 expand_unit(s, heard, group, row, unit, look_again, mine);
-            });
+            };
+            if (few * narrow <= tile.size()) visit_few_rows(graph, tile, row, tasks, world.number(TASKS), visit);
+            else visit_rows(graph, tile, row, tasks, world.number(TASKS), visit);
         }
     }
     // A message may come after an own vertex of the same level has led to its vertex: then the vertex is lowered.
@@ -292,63 +313,117 @@ struct BreadthFirst {
 
     // ---- up ----------------------------------------------------------------------------------------------------------
 
+    // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at however
+    // few are left. The words go to all ranks when all rows have been looked at.
+    static constexpr int words_at_once = 16;
+    struct Block_of_rows {
+        u32 words[words_at_once];
+        u16 open[words_at_once * word_bits], longer[words_at_once * word_bits];  // bits, from the first word on
+    };
     DEVICE void do_up(Grid grid, const State& s, Numbers& mine) const {
         Tile<lanes> tile;
         const u32* bits = seen(world.rank, s.buffer);
-        i64 first = first_word() / 4, end = (end_word() + 3) / 4;
+        i64 first = first_word() / words_at_once, end = (end_word() + words_at_once - 1) / words_at_once;
         if constexpr (tile.size() == 1) {
-            for (i64 i : grid.items(end - first)) up_words(s, (first + i) * 4, bits, mine);
+            for (i64 i : grid.items(end - first)) up_words(s, (first + i) * words_at_once, bits, mine);
         } else {
-            for (i64 i : grid.scattered(tile, end - first)) up_group(tile, s, (first + i) * 4, bits, mine);
+            SHARED(u32, memory, (int)(sizeof(Block_of_rows) / 4) * tiles_of_block);
+            Block_of_rows& rows = ((Block_of_rows*)memory)[tile.index()];
+            for (i64 i : grid.scattered(tile, end - first))
+                up_block(tile, s, rows, (first + i) * words_at_once, bits, mine);
         }
     }
-    // A tile takes four words: a lane a bit of each.
     template <class Group>
-    DEVICE void up_group(Group tile, const State& s, i64 word, const u32* bits, Numbers& mine) const {
-        u32 old[4], hit = 0;
-        load_four(bits + word, old);
-        i64 row[4];
-        bool any = false;
-        for (int k = 0; k < 4; ++k) {
-            row[k] = (word + k) * word_bits + tile.rank() - lo();
-            bool open = !(old[k] >> tile.rank() & 1) && row[k] >= 0 && row[k] < s.active;
-            if (!open) row[k] = -1;
-            any |= open;
+    DEVICE void up_block(Group tile, const State& s, Block_of_rows& rows, i64 word, const u32* bits,
+                         Numbers& mine) const {
+        // the open rows
+        int n = 0, longer = 0;
+        u32 old = tile.rank() < words_at_once && word + tile.rank() < end_word() ? load(bits + word + tile.rank()) : ~0u;
+        u32 open = tile.rank() < words_at_once ? ~old & own_bits(word + tile.rank()) : 0;
+        if (tile.rank() < words_at_once) rows.words[tile.rank()] = old;
+        i64 base = word * word_bits - lo();  // the row of the first bit
+        for (int w = 0; w < words_at_once; ++w) {
+            u32 now = tile.shfl(open, w);
+            int bit = w * word_bits + tile.rank();
+            now = tile.ballot(now >> tile.rank() & 1 && base + bit < s.active);
+            if (now >> tile.rank() & 1) rows.open[n + popcount(now & ((1u << tile.rank()) - 1))] = (u16)bit;
+            n += popcount(now);
         }
-        if (tile.any(any)) {
-            if constexpr (in_stretches<View>) hit = look_in_stretches(tile, row, bits);
-            else
-                for (int k = 0; k < 4; ++k) hit |= (u32)look(tile, row[k], bits) << k;
-        }
-        for (int k = 0; k < 4; ++k) {
-            bool mark = hit >> k & 1;
-            if (mark) {
-                distance[row[k]] = (i32)(s.level + 1);
-                mine.of[ARCS] += graph.degree(row[k]);
-                ++mine.of[FOUND];
+        tile.sync();
+        // each lane looks at the first slots of four rows
+        for (int at = 0; at < n; at += 4 * tile.size()) {
+            u32 parent[4], more = 0;
+            u16 bit[4];
+            for (int k = 0; k < 4; ++k) {
+                int i = at + k * tile.size() + tile.rank();
+                bit[k] = i < n ? rows.open[i] : none;
+                parent[k] = no_id;
             }
-            old[k] |= tile.ballot(mark);
+            if constexpr (in_stretches<View>) more = look_at_first(tile, base, bit, bits, parent);
+            else
+                for (int k = 0; k < 4; ++k)
+                    if (bit[k] != none) parent[k] = look_alone(base + bit[k], bits, more, k);
+            for (int k = 0; k < 4; ++k) {
+                if (parent[k] != no_id) settle_up(s, rows, base, bit[k], parent[k], mine);
+                u32 these = tile.ballot(more >> k & 1);
+                if (more >> k & 1) rows.longer[longer + popcount(these & ((1u << tile.rank()) - 1))] = bit[k];
+                longer += popcount(these);
+            }
         }
-        bool whole = true;
-        for (int k = 0; k < 4; ++k) whole &= own_bits(word + k) == ~0u;
-        for (i64 r = tile.rank(); r < world.size; r += tile.size()) {
+        tile.sync();
+        // a few lanes look at the rest of each longer row
+        Tile<narrow> group;
+        for (int at = 0; at < longer; at += tile.size() / narrow) {
+            int i = at + tile.rank() / narrow;
+            if (i < longer) {
+                u16 bit = rows.longer[i];
+                u32 parent = look_at_rest(group, base + bit, bits);
+                if (parent != no_id && group.rank() == 0) settle_up(s, rows, base, bit, parent, mine);
+            }
+            tile.sync();
+        }
+        put_words(tile, s, rows, word);
+        tile.sync();
+    }
+    template <class Group> DEVICE void put_words(Group tile, const State& s, const Block_of_rows& rows, i64 word) const {
+        constexpr int quads = words_at_once / 4;  // a lane stores four words
+        for (i64 i = tile.rank(); i < world.size * quads; i += tile.size()) {
+            i64 r = i / quads, from = word + i % quads * 4;
             if (!world.reaches(r)) continue;
+            u32 four[4];
+            bool whole = true;
+            for (int k = 0; k < 4; ++k) four[k] = rows.words[i % quads * 4 + k], whole &= own_bits(from + k) == ~0u;
             if (whole) {
-                store_four(seen(r, s.buffer ^ 1) + word, old);
+                store_four(seen(r, s.buffer ^ 1) + from, four);
             } else {
                 for (int k = 0; k < 4; ++k)
-                    if (own_bits(word + k)) put_word(r, s.buffer ^ 1, word + k, old[k]);
+                    if (own_bits(from + k)) put_word(r, s.buffer ^ 1, from + k, four[k]);
             }
         }
     }
+    DEVICE void settle_up(const State& s, Block_of_rows& rows, i64 base, u16 bit, u32 parent, Numbers& mine) const {
+        atomic_or(rows.words + bit / word_bits, bit_of(bit));
+        find(s, base + bit, parent, mine);
+    }
+    DEVICE void find(const State& s, i64 row, u32 parent, Numbers& mine) const {
+        distance[row] = (i32)(s.level + 1);
+        if (PARENTS && View::sorted) parents[row] = parent;  // the first visited neighbour is the least
+        mine.of[ARCS] += graph.degree(row);
+        ++mine.of[FOUND];
+    }
+    static constexpr u16 none = 0xffff;
     static constexpr int looks = 8;  // slots of a row that its lane looks at by itself
-    template <class Group> DEVICE u32 look_in_stretches(Group tile, const i64 (&row)[4], const u32* bits) const {
+    // The first visited in-neighbours among the first slots; returns which rows have more slots. Those of high degree
+    // become tasks instead.
+    template <class Group>
+    DEVICE u32 look_at_first(Group tile, i64 base, const u16 (&bit)[4], const u32* bits, u32 (&parent)[4]) const {
         i64 at[4];
-        u32 length[4], open = 0, hit = 0;
+        u32 length[4], open = 0, more = 0;
         for (int k = 0; k < 4; ++k) {
             at[k] = length[k] = 0;
-            if (row[k] < 0) continue;
-            at[k] = back.begins(row[k]), length[k] = (u32)(back.ends(row[k]) - at[k]);
+            if (bit[k] == none) continue;
+            i64 row = base + bit[k];
+            at[k] = back.begins(row), length[k] = (u32)(back.ends(row) - at[k]);
             open |= (u32)(length[k] > 0) << k;
         }
         for (u32 j = 0; j < looks && tile.any(open); ++j) {
@@ -356,57 +431,66 @@ struct BreadthFirst {
             for (int k = 0; k < 4; ++k) id[k] = open >> k & 1 ? back.id_at(at[k] + j) : no_id;
             for (int k = 0; k < 4; ++k) {
                 if (!(open >> k & 1)) continue;
-                if (id[k] != no_id && saw_bit(bits, id[k])) hit |= 1u << k, open &= ~(1u << k);
+                if (id[k] != no_id && saw_bit(bits, id[k])) parent[k] = id[k], open &= ~(1u << k);
                 else if (j + 1 >= length[k]) open &= ~(1u << k);
             }
         }
         for (int k = 0; k < 4; ++k) {
-            bool more = open >> k & 1, hub = more && length[k] > HUB_DEGREE;
-            if (hub) add_tasks(back, row[k], tasks, world.number(TASKS));
-            for (u32 rest = tile.ballot(more && !hub); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);
-                i64 from = tile.shfl(at[k], lane) + looks, end = from + tile.shfl(length[k], lane) - looks;
-                bool found = false;
-                for (; from < end && !found; from += tile.size()) {
-                    u32 id = from + tile.rank() < end ? back.id_at(from + tile.rank()) : no_id;
-                    found = tile.any(id != no_id && saw_bit(bits, id));
+            if (!(open >> k & 1)) continue;
+            if (length[k] > HUB_DEGREE) add_tasks(back, base + bit[k], tasks, world.number(TASKS));
+            else more |= 1u << k;
+        }
+        return more;
+    }
+    template <class Group> DEVICE u32 look_at_rest(Group group, i64 row, const u32* bits) const {
+        if constexpr (in_stretches<View>) {
+            i64 at = back.begins(row) + looks, end = back.ends(row);
+            for (; at < end; at += 2 * group.size()) {
+                u32 id[2];
+                for (int j = 0; j < 2; ++j) {
+                    i64 slot = at + j * group.size() + group.rank();
+                    id[j] = slot < end ? back.id_at(slot) : no_id;
                 }
-                if (found && tile.rank() == lane) hit |= 1u << k;
+                for (int j = 0; j < 2; ++j) {
+                    u32 hits = group.ballot(id[j] != no_id && saw_bit(bits, id[j]));
+                    if (hits) return group.shfl(id[j], lowest_bit(hits));
+                }
             }
+            return no_id;
+        } else {
+            return look_in_row(group, row, bits);
         }
-        return hit;
     }
-    // Whether row has a visited in-neighbour; rows of high degree become tasks.
-    template <class Group> DEVICE bool look(Group tile, i64 row, const u32* bits) const {
-        i64 degree = row < 0 ? 0 : (i64)back.degree(row);
-        bool found = false, hub = degree > HUB_DEGREE;
-        if (degree > 0 && degree <= short_degree) found = look_in_row(Tile<1>{}, row, bits);
-        if (hub) add_tasks(back, row, tasks, world.number(TASKS));
-        for (u32 rest = tile.ballot(degree > short_degree && !hub); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            bool there = look_in_row(tile, tile.shfl(row, lane), bits);
-            if (tile.rank() == lane) found = there;
-        }
-        return found;
+    // A short row's, by one lane; a longer one is left to several, and one of high degree becomes tasks.
+    DEVICE u32 look_alone(i64 row, const u32* bits, u32& more, int k) const {
+        i64 degree = back.degree(row);
+        if (degree > HUB_DEGREE) add_tasks(back, row, tasks, world.number(TASKS));
+        else if (degree > short_degree) more |= 1u << k;
+        else if (degree > 0) return look_in_row(Tile<1>{}, row, bits);
+        return no_id;
     }
-    template <class Group> DEVICE bool look_in_row(Group group, i64 row, const u32* bits) const {
+    // A visited in-neighbour of a row, the first one met, or no_id.
+    template <class Group> DEVICE u32 look_in_row(Group group, i64 row, const u32* bits) const {
         i64 units = back.units(row);
-        bool found = false;
-        for (i64 unit = 0; unit < units && !found; ++unit) found = look_in_unit(group, row, unit, bits);
-        return found;
+        u32 parent = no_id;
+        for (i64 unit = 0; unit < units && parent == no_id; ++unit) parent = look_in_unit(group, row, unit, bits);
+        return parent;
     }
-    template <class Group> DEVICE bool look_in_unit(Group group, i64 row, i64 unit, const u32* bits) const {
-        bool found = false;
+    template <class Group> DEVICE u32 look_in_unit(Group group, i64 row, i64 unit, const u32* bits) const {
+        u32 parent = no_id;
         back.visit(group, row, unit, [&](u32 id, i64, bool live) {
-            return found = group.any(live && saw_bit(bits, id));
+            u32 hits = group.ballot(live && saw_bit(bits, id));
+            if (hits) parent = group.shfl(id, lowest_bit(hits));
+            return hits != 0;
         });
-        return found;
+        return parent;
     }
     // A CPU lists the open rows that have edges, and so knows early enough whose memory to ask for.
     DEVICE void up_words(const State& s, i64 word, const u32* bits, Numbers& mine) const {
-        u32 open_rows[4 * word_bits], hits[4] = {};
+        u32 open_rows[words_at_once * word_bits], hits[words_at_once] = {};
         i64 n = 0;
-        for (int k = 0; k < 4; ++k)
+        int words = (int)lesser((i64)words_at_once, end_word() - word);
+        for (int k = 0; k < words; ++k)
             for (u32 open = ~load(bits + word + k) & own_bits(word + k); open; open &= open - 1) {
                 i64 row = (word + k) * word_bits + lowest_bit(open) - lo();
                 open_rows[n] = (u32)row;
@@ -419,13 +503,12 @@ struct BreadthFirst {
                 add_tasks(back, row, tasks, world.number(TASKS));
                 continue;
             }
-            if (!look_in_row(Tile<lanes>{}, row, bits)) continue;
-            distance[row] = (i32)(s.level + 1);
-            mine.of[ARCS] += graph.degree(row);
-            ++mine.of[FOUND];
+            u32 parent = look_in_row(Tile<lanes>{}, row, bits);
+            if (parent == no_id) continue;
+            find(s, row, parent, mine);
             hits[(row + lo()) / word_bits - word] |= bit_of(row + lo());
         }
-        for (int k = 0; k < 4; ++k)
+        for (int k = 0; k < words; ++k)
             if (own_bits(word + k)) put_to_all(s.buffer ^ 1, word + k, load(bits + word + k) | hits[k]);
     }
     DEVICE void do_up_hubs(Grid grid, const State& s, Numbers& mine) const {
@@ -436,7 +519,7 @@ struct BreadthFirst {
                 i64 v = row + lo();
                 u32* word = seen(world.rank, s.buffer ^ 1) + v / word_bits;
                 if (tile.any(load(word) & bit_of(v))) return true;
-                if (!look_in_unit(tile, row, unit, bits)) return false;
+                if (look_in_unit(tile, row, unit, bits) == no_id) return false;
                 if (tile.rank() == 0 && !(atomic_or(word, bit_of(v)) & bit_of(v))) {
                     distance[row] = (i32)(s.level + 1);
                     mine.of[ARCS] += graph.degree(row);

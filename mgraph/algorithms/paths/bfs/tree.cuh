@@ -39,7 +39,7 @@ struct Pull {  // one tile per 32 own vertices, along in-edges; rows of high deg
     i64 first;
     i64 n;
     const Depth* depths;  // of all vertices
-    u64* parents;
+    u64* parents;  // all ones where none is known yet
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -47,8 +47,7 @@ struct Pull {  // one tile per 32 own vertices, along in-edges; rows of high deg
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
             Depth own = row < n ? depths[first + row] : (Depth)0;
-            bool open = own != 0 && own != (Depth)~(Depth)0;
-            if (row < n) parents[row] = ~(u64)0;
+            bool open = own != 0 && own != (Depth)~(Depth)0 && parents[row] == ~(u64)0;
             i64 degree = open ? (i64)graph.degree(row) : 0;
             if (degree > 0 && degree <= short_degree) settle(row, search(Tile<1>{}, row, (Depth)(own - 1)));
             for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
