@@ -18,7 +18,9 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
+from mgraph.exchange.gpu_tickets import Tickets
 from mgraph.exchange.segment import Place, Segment
+from mgraph.exchange.waiting import wait_until
 from mgraph.kernels import Library, Struct, constants
 from mgraph.partition import Partition
 
@@ -37,6 +39,7 @@ MOST_RANKS = LAYOUT["most_ranks"]  #: ranks that can map each other
 ENDED = 0  # of the enum End
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 ALIGNED = 256  #: bytes to which arrays of a region are aligned
+GRANT_BYTES = 4096  #: of the segment with the word of rank 0
 HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
 
 
@@ -82,8 +85,10 @@ class World:
     def __init__(self, exchange: Exchange, device: Device, mapped: bool) -> None:
         self.exchange, self.device = exchange, device
         self.rank, self.size = exchange.rank, exchange.size
-        self.mapped = mapped and self.size <= MOST_RANKS and not self._share_a_gpu()
-        self.nbytes, self.launches = 0, 0
+        self._tickets: Tickets | None = None
+        self._grant: np.ndarray | None = None
+        self.mapped = mapped and self.size <= MOST_RANKS and self._gpus_differ()
+        self.nbytes, self.launches, self.runs = 0, 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
@@ -91,13 +96,30 @@ class World:
         self._host[:] = 0
         self._layouts: dict[Any, Layout] = {}
 
-    def _share_a_gpu(self) -> bool:
-        """Return True if two ranks have the same GPU, where their kernels must not wait for each other."""
+    def _gpus_differ(self) -> bool:
+        """Return True if no two ranks have the same GPU, where their kernels must not wait for each other.
+
+        Rank 0 then has the tickets of the GPUs, and a word that all ranks map, in which it says for which run it holds them.
+        """
         if self.size == 1 or self.device.kind == "cpu":
-            return False
+            return True
         runtime = self.device.xp.cuda.runtime
         uuid = bytes(runtime.getDeviceProperties(self.device.index)["uuid"])
-        return len(set(_gather_bytes(self.exchange, uuid))) < self.size
+        uuids = _gather_bytes(self.exchange, uuid)
+        if len(set(uuids)) < self.size:
+            return False
+        place, segment = b"", None
+        if self.rank == 0:
+            self._tickets = Tickets(uuids)
+            segment, where = Segment.create(GRANT_BYTES, {})
+            place = where.encode()
+        place = _gather_bytes(self.exchange, place)[0]
+        segment = segment or Segment.open(Place.decode(place))
+        self.exchange.barrier()
+        if self.rank == 0:
+            Segment.unlink(Place.decode(place))
+        self._grant = segment.data[GRANT_BYTES - 8 :].view(np.int64)
+        return True
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +208,8 @@ class World:
 
     def close(self) -> None:
         """Unmap the others' regions and free the own one. Does not wait for other ranks."""
+        if self._tickets is not None:
+            self._tickets.close()
         region, self._region = self._region, None
         self._layouts.clear()
         if region is not None:
@@ -223,14 +247,30 @@ class World:
 
     def _drive(self, program: Any, items: int) -> np.ndarray:
         report, resume = self._host[REPORT_AT:], 0
-        while True:
-            self._check()
-            self.launches += 1
-            program(items, launch=self.launches, resume=resume)
-            self.device.synchronize()
-            if report[0] == ENDED:
-                return report[1:]
-            resume = 1
+        self.runs += 1
+        self._await_tickets()
+        try:
+            while True:
+                self._check()
+                self.launches += 1
+                program(items, launch=self.launches, resume=resume)
+                self.device.synchronize()
+                if report[0] == ENDED:
+                    return report[1:]
+                resume = 1
+        finally:
+            if self._tickets is not None:
+                self._tickets.give()
+
+    def _await_tickets(self) -> None:
+        """Return once rank 0 holds the tickets of all GPUs for this run."""
+        if self._grant is None:
+            return
+        if self._tickets is not None:
+            self._tickets.take(self._check)
+            self._grant[0] = self.runs
+        else:
+            wait_until(lambda: self._grant[0] >= self.runs, self._check)
 
     def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
         """Run phase after phase: its work, then what the ranks said and sent, then what follows. One read-back each."""

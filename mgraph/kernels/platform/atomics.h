@@ -23,6 +23,11 @@ template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns w
     return old;
 }
 template <class T> DEVICE T atomic_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE u32 add_nearby(u32* p, u32 v) {  // for a word of a tile's shared memory, or of one thread of a CPU
+    u32 before = *p;
+    *p = before + v;
+    return before;
+}
 DEVICE i64 take_place(i64* counter) { return atomic_add(counter, (i64)1); }
 // the last sees what all wrote
 template <class T> DEVICE T arrive(T* p, T v = 1) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }

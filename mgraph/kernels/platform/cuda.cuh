@@ -27,6 +27,8 @@ DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the othe
     __threadfence();
     return before;
 }
+// For a word of a tile's shared memory, or of one thread of a CPU.
+DEVICE u32 add_nearby(u32* p, u32 v) { return atomicAdd(p, v); }
 template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_and(T* p, T v) { return atomicAnd(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }

@@ -23,7 +23,8 @@ constexpr int flag_bits = 2;                          // of the last word, above
 enum End : i64 { ended = 0, waits = 1, left_together = 2 };
 
 // The words of `control`, in the memory of one rank.
-constexpr int arrived_at = 0, verdict_at = 16, step_at = 32, meetings_at = 33, waiting_at = 34;
+constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
+constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
 constexpr int alone_at = 35, shares_at = 36;          // of the phase, for the host's driver
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
@@ -86,7 +87,10 @@ struct World {
     // Messages past the room of an inbox are counted, not written: the meeting's flags then say `overflowed`.
     DEVICE void send(const Heard& heard, i64 to, u32 word) const {
         i64 place = take_place(counts + to);
-        if (place < room) store((u32*)out[heard.sends() * size + to] + place, word);
+        if (place < room) put(heard, to, place, word);
+    }
+    DEVICE void put(const Heard& heard, i64 to, i64 place, u32 word) const {
+        store((u32*)out[heard.sends() * size + to] + place, word);
     }
     DEVICE u32 message(const Heard& heard, i64 from, i64 i) const {
         return load((const u32*)in[heard.reads() * size + from] + i);

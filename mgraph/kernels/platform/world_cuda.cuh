@@ -1,6 +1,6 @@
 // Meetings of ranks on GPUs: each rank has one resident kernel, whose blocks are all on the GPU at once. The last block
-// to arrive is the leader: it says the rank's numbers to the others, polls theirs, and passes them on to its GPU's
-// blocks, which poll device memory alone. So leaving is one decision per GPU, and one warp looks at the host's word.
+// to arrive is the leader: it says the rank's numbers to the others. All blocks poll what the others say, in memory of
+// their own GPU. Leaving is the leader's decision, and one warp of a GPU looks at the host's word.
 #pragma once
 
 // For words that another rank may write, too.
@@ -9,6 +9,7 @@ DEVICE void or_everywhere(u32* p, u32 v) {
 }
 DEVICE void store_four(u32* p, const u32 (&v)[4]) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
 DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+DEVICE void fence_in_order() { asm volatile("fence.sc.sys;" ::: "memory"); }
 DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Counts the arrivals of n blocks, and begins again: returns true to the last one, which sees what the others wrote.
 DEVICE bool arrive_last(u64* counter, u32 n) {
@@ -20,6 +21,7 @@ DEVICE bool arrive_last(u64* counter, u32 n) {
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
 constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel leaves if another one waits for the GPU
 constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
+constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
 constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
 
 // One number of a slot: two tagged words, which need not be loaded at once.
@@ -54,7 +56,8 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
         }
         for (int lanes = 16; lanes; lanes /= 2) sent += __shfl_xor_sync(~0u, sent, lanes);
         i64 flags = sent << flag_bits | (__any_sync(~0u, over) ? overflowed : 0);
-        if (clock64() - born > stay_clocks && load((const u32*)world.host + 1)) flags |= wants_to_leave;
+        bool looks = step % looks_apart == 0 && clock64() - born > stay_clocks;  // the host's word takes a microsecond
+        if (looks && load((const u32*)world.host + 1)) flags |= wants_to_leave;
 #pragma unroll
         for (int j = 0; j < most; ++j)
             if (counts[j]) store(world.counts + j * 32 + lane, (i64)0);
@@ -94,40 +97,49 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
                 for (int j = 0; j < at_once; ++j)
                     if (open >> j & 1 && has_tag(a[j], step) && has_tag(b[j], step))
                         f(base + j * 32 + lane, a[j], b[j]), open &= ~(1u << j);
-                if (stop(++polls)) return false;
+                if (__any_sync(~0u, open) && stop(++polls)) return false;
             }
         }
         return true;
     }
-    // Waits for the others' numbers and hands them to this GPU's blocks; or publishes that the launch ends.
-    DEVICE void listen(const World& world, i64 launch) const {
-        i64 began = clock64();
-        bool all = poll(
-            0, world.size,
-            [&](i64 i) {
-                i64 r = i / said_words;
-                return (r == world.rank ? world.heard_of(r) : world.slot(world.rank, meetings, r)) + i % said_words * 2;
-            },
-            [&](u32 polls) {
-                bool late = polls % clock_polls == 0 && clock64() - began > world.patience * clocks_per_nanosecond;
-                late |= polls % host_polls == 0 && load((const u32*)world.host);
-                return __any_sync(~0u, late);
-            },
-            [&](i64 i, u64 a, u64 b) {
-                if (i / said_words != world.rank) store_pair(world.heard_of(0) + i * 2, a, b);
-            });
-        if (!all && (threadIdx.x & 31) == 0) store(world.control + verdict_at, (u64)launch);
-    }
-    // Whether all was heard, by the first warp of every block; else the launch ends.
-    DEVICE bool hear(const World& world, i64 launch, bool alone) {
-        bool all = poll(
-            alone ? world.rank : 0, alone ? world.rank + 1 : world.size, [&](i64 i) { return world.heard_of(0) + i * 2; },
-            [&](u32 polls) {
-                return polls % 16 == 0 && __any_sync(~0u, load(world.control + verdict_at) == (u64)launch);
-            },
-            [&](i64 i, u64 a, u64 b) { said[i] = (i64)((u64)(u32)b << 32 | (u32)a); });
-        if (world.size == 1) fence_device();
-        else fence_system();
+    // What the ranks said, into `said`, by the first warp of every block. Returns false if the launch ends instead. The
+    // leader decides that: it says that it intends to leave, then looks once more; whoever has heard all looks whether
+    // that was said. The fences put these four accesses into one order, so no block goes on when others leave.
+    DEVICE bool hear(const Program& program, bool alone, bool leads) {
+        const World& world = program.world;
+        i64 rank = world.rank, first = alone ? rank : 0, last = alone ? rank + 1 : world.size, began = clock64();
+        u64 tag = (u64)program.launch << 32 | (u32)step;
+        auto from = [&](i64 i) {
+            i64 r = i / said_words;
+            return (r == rank ? world.heard_of(r) : world.slot(rank, meetings, r)) + i % said_words * 2;
+        };
+        auto take = [&](i64 i, u64 a, u64 b) { said[i] = (i64)((u64)(u32)b << 32 | (u32)a); };
+        auto stop = [&](u32 polls) {
+            if (!leads) return polls % 16 == 0 && __any_sync(~0u, load(world.control + leaves_at) == tag);
+            bool late = polls % clock_polls == 0 && clock64() - began > world.patience * clocks_per_nanosecond;
+            late |= polls % host_polls == 0 && load((const u32*)world.host);
+            return (bool)__any_sync(~0u, late);
+        };
+        bool all = poll(first, last, from, stop, take);
+        if (alone || world.size == 1) {
+            fence_device();
+            return true;
+        }
+        if (leads && !all) {
+            store(world.control + intends_at, tag);
+            fence_in_order();
+            all = poll(first, last, from, [](u32) { return true; }, take);  // one look
+            __syncwarp();
+            store(world.control + (all ? stays_at : leaves_at), tag);
+        }
+        fence_in_order();
+        if (!leads && all && load(world.control + intends_at) == tag) {
+            bool stays = false, leaves = false;
+            while (!__any_sync(~0u, stays || leaves)) {
+                stays = load(world.control + stays_at) == tag, leaves = load(world.control + leaves_at) == tag;
+            }
+            all = !__any_sync(~0u, leaves);
+        }
         return all;
     }
     // All threads of all blocks. After it the state is that of the next phase, and `left` says whether the launch ends.
@@ -142,11 +154,9 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
         if (first) ++step;
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
-        if (__shfl_sync(~0u, last, 0)) {
-            if (!resumed) say(world, alone);
-            if (!alone && world.size > 1) listen(world, program.launch);
-        }
-        bool all = hear(world, program.launch, alone);
+        last = __shfl_sync(~0u, last, 0);
+        if (last && !resumed) say(world, alone);
+        bool all = hear(program, alone, last);
         __syncwarp();
         if (first) {
             if (all) {
@@ -197,6 +207,10 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
     DEVICE void keep(const World& world) const {
         if (blockIdx.x || threadIdx.x) return;
         keep_state(world, state, left);
+        for (i64 i = 0; i < world.size * said_words; ++i) {  // what the others said is in memory that they write again
+            if (i / said_words == world.rank) continue;
+            store_pair(world.heard_of(0) + 2 * i, tagged((u32)said[i], step), tagged((u32)((u64)said[i] >> 32), step));
+        }
         store(world.control + step_at, (u64)step);
         store(world.control + meetings_at, (u64)meetings);
         store(world.control + waiting_at, (u64)(left == waits));

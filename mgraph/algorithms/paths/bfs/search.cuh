@@ -84,6 +84,15 @@ struct BreadthFirst {
         return upto & ~below;
     }
 
+    static constexpr int words_at_once = 16;
+    struct Block_of_rows {
+        u32 words[words_at_once];
+        u16 open[words_at_once * word_bits], longer[words_at_once * word_bits];  // bits, from the first word on
+    };
+    static constexpr u32 most_finds = 384;
+    static constexpr int tile_words = (int)sizeof(Block_of_rows) / 4;  // of shared memory, for what a tile is doing
+    static_assert(tile_words > most_finds, "finds and their count fit, too");
+
     // ---- what the phases do ------------------------------------------------------------------------------------------
 
     DEVICE void begin(State& s) const { s.phase = clear; }
@@ -109,12 +118,14 @@ struct BreadthFirst {
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        SHARED(u32, memory, tile_words * tiles_of_block);
+        u32* own = memory + Tile<lanes>{}.index() * tile_words;
         Numbers mine;
         switch (s.phase) {
             case clear: do_clear(grid, mine); break;
-            case expand: do_expand(grid, s, heard, mine); break;
+            case expand: do_expand(grid, s, heard, {own, own + most_finds}, mine); break;
             case hubs:
-                do_hubs(grid, s, heard, mine);
+                do_hubs(grid, s, heard, {own, own + most_finds}, mine);
                 do_settle(grid, s, heard, s.level + 1, true, mine);
                 break;
             case collect:
@@ -123,7 +134,7 @@ struct BreadthFirst {
                 break;
             case settle: do_settle(grid, s, heard, s.level, false, mine); break;
             case publish: do_publish(grid, s); break;
-            case up: do_up(grid, s, mine); break;
+            case up: do_up(grid, s, *(Block_of_rows*)own, mine); break;
             case up_hubs: do_up_hubs(grid, s, mine); break;
             case list: do_list(grid, s, mine); break;
             default:
@@ -190,30 +201,71 @@ struct BreadthFirst {
         store(listing(level) + base + take_place(world.number(LISTED)), (u32)row);
         mine.of[ARCS] += graph.degree(row);
     }
-    DEVICE void discover(const State& s, const Heard& heard, u32 id, bool look_again, Numbers& mine) const {
+    // What a tile has found and not handed on yet. Lanes add to it one by one; handing on takes a place in a list for all.
+    struct Finds {
+        u32* ids;
+        u32* count;
+    };
+    DEVICE void discover(const State& s, const Heard& heard, u32 id, bool look_again, const Finds& finds,
+                         Numbers& mine) const {
         const u32* bits = seen(world.rank, s.buffer);
         if (saw_bit(bits, id) || (look_again && get_bit(bits, id)) || !visit_first(s, id)) return;
+        u32 at = add_nearby(finds.count, 1u);
+        if (at < most_finds) finds.ids[at] = id;
+        else hand_on(Tile<1>{}, s, heard, id, mine);
+    }
+    // Own vertices get their distance and go to the next list, others to their owners. Lanes without a find bring no_id.
+    template <class Group>
+    DEVICE void hand_on(Group group, const State& s, const Heard& heard, u32 id, Numbers& mine) const {
         i64 row = (i64)id - lo();
-        if (row >= 0 && row < rows()) {
-            if (world.size == 1) distance[row] = (i32)(s.level + 1);
-            else if (lower(row, s.level + 1) <= s.level + 1) return;
-            enlist(s, row, s.level + 1, s.next_listed, mine);
-            return;
+        bool own = id != no_id && row >= 0 && row < rows(), other = id != no_id && !own;
+        if (own && world.size == 1) distance[row] = (i32)(s.level + 1);
+        else if (own) own = lower(row, s.level + 1) > s.level + 1;
+        i64 place = places(group, own, world.number(LISTED));
+        if (own) {
+            store(listing(s.level + 1) + s.next_listed + place, (u32)row);
+            mine.of[ARCS] += graph.degree(row);
         }
-        i64 owner = world.owner(id), there = (i64)id - world.starts[owner];
-        world.send(heard, owner, id);
-        if (there < rows()) mine.of[ARCS] += graph.degree(there);  // ranges are alike: a guess
+        if (world.size == 1 || !group.any(other)) return;
+        i64 owner = other ? world.owner(id) : world.rank, there = (i64)id - world.starts[owner];
+        for (i64 r = 0; r < world.size; ++r) {
+            bool mail = other && owner == r;
+            if (!group.any(mail)) continue;
+            i64 at = places(group, mail, world.counts + r);
+            if (mail && at < world.room) world.put(heard, r, at, id);
+        }
+        if (other && there < rows()) mine.of[ARCS] += graph.degree(there);  // ranges are alike: a guess
+    }
+    template <class Group> DEVICE i64 places(Group group, bool wanted, i64* counter) const {
+        u32 all = group.ballot(wanted);
+        i64 first = all && group.rank() == 0 ? atomic_add(counter, (i64)popcount(all)) : 0;
+        return group.shfl(first, 0) + popcount(all & ((1u << group.rank()) - 1));
+    }
+    template <class Group>
+    DEVICE void hand_on_all(Group tile, const State& s, const Heard& heard, const Finds& finds, u32 least,
+                            Numbers& mine) const {
+        tile.sync();
+        u32 n = lesser(load(finds.count), most_finds);
+        if (n < least) return;
+        for (u32 at = 0; at < n; at += tile.size())
+            hand_on(tile, s, heard, at + tile.rank() < n ? finds.ids[at + tile.rank()] : no_id, mine);
+        tile.sync();
+        if (tile.rank() == 0) *finds.count = 0;
+        tile.sync();
     }
     template <class Group>
     DEVICE void expand_unit(const State& s, const Heard& heard, Group group, i64 row, i64 unit, bool look_again,
-                            Numbers& mine) const {
+                            const Finds& finds, Numbers& mine) const {
         graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-            if (live) discover(s, heard, id, look_again, mine);
+            if (live) discover(s, heard, id, look_again, finds, mine);
             return false;
         });
+        if constexpr (Group::width == lanes) hand_on_all(group, s, heard, finds, most_finds / 3, mine);
     }
-    DEVICE void do_expand(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+    DEVICE void do_expand(Grid grid, const State& s, const Heard& heard, Finds finds, Numbers& mine) const {
         Tile<lanes> tile;
+        if (tile.rank() == 0) *finds.count = 0;
+        tile.sync();
         const u32* rows_listed = listing(s.level);
         i64 n = s.listed + received(s, heard), few = rows_at_once(grid, tile, n);
         bool look_again = n > crowded;
@@ -224,13 +276,16 @@ struct BreadthFirst {
                 row = load(rows_listed + at);
                 if (s.lowered && distance[row] != s.level) row = -1;  // it was of the level before
             }
-            if (tile.rank() < few && at >= s.listed && at < n) row = receive(s, pending(heard, at - s.listed), s.level, mine);
+            if (tile.rank() < few && at >= s.listed && at < n)
+                row = receive(s, pending(heard, at - s.listed), s.level, mine);
             auto visit = [&](auto group, i64 row, i64 unit) {
-                expand_unit(s, heard, group, row, unit, look_again, mine);
+                expand_unit(s, heard, group, row, unit, look_again, finds, mine);
             };
             if (few * narrow <= tile.size()) visit_few_rows(graph, tile, row, tasks, world.number(TASKS), visit);
             else visit_rows(graph, tile, row, tasks, world.number(TASKS), visit);
+            hand_on_all(tile, s, heard, finds, most_finds / 3, mine);
         }
+        hand_on_all(tile, s, heard, finds, 1, mine);
     }
     // A message may come after an own vertex of the same level has led to its vertex: then the vertex is lowered.
     DEVICE i64 lower(i64 row, i64 level) const {  // its distance before; none is the largest
@@ -243,13 +298,16 @@ struct BreadthFirst {
         ++mine.of[before == unreached ? LATE : LOWERED];
         return row;
     }
-    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Finds finds, Numbers& mine) const {
         Tile<lanes> tile;
+        if (tile.rank() == 0) *finds.count = 0;
+        tile.sync();
         for (i64 i : grid.items(tile, s.tasks))
             visit_task(graph, load(tasks + i), [&](i64 row, i64 unit) {
-                expand_unit(s, heard, tile, row, unit, true, mine);
+                expand_unit(s, heard, tile, row, unit, true, finds, mine);
                 return false;
             });
+        hand_on_all(tile, s, heard, finds, 1, mine);
     }
     // The messages of inboxes that held all of them.
     DEVICE void do_settle(Grid grid, const State& s, const Heard& heard, i64 level, bool lists_them,
@@ -315,20 +373,13 @@ struct BreadthFirst {
 
     // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at however
     // few are left. The words go to all ranks when all rows have been looked at.
-    static constexpr int words_at_once = 16;
-    struct Block_of_rows {
-        u32 words[words_at_once];
-        u16 open[words_at_once * word_bits], longer[words_at_once * word_bits];  // bits, from the first word on
-    };
-    DEVICE void do_up(Grid grid, const State& s, Numbers& mine) const {
+    DEVICE void do_up(Grid grid, const State& s, Block_of_rows& rows, Numbers& mine) const {
         Tile<lanes> tile;
         const u32* bits = seen(world.rank, s.buffer);
         i64 first = first_word() / words_at_once, end = (end_word() + words_at_once - 1) / words_at_once;
         if constexpr (tile.size() == 1) {
             for (i64 i : grid.items(end - first)) up_words(s, (first + i) * words_at_once, bits, mine);
         } else {
-            SHARED(u32, memory, (int)(sizeof(Block_of_rows) / 4) * tiles_of_block);
-            Block_of_rows& rows = ((Block_of_rows*)memory)[tile.index()];
             for (i64 i : grid.scattered(tile, end - first))
                 up_block(tile, s, rows, (first + i) * words_at_once, bits, mine);
         }

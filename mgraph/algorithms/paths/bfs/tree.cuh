@@ -56,14 +56,24 @@ struct Pull {  // one tile per 32 own vertices, along in-edges; rows of high deg
                 u32 least = search(tile, next, (Depth)(tile.shfl((u32)own, lane) - 1));
                 if (tile.rank() == lane) settle(row, least);
             }
-            if (degree > HUB_DEGREE) add_tasks(graph, row, tasks, n_tasks);
+            for (u32 rest = tile.ballot(degree > HUB_DEGREE); rest; rest &= rest - 1) {
+                int lane = lowest_bit(rest);  // mostly a predecessor is among the first edges
+                i64 next = tile.shfl(row, lane);
+                i64 units = View::sorted ? task_units(graph, next) : 0;
+                u32 least = search(tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
+                if (tile.rank() != lane) continue;
+                if (least != ~0u) settle(row, least);
+                else add_tasks(graph, row, tasks, n_tasks);
+            }
         }
     }
     DEVICE void settle(i64 row, u32 least) const {
         if (least != ~0u) parents[row] = least;
     }
     template <class Group> DEVICE u32 search(Group group, i64 row, Depth nearer) const {
-        i64 units = graph.units(row);
+        return search(group, row, nearer, graph.units(row));
+    }
+    template <class Group> DEVICE u32 search(Group group, i64 row, Depth nearer, i64 units) const {
         u32 least = ~0u;
         for (i64 unit = 0; unit < units && !(View::sorted && least != ~0u); ++unit)
             least = lesser(least, least_in(graph, group, row, unit, depths, nearer));
