@@ -1,8 +1,8 @@
 """Tickets of a host's GPUs, which a graph holds while its kernels wait for each other on several of them.
 
-Two graphs whose kernels were launched in crossed order on the same GPUs would wait for each other. So a graph takes the
-tickets of all its GPUs first, in the order of their UUIDs. A ticket is the lock of a file in /dev/shm, one for each user
-and GPU; the system takes it back from a process that ends.
+Two graphs whose kernels were launched in crossed order on the same GPUs would wait for each other. So a graph takes
+the tickets of all its GPUs first, in the order of their UUIDs. A ticket is the lock of a file in /dev/shm, one for each
+user and GPU; the system takes it back from a process that ends.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.kernels import Library, Struct, constants
 from mgraph.partition import Partition
-
-if TYPE_CHECKING:
-    from mgraph.exchange.contract import Exchange
 
 __all__ = ["Layout", "World"]
 
@@ -41,6 +38,19 @@ PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch w
 ALIGNED = 256  #: bytes to which arrays of a region are aligned
 GRANT_BYTES = 4096  #: of the segment with the word of rank 0
 HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
+
+
+class Collectives(Protocol):
+    """What a world needs of an `Exchange`."""
+
+    rank: int
+    size: int
+    aborted: Callable[[], bool]
+
+    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...  # noqa: D102
+    def allgather(self, part: Array) -> list[Array]: ...  # noqa: D102
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...  # noqa: D102
+    def barrier(self) -> None: ...  # noqa: D102
 
 
 class Layout:
@@ -62,8 +72,9 @@ class Layout:
         self.offsets = {}
         for name, nbytes in arrays.items():
             self.offsets[name], at = at, _aligned(at + nbytes)
-        self.nbytes, self.starts = at, (0,)
-        self.world, self.outbox = Struct(), None
+        self.nbytes, self.starts = at, tuple[int, ...]()
+        self.world = Struct()
+        self.outbox: Array = None  # where the host drives programs: messages to each rank
 
 
 class World:
@@ -82,7 +93,7 @@ class World:
     All ranks make the same calls. A region is grown by all of them together and holds nothing between two programs.
     """
 
-    def __init__(self, exchange: Exchange, device: Device, mapped: bool) -> None:
+    def __init__(self, exchange: Collectives, device: Device, mapped: bool) -> None:
         self.exchange, self.device = exchange, device
         self.rank, self.size = exchange.rank, exchange.size
         self._tickets: Tickets | None = None
@@ -99,7 +110,8 @@ class World:
     def _gpus_differ(self) -> bool:
         """Return True if no two ranks have the same GPU, where their kernels must not wait for each other.
 
-        Rank 0 then has the tickets of the GPUs, and a word that all ranks map, in which it says for which run it holds them.
+        Rank 0 then has the tickets of the GPUs, and a word that all ranks map, in which it says for which run it holds
+        them.
         """
         if self.size == 1 or self.device.kind == "cpu":
             return True
@@ -190,7 +202,9 @@ class World:
         names = _gather_bytes(self.exchange, region.name if region is not None else b"")
         lacking = [r for r, name in enumerate(names) if not name]
         if lacking:
-            raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{why and ': ' + why}")
+            raise CapacityError(
+                f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{why and ': ' + why}"
+            )
         assert region is not None
         self._region = region
         region.open(names)
@@ -264,17 +278,20 @@ class World:
 
     def _await_tickets(self) -> None:
         """Return once rank 0 holds the tickets of all GPUs for this run."""
-        if self._grant is None:
+        grant = self._grant
+        if grant is None:
             return
         if self._tickets is not None:
             self._tickets.take(self._check)
-            self._grant[0] = self.runs
+            grant[0] = self.runs
         else:
-            wait_until(lambda: self._grant[0] >= self.runs, self._check)
+            wait_until(lambda: bool(grant[0] >= self.runs), self._check)
 
     def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
         """Run phase after phase: its work, then what the ranks said and sent, then what follows. One read-back each."""
-        step, after = (getattr(library, name + suffix).bind(world=layout.world, **fields) for suffix in ("_step", "_next"))
+        step, after = (
+            getattr(library, name + suffix).bind(world=layout.world, **fields) for suffix in ("_step", "_next")
+        )
         said, resume = np.zeros((self.size, SAID), np.int64), 0
         while True:
             self._check()
@@ -323,7 +340,7 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNED) * ALIGNED
 
 
-def _gather_bytes(exchange: Exchange, data: bytes) -> list[bytes]:
+def _gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
     """Return the bytes that each rank gives, at most `HANDLE_BYTES`."""
     table = np.zeros((exchange.size, HANDLE_BYTES), np.int32)
     table[exchange.rank, 0] = len(data)
@@ -395,11 +412,14 @@ class _DeviceRegion(_OwnRegion):
         try:
             self._base = int(self._runtime.malloc(nbytes))
         except self._runtime.CUDARuntimeError as error:
-            raise CapacityError(f"{nbytes} bytes of {world.device} are needed to run programs together: {error}") from None
+            raise CapacityError(
+                f"{nbytes} bytes of {world.device} are needed to run programs together: {error}"
+            ) from None
         self._runtime.memset(self._base, 0, nbytes)
         handle = bytes(self._runtime.ipcGetMemHandle(self._base)).hex()
         self.name = json.dumps({"pid": os.getpid(), "handle": handle, "address": self._base}).encode()
-        self.addresses[self.rank], self._mapped, self._nbytes = self._base, [], nbytes
+        self.addresses[self.rank], self._nbytes = self._base, nbytes
+        self._mapped: list[int] = []
 
     def open(self, names: list[bytes]) -> None:
         """Map the regions of the others; those of this process have addresses already."""

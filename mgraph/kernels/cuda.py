@@ -31,7 +31,8 @@ def _entries(program: Program) -> str:
         constant = "__grid_constant__ " if kernel.entry else ""  # so that references to it are to constant memory
         call = f"{kernel.entry}(kernel)" if kernel.entry else "kernel(Grid{})"
         lines.append(
-            f'extern "C" __global__ void __launch_bounds__({bounds}) mgraph_{kernel.name}(const {kind} kernel) '
+            f'extern "C" __global__ void __launch_bounds__({bounds}) '
+            f"mgraph_{kernel.name}(const {constant}{kind} kernel) "
             f"{{ static_assert(sizeof({kind}) == {kernel.nbytes} && {kind}::lanes == {kernel.lanes}); "
             f"{call}; }}\n"
         )

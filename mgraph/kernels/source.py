@@ -82,8 +82,8 @@ class KernelSource:
 
     `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. If a kernel
     `draws` its items from counters, only as many blocks are launched as run at once. A program of several ranks gives
-    three kernels of one struct: `entry` is the driver's function that runs all its phases, one, or what follows one; `state` names
-    the words of its state.
+    three kernels of one struct: `entry` is the driver's function that runs all its phases, one, or what follows one,
+    and `state` names the words of its state.
     """
 
     name: str
@@ -193,7 +193,17 @@ def read_program(
             own_name = name + entry.removeprefix("drive")
             kernels.append(
                 KernelSource(
-                    own_name, fields, lanes, bool(found[1]), shared, stays, resident, draws, name, entry, _state(found[3])
+                    own_name,
+                    fields,
+                    lanes,
+                    bool(found[1]),
+                    shared,
+                    stays,
+                    resident,
+                    draws,
+                    name,
+                    entry,
+                    _state(found[3]),
                 )
             )
     text += views_text + body

@@ -81,7 +81,7 @@ def test_no_circle():
 @pytest.mark.parametrize(
     ("file", "included", "may"),
     [
-        ("algorithms/paths/bfs/search.cuh", "algorithms/primitives/frontier.cuh", True),
+        ("algorithms/paths/bfs/search.cuh", "algorithms/primitives/predecessors.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "algorithms/paths/near_far/lengths.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "algorithms/centrality/pagerank/ranks.cuh", False),
         ("algorithms/centrality/pagerank/pull.cuh", "algorithms/paths/bfs/search.cuh", True),
@@ -89,10 +89,10 @@ def test_no_circle():
         ("algorithms/communities/louvain/louvain.cuh", "algorithms/primitives/fixed_point.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "structures/view.cuh", True),
         ("algorithms/paths/bfs/search.cuh", "structures/csr/view.cuh", False),
-        ("algorithms/primitives/frontier.cuh", "algorithms/paths/bfs/search.cuh", False),
-        ("algorithms/primitives/frontier.cuh", "kernels/bits.cuh", True),
+        ("algorithms/primitives/predecessors.cuh", "algorithms/paths/bfs/search.cuh", False),
+        ("algorithms/primitives/predecessors.cuh", "kernels/bits.cuh", True),
         ("structures/read.cuh", "structures/csr/view.cuh", False),
-        ("structures/read.cuh", "algorithms/primitives/frontier.cuh", False),
+        ("structures/read.cuh", "algorithms/primitives/predecessors.cuh", False),
         ("structures/csr/update.cuh", "structures/csr/view.cuh", True),
         ("structures/csr/update.cuh", "structures/gpma_plus/view.cuh", False),
         ("structures/csr/update.cuh", "structures/pma/window.cuh", False),

@@ -12,20 +12,20 @@
 // `resume`, it goes on where it was. Where ranks cannot map each other, the host runs `step` and `next` one by one.
 #pragma once
 
-constexpr int number_count = 5;                       // numbers that a rank says at a meeting, besides the messages sent
-constexpr int said_words = number_count + 2;          // of a rank: messages to the reader, the numbers, flags and messages
-constexpr int slot_words = 2 * said_words;            // each half of a number carries the meeting's tag
+constexpr int number_count = 5;  // numbers that a rank says at a meeting, besides the messages sent
+constexpr int said_words = number_count + 2;  // of a rank: messages to the reader, the numbers, flags and messages
+constexpr int slot_words = 2 * said_words;  // each half of a number carries the meeting's tag
 constexpr int most_ranks = 64;
 constexpr int state_words = 24;
-constexpr i64 bell_offset = 64, slots_offset = 256;   // in a region, which begins with a token; a CPU has a bell
+constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begins with a token; a CPU has a bell
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
-constexpr int flag_bits = 2;                          // of the last word, above which are the messages sent to all
+constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
 enum End : i64 { ended = 0, waits = 1, left_together = 2 };
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
 constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
-constexpr int alone_at = 35, shares_at = 36;          // of the phase, for the host's driver
+constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
@@ -64,15 +64,15 @@ template <class State> DEVICE void keep_state(const struct World& world, const S
 struct World {
     i64 rank;
     i64 size;
-    const i64* starts;   // the first vertex of each rank's range, and one past the last
+    const i64* starts;  // the first vertex of each rank's range, and one past the last
     const u64* regions;  // the address of each rank's region in this process; 0: it cannot be reached
-    const u64* out;      // where messages to each rank go, for two parities
-    const u64* in;       // where messages of each rank come in
+    const u64* out;  // where messages to each rank go, for two parities
+    const u64* in;  // where messages of each rank come in
     u64* control;
-    i64* counts;         // messages to each rank since the last meeting, then the numbers
-    i64 host;            // address of two words of the host: 1 ends every wait; 1 asks to leave soon
-    i64 patience;        // nanoseconds that a launch waits for another rank
-    i64 room;            // messages that an inbox holds
+    i64* counts;  // messages to each rank since the last meeting, then the numbers
+    i64 host;  // address of two words of the host: 1 ends every wait; 1 asks to leave soon
+    i64 patience;  // nanoseconds that a launch waits for another rank
+    i64 room;  // messages that an inbox holds
     template <class T> DEVICE T* array(i64 r, i64 offset) const { return (T*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
     DEVICE i64 owner(i64 v) const {

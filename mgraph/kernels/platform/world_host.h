@@ -141,8 +141,7 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     }
     i64 end = ended;
     while (state.phase) {
-        if (!waiting)
-            launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
+        if (!waiting) launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
         if (!all.meet(program.alone(state), waiting)) {
             end = waits;
             break;

@@ -30,8 +30,8 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths import bfs
+from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.frontier import words_of
 from mgraph.algorithms.primitives.transpose import Rows, transposed
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError

@@ -1,8 +1,9 @@
 """Breadth-first search on each rank: level-synchronous, and direction-optimising if the graph has in-edges.
 
 The levels are phases of one program that all ranks run together (`search.cuh`, `mgraph.exchange.world`). Top-down, a
-rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own vertices to all.
-So a level costs one meeting of the ranks, and one more where it has rows of high degree or the direction turns upwards.
+rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own vertices to
+all. So a level costs one meeting of the ranks, and one more where it has rows of high degree or the direction turns
+upwards.
 
 Predecessors are found afterwards, from the distances, which all ranks exchange: a vertex takes its least in-neighbour
 that is one level nearer to the source. Without in-edges each rank finds the least of its own vertices for all others,
@@ -20,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
+from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.replicated import share, sum_to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library, View
@@ -27,14 +29,11 @@ from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
 
-ROOM = 1 << 16  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
+ROOM = (
+    1 << 16
+)  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
 DEEP = 255  # levels from which on a vertex's depth takes four bytes
 NONE = 2**64 - 1  # no predecessor
-
-
-def words_of(n: int) -> int:
-    """Return the words of a bitmap of n vertices; each has 32 bits."""
-    return -(-n // 32)
 
 
 def search_kernels(shard: Shard, view: View, parents: bool = False) -> Library:
@@ -82,7 +81,7 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     InvalidOption
         `direction` is "in" and the graph has no in-edges.
     CapacityError
-        There is too little memory: 12 bytes for each own vertex, a quarter byte for each vertex of the whole graph, 1 / 64
+        There is too little memory: 12 bytes for each own vertex, half a byte for each vertex of the whole graph, 1 / 64
         byte for each own arc; with predecessors 9 bytes for each own vertex and one for each of the whole graph, and
         8 of these where the graph has no in-edges.
 
@@ -113,8 +112,9 @@ def _search(
     room = max(task_room(edges) for edges in (forward, backward) if edges is not None)
     distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
     view = forward.view()
+    library = search_kernels(shard, view, parents is not None)
     state = world.run(
-        search_kernels(shard, view, parents is not None), "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
+        library, "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
         back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
         arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance,
         parents=parents, lists=lists, tasks=tasks,

@@ -17,7 +17,7 @@
 #define PARENTS 0
 #endif
 
-constexpr i64 steep = 50;    // go up while the frontier has more than 1 / steep of the arcs not yet explored
+constexpr i64 steep = 50;  // go up while the frontier has more than 1 / steep of the arcs not yet explored
 constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
 constexpr u32 no_id = ~0u;
 
@@ -109,12 +109,12 @@ struct BreadthFirst {
     DEVICE i64 items(const State& s, const Heard& heard) const {
         i64 words = end_word() - first_word();
         switch (s.phase) {
-            case clear: return rows();
-            case expand: return (s.listed + received(s, heard)) * 8;
-            case hubs: return s.tasks * 256 + received(s, heard);
-            case up_hubs: return s.tasks * 256;
-            case settle: return received(s, heard);
-            default: return words * word_bits;
+        case clear: return rows();
+        case expand: return (s.listed + received(s, heard)) * 8;
+        case hubs: return s.tasks * 256 + received(s, heard);
+        case up_hubs: return s.tasks * 256;
+        case settle: return received(s, heard);
+        default: return words * word_bits;
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
@@ -122,23 +122,23 @@ struct BreadthFirst {
         u32* own = memory + Tile<lanes>{}.index() * tile_words;
         Numbers mine;
         switch (s.phase) {
-            case clear: do_clear(grid, mine); break;
-            case expand: do_expand(grid, s, heard, {own, own + most_finds}, mine); break;
-            case hubs:
-                do_hubs(grid, s, heard, {own, own + most_finds}, mine);
-                do_settle(grid, s, heard, s.level + 1, true, mine);
-                break;
-            case collect:
-                do_collect(grid, s, heard, mine);
-                do_settle(grid, s, heard, s.level + 1, true, mine);
-                break;
-            case settle: do_settle(grid, s, heard, s.level, false, mine); break;
-            case publish: do_publish(grid, s); break;
-            case up: do_up(grid, s, *(Block_of_rows*)own, mine); break;
-            case up_hubs: do_up_hubs(grid, s, mine); break;
-            case list: do_list(grid, s, mine); break;
-            default:
-                for (i64 i : grid.items(1)) mine.of[FOUND] = s.reached + i;
+        case clear: do_clear(grid, mine); break;
+        case expand: do_expand(grid, s, heard, {own, own + most_finds}, mine); break;
+        case hubs:
+            do_hubs(grid, s, heard, {own, own + most_finds}, mine);
+            do_settle(grid, s, heard, s.level + 1, true, mine);
+            break;
+        case collect:
+            do_collect(grid, s, heard, mine);
+            do_settle(grid, s, heard, s.level + 1, true, mine);
+            break;
+        case settle: do_settle(grid, s, heard, s.level, false, mine); break;
+        case publish: do_publish(grid, s); break;
+        case up: do_up(grid, s, *(Block_of_rows*)own, mine); break;
+        case up_hubs: do_up_hubs(grid, s, mine); break;
+        case list: do_list(grid, s, mine); break;
+        default:
+            for (i64 i : grid.items(1)) mine.of[FOUND] = s.reached + i;
         }
         return mine;
     }
@@ -389,7 +389,8 @@ struct BreadthFirst {
                          Numbers& mine) const {
         // the open rows
         int n = 0, longer = 0;
-        u32 old = tile.rank() < words_at_once && word + tile.rank() < end_word() ? load(bits + word + tile.rank()) : ~0u;
+        u32 old =
+            tile.rank() < words_at_once && word + tile.rank() < end_word() ? load(bits + word + tile.rank()) : ~0u;
         u32 open = tile.rank() < words_at_once ? ~old & own_bits(word + tile.rank()) : 0;
         if (tile.rank() < words_at_once) rows.words[tile.rank()] = old;
         i64 base = word * word_bits - lo();  // the row of the first bit
@@ -436,7 +437,8 @@ struct BreadthFirst {
         put_words(tile, s, rows, word);
         tile.sync();
     }
-    template <class Group> DEVICE void put_words(Group tile, const State& s, const Block_of_rows& rows, i64 word) const {
+    template <class Group> DEVICE void put_words(Group tile, const State& s, const Block_of_rows& rows,
+                                                 i64 word) const {
         constexpr int quads = words_at_once / 4;  // a lane stores four words
         for (i64 i = tile.rank(); i < world.size * quads; i += tile.size()) {
             i64 r = i / quads, from = word + i % quads * 4;
@@ -587,48 +589,48 @@ struct BreadthFirst {
 
     DEVICE void next(State& s, const Heard& heard) const {
         switch (s.phase) {
-            case clear:
-                s.left = heard.total(FOUND), s.active = heard.own(LATE);
-                s.listed = heard.own(LISTED), s.reached = s.listed;
-                s.found = 1, s.found_arcs = heard.total(ARCS);
-                s.levels = 1;
-                s.phase = expand;
+        case clear:
+            s.left = heard.total(FOUND), s.active = heard.own(LATE);
+            s.listed = heard.own(LISTED), s.reached = s.listed;
+            s.found = 1, s.found_arcs = heard.total(ARCS);
+            s.levels = 1;
+            s.phase = expand;
+            break;
+        case expand:
+            s.tasks = heard.own(TASKS);
+            after_sending(s, heard, heard.total(TASKS) ? hubs : finished);
+            break;
+        case hubs: after_sending(s, heard, finished); break;
+        case collect:
+            count_finds(s, heard);
+            s.inbox = 0;
+            if (s.after == hubs) s.phase = hubs;
+            else end_level(s, 0);
+            break;
+        case settle:
+            s.reached += heard.own(LATE), s.inbox = 0;
+            s.phase = publish;
+            break;
+        case publish: s.phase = up; break;
+        case up:
+            s.tasks = heard.own(TASKS);
+            ++s.pulled;
+            [[fallthrough]];
+        case up_hubs:
+            s.reached += heard.own(FOUND);
+            s.found += heard.total(FOUND), s.found_arcs += heard.total(ARCS);
+            if (s.phase == up && heard.total(TASKS)) {
+                s.phase = up_hubs;
                 break;
-            case expand:
-                s.tasks = heard.own(TASKS);
-                after_sending(s, heard, heard.total(TASKS) ? hubs : finished);
-                break;
-            case hubs: after_sending(s, heard, finished); break;
-            case collect:
-                count_finds(s, heard);
-                s.inbox = 0;
-                if (s.after == hubs) s.phase = hubs;
-                else end_level(s, 0);
-                break;
-            case settle:
-                s.reached += heard.own(LATE), s.inbox = 0;
-                s.phase = publish;
-                break;
-            case publish: s.phase = up; break;
-            case up:
-                s.tasks = heard.own(TASKS);
-                ++s.pulled;
-                [[fallthrough]];
-            case up_hubs:
-                s.reached += heard.own(FOUND);
-                s.found += heard.total(FOUND), s.found_arcs += heard.total(ARCS);
-                if (s.phase == up && heard.total(TASKS)) {
-                    s.phase = up_hubs;
-                    break;
-                }
-                s.buffer ^= 1;
-                end_level(s, 0);
-                break;
-            case list:
-                s.listed = heard.own(LISTED);
-                s.phase = expand;
-                break;
-            default: s.reached = heard.total(FOUND), s.phase = finished;
+            }
+            s.buffer ^= 1;
+            end_level(s, 0);
+            break;
+        case list:
+            s.listed = heard.own(LISTED);
+            s.phase = expand;
+            break;
+        default: s.reached = heard.total(FOUND), s.phase = finished;
         }
     }
     // What was found and listed, or settled late, on all ranks.

@@ -47,7 +47,7 @@ struct Pull {  // one tile per 32 own vertices, along in-edges; rows of high deg
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
             Depth own = row < n ? depths[first + row] : (Depth)0;
-            bool open = own != 0 && own != (Depth)~(Depth)0 && parents[row] == ~(u64)0;
+            bool open = own != 0 && own != (Depth) ~(Depth)0 && parents[row] == ~(u64)0;
             i64 degree = open ? (i64)graph.degree(row) : 0;
             if (degree > 0 && degree <= short_degree) settle(row, search(Tile<1>{}, row, (Depth)(own - 1)));
             for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
@@ -114,7 +114,7 @@ struct Push {  // one tile per 32 own vertices; rows of high degree become tasks
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        auto row_at = [&](i64 row) { return depths[first + row] == (Depth)~(Depth)0 ? -1 : row; };
+        auto row_at = [&](i64 row) { return depths[first + row] == (Depth) ~(Depth)0 ? -1 : row; };
         visit_all(grid, graph, n, row_at, tasks, n_tasks,
                   [&](auto group, i64 row, i64 unit) { offer(graph, group, first, row, unit, depths, least); });
     }

@@ -1,0 +1,247 @@
+"""Programs that ranks run together: meetings, messages, leaving and coming back, regions, and tickets of GPUs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exchange_ranks import run_processes
+from spmd import Meeting, ThreadExchange
+
+from mgraph.device import Device
+from mgraph.errors import Aborted, CapacityError, DeviceError
+from mgraph.exchange import Exchange, world
+from mgraph.exchange.gpu_tickets import Tickets
+from mgraph.kernels import load
+from mgraph.partition import Partition
+
+PROGRAM = str(Path(__file__).parents[1] / "support" / "meetings.cuh")
+ROOM = 64
+LIMIT = 60
+
+
+def meet(exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM) -> dict[str, int]:
+    """Run the program of meetings; its last state."""
+    own = exchange.world(device)
+    layout = own.layout(Partition.equal(100 * exchange.size, exchange.size), room, bitmap=4096)
+    return own.run(
+        load(device, PROGRAM), "Meetings", layout, 100, rounds=rounds, messages=messages,
+        bitmap=layout.offsets["bitmap"], sums=device.zeros(8, np.int64),
+    )  # fmt: skip
+
+
+def together(
+    size: int, work: Callable[[Exchange, Device], Any], mapped: bool = True, aborted: Callable[[], bool] = lambda: False
+) -> list[Any]:
+    """What `work` returned or raised on each rank, a thread each."""
+    meeting, device = Meeting(size), Device("cpu", threads=2)
+    exchanges = [ThreadExchange(rank, size, meeting, aborted) for rank in range(size)]
+    for exchange in exchanges:
+        exchange.maps = mapped
+    try:
+        with ThreadPoolExecutor(size) as pool:
+            futures = [pool.submit(work, exchange, device) for exchange in exchanges]
+            return [future.exception(LIMIT) or future.result() for future in futures]
+    finally:
+        for exchange in exchanges:
+            exchange.close()
+
+
+@pytest.mark.parametrize("messages", [0, 5, ROOM, ROOM + 36])
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_rank_hears_what_all_say(size: int, mapped: bool, messages: int) -> None:
+    if not mapped and messages > ROOM:
+        pytest.skip("the host carries messages of any number")
+    for state in together(size, lambda exchange, device: meet(exchange, device, 41, messages), mapped):
+        assert state["round"] == 41
+        assert state["total"] == state["expected"] == 820 * size * (size + 1) // 2
+        assert state["wrong"] == 0
+
+
+def test_tags_go_on_over_runs() -> None:
+    def work(exchange: Exchange, device: Device) -> list[int]:
+        return [meet(exchange, device, rounds)["wrong"] for rounds in (1, 2, 3, 5, 8)]
+
+    assert together(3, work) == [[0] * 5] * 3
+
+
+def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 1_000_000)
+
+    def work(exchange: Exchange, device: Device) -> tuple[int, int]:
+        meet(exchange, device)
+        before = exchange.world(device).launches
+        time.sleep(0.2 * exchange.rank)
+        return meet(exchange, device)["wrong"], exchange.world(device).launches - before
+
+    (wrong, launches), (also_wrong, _) = together(2, work)
+    assert wrong == also_wrong == 0
+    assert launches > 10
+
+
+def test_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
+    stop, came = threading.Event(), threading.Event()
+
+    def work(exchange: Exchange, device: Device) -> float:
+        meet(exchange, device)
+        if exchange.rank == 1:
+            came.wait(LIMIT)
+            time.sleep(0.05)
+            stop.set()
+            return 0.0
+        came.set()
+        with pytest.raises(Aborted):
+            meet(exchange, device)
+        return time.monotonic()
+
+    assert together(2, work, aborted=stop.is_set)[1] == 0.0
+
+
+def test_regions_grow_and_leave_no_names() -> None:
+    before = set(os.listdir("/dev/shm"))
+
+    def work(exchange: Exchange, device: Device) -> list[int]:
+        wrong, sizes = [], []
+        for room in (8, 1 << 12, 16, 1 << 14):
+            wrong.append(meet(exchange, device, room=room)["wrong"])
+            sizes.append(exchange.world(device).nbytes)
+        assert sizes[0] < sizes[1] == sizes[2] < sizes[3]
+        return wrong
+
+    assert together(2, work) == [[0] * 4] * 2
+    assert set(os.listdir("/dev/shm")) - before == set()
+
+
+def test_no_rank_has_a_region_where_one_has_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = world.Segment.create
+
+    def refuse(nbytes: int, extra: dict[str, Any]) -> Any:
+        if threading.current_thread().name.endswith("_1"):
+            raise DeviceError(f"{nbytes} bytes of shared memory cannot be had")
+        return create(nbytes, extra)
+
+    def work(exchange: Exchange, device: Device) -> str:
+        threading.current_thread().name = f"rank_{exchange.rank}"
+        with pytest.raises(CapacityError) as error:
+            meet(exchange, device)
+        exchange.barrier()
+        if exchange.rank == 0:
+            monkeypatch.undo()
+        exchange.barrier()
+        assert meet(exchange, device)["wrong"] == 0
+        return str(error.value)
+
+    monkeypatch.setattr(world.Segment, "create", refuse)
+    answers = together(2, work)
+    assert all(isinstance(answer, str) and answer.startswith("rank 1 has no") for answer in answers), answers
+
+
+def in_a_process(exchange: Exchange, aborted: threading.Event) -> int:
+    device = Device.of(f"cuda:{exchange.rank}") if os.environ.get("ON_GPUS") else Device("cpu", threads=1)
+    return sum(meet(exchange, device, 200)["wrong"] for _ in range(5))
+
+
+def dies(exchange: Exchange, aborted: threading.Event) -> str:
+    """Rank 1 ends while the others wait for it in a program."""
+    device = Device("cpu", threads=1)
+    meet(exchange, device)
+    if exchange.rank == 1:
+        os._exit(1)
+    threading.Timer(0.2, aborted.set).start()  # as the client does when a session ends
+    try:
+        meet(exchange, device, 1000)
+    except Aborted:
+        return "aborted"
+    return "not aborted"
+
+
+def test_processes_meet() -> None:
+    assert run_processes("peer", 2, in_a_process) == [0, 0]
+
+
+def test_a_rank_that_dies_ends_the_others_wait() -> None:
+    assert run_processes("peer", 3, dies, lost=[1]) == ["aborted", None, "aborted"]
+
+
+@pytest.mark.multigpu
+def test_gpus_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ON_GPUS", "1")
+    assert run_processes("peer", 2, in_a_process, devices=["cuda:0", "cuda:1"]) == [0, 0]
+
+
+@pytest.mark.gpu
+def test_one_gpu_meets_itself() -> None:
+    device = Device("cuda", 0)
+    device.use()
+    exchange = world_of_one()
+    assert meet(exchange, device, 1000)["wrong"] == 0
+    exchange.close()
+
+
+def world_of_one() -> Exchange:
+    from mgraph.exchange import Loopback
+
+    return Loopback()
+
+
+# ---- tickets ---------------------------------------------------------------------------------------------------------
+
+
+def uuids() -> list[bytes]:
+    return [b"mgraph-test-%d-%d" % (os.getpid(), i) for i in range(2)]
+
+
+def test_one_graph_holds_the_tickets_at_a_time() -> None:
+    first, second = Tickets(uuids()), Tickets(reversed(uuids()))
+    looks = []
+
+    def look() -> None:
+        looks.append(time.monotonic())
+        if len(looks) == 5:
+            first.give()
+
+    first.take(lambda: None)
+    second.take(look)
+    assert len(looks) == 5
+    with pytest.raises(Aborted):
+        first.take(aborting)
+    second.give()
+    first.take(lambda: None)
+    for tickets in (first, second):
+        tickets.close()
+        tickets.close()
+    clear_tickets()
+
+
+def test_the_tickets_of_a_process_that_ended_are_free() -> None:
+    child = os.fork()
+    if child == 0:
+        Tickets(uuids_of(os.getppid())).take(lambda: None)
+        os._exit(0)
+    os.waitpid(child, 0)
+    tickets = Tickets(uuids())
+    tickets.take(aborting)
+    tickets.close()
+    clear_tickets()
+
+
+def uuids_of(pid: int) -> list[bytes]:
+    return [b"mgraph-test-%d-%d" % (pid, i) for i in range(2)]
+
+
+def clear_tickets() -> None:
+    for path in Path("/dev/shm").glob("mgraph.gpu.*"):
+        if bytes.fromhex(path.name.rpartition(".")[2]).startswith(b"mgraph-test"):
+            path.unlink()
+
+
+def aborting() -> None:
+    raise Aborted("another graph holds a ticket")
