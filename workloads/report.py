@@ -195,9 +195,12 @@ PAGERANK |= {"setup excluded": "step_ms", "L1 distance to csr": "l1_to_csr"}
 SSSP = {"structure": "structure", "arcs": "arcs", "median ms": "p50_ms", "least": "min_ms", "most": "max_ms"}
 SSSP |= {"reached": "reached", "supersteps": "supersteps"}
 MEMORY = {"structure": "structure", "edges at the end": "edges"}
-MEMORY |= {"bytes/edge as built": "built", "least": "least"}
-MEMORY |= {"mean": "mean", "most": "most", "peak while building / size": "build_peak_ratio"}
-MEMORY |= {"peak during a batch / size": "most_peak_ratio", "/ size after it": "most_peak_after_ratio"}
+MEMORY |= {"bytes per edge as built": "built", "least": "least"}
+MEMORY |= {"mean": "mean", "most": "most", "peak of the build / size": "build_peak_ratio"}
+MEMORY |= {
+    "peak of a batch / size before it": "most_peak_ratio",
+    "peak of a batch / size after it": "most_peak_after_ratio",
+}
 EXCHANGE = {
     "exchange": "exchange",
     "ranks": "ranks",
@@ -215,8 +218,14 @@ SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 5
 NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
 NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
 NETWORKX |= {"on a live graph, ms": "live_ms"}
-LIVE = {"structure": "structure", "result": "name", "batch": "batch", "of": "batches", "median ms": "p50_ms"}
-LIVE |= {"most ms": "max_ms", "fresh run, ms": "fresh_ms", "share": "share", "arcs visited": "visited", "how": "how"}
+LIVE = {"structure": "structure", "result": "name", "batch": "batch", "changes": "batches", "median ms": "p50_ms"}
+LIVE |= {
+    "most ms": "max_ms",
+    "fresh run, ms": "fresh_ms",
+    "share of a fresh run": "share",
+    "arcs visited": "visited",
+    "how": "how",
+}
 STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
 STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
 STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
