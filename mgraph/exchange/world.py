@@ -1,6 +1,6 @@
 """Programs that all ranks of a graph run together: the memory that they share, and the drivers of their phases.
 
-A program is a kernel file with phases (see ``kernels/platform/world.cuh``). Where ranks map each other's memory, one
+A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
 and the exchange carries what they said and sent.
 """
@@ -26,7 +26,7 @@ from mgraph.partition import Partition
 
 __all__ = ["Layout", "World"]
 
-LAYOUT = constants("kernels/platform/world.cuh")
+LAYOUT = constants("kernels/world_common.cuh")
 NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
 SLOTS_OFFSET, STATE_WORDS, FLAG_BITS = LAYOUT["slots_offset"], LAYOUT["state_words"], LAYOUT["flag_bits"]
 MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAYOUT["heard_at"]
@@ -47,10 +47,10 @@ class Collectives(Protocol):
     size: int
     aborted: Callable[[], bool]
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...  # noqa: D102
-    def allgather(self, part: Array) -> list[Array]: ...  # noqa: D102
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...  # noqa: D102
-    def barrier(self) -> None: ...  # noqa: D102
+    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...
+    def allgather(self, part: Array) -> list[Array]: ...
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
+    def barrier(self) -> None: ...
 
 
 class Layout:

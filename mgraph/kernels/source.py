@@ -45,7 +45,7 @@ _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)
 _ALIAS = re.compile(r"using (\w+) = (\w+);")
 
 
-ENTRIES = ("drive", "drive_step", "drive_next")  #: a program's kernels, by the function of platform/world_*
+ENTRIES = ("drive", "drive_step", "drive_next")  #: a program's kernels, by the function of world_*
 
 
 def _is_kernel(body: str) -> bool:

@@ -1,6 +1,6 @@
-// Programs that ranks run together, phase by phase: see kernels/platform/world.cuh.
+// Programs that ranks run together, phase by phase: see kernels/world_common.cuh.
 #pragma once
-#include "kernels/platform/world.cuh"
+#include "kernels/world_common.cuh"
 #ifdef __CUDACC__
 #include "kernels/platform/world_cuda.cuh"
 #else

@@ -11,6 +11,7 @@ import pytest
 from mgraph.algorithms import algorithm
 from mgraph.device import Device
 from mgraph.kernels import Kernel
+from mgraph.kernels.launch import Bound
 from mgraph.structures import names
 
 
@@ -97,16 +98,21 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Launches by kernel, and read-backs."""
     counts: Counter[str] = Counter()
-    launch, to_host = Kernel.__call__, Device.to_host
+    launch, launch_bound, to_host = Kernel.__call__, Bound.__call__, Device.to_host
 
     def counting_launch(kernel: Kernel, items: int, **fields: Any) -> Any:
         counts[kernel.source.name] += items > 0
         return launch(kernel, items, **fields)
+
+    def counting_bound(bound: Bound, items: int, **fields: Any) -> Any:
+        counts[bound.kernel.source.name] += items > 0
+        return launch_bound(bound, items, **fields)
 
     def counting_to_host(array: Any) -> Any:
         counts["read-back"] += 1
         return to_host(array)
 
     monkeypatch.setattr(Kernel, "__call__", counting_launch)
+    monkeypatch.setattr(Bound, "__call__", counting_bound)
     monkeypatch.setattr(Device, "to_host", staticmethod(counting_to_host))
     return counts

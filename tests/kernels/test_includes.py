@@ -22,8 +22,10 @@ PMAS = ("gpma", "gpma_plus", "lpma")  # structures that share structures/pma
 def below(folder: PurePosixPath) -> set[str]:
     """The folders, besides their own, whose files the files of `folder` may include; of a family, all its folders."""
     match folder.parts:
+        case ("kernels",):
+            return {"kernels/platform"}  # how ranks meet; the loader puts a platform's header before every program
         case ("kernels", *_):
-            return set()  # the loader puts a platform's header before every program
+            return set()
         case ("structures",):
             return {"kernels"}
         case ("structures", name):

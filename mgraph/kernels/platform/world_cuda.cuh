@@ -18,12 +18,6 @@ DEVICE bool arrive_last(u64* counter, u32 n) {
     return before == n - 1;
 }
 
-constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
-constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel leaves if another one waits for the GPU
-constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
-constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
-constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
-
 // One number of a slot: two tagged words, which need not be loaded at once.
 DEVICE void load_pair(const u64* p, u64& a, u64& b) {
     asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory");

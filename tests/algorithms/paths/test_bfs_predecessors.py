@@ -63,7 +63,7 @@ def test_what_it_costs_beside_the_search(counted: Counter[str]) -> None:
     run(made, BFS, 0)
     counted.clear()
     run(made, BFS, 0, predecessors=True)
-    assert counted == Counter(BreadthFirst=1, Depths=1, Pull=1, PullTasks=1)
+    assert counted == Counter({"BreadthFirst": 1, "Depths": 1, "Pull": 1, "PullTasks": 1, "read-back": 2})
     made = shards(graph, cut(graph.n, 2))
     run(made, BFS, 0)
     plain = len(made[0].exchange.calls)

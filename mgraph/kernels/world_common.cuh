@@ -1,5 +1,5 @@
-// The ranks of one host that map each other's memory, as a program sees them. A program is a struct of 8-byte fields, one
-// of them `World world`, with
+// The ranks of one host that map each other's memory, as a program sees them. A program is a struct of 8-byte fields,
+// one of them `World world`, with
 //   struct State                      8-byte words, at most state_words; the first is `i64 phase`
 //   void begin(State&)                the state before the first phase
 //   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
@@ -29,6 +29,13 @@ constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's dr
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
+
+// How a GPU waits.
+constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
+constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel leaves if another one waits for the GPU
+constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
+constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
+constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
 
 struct Numbers {
     i64 of[number_count] = {};
