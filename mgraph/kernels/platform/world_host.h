@@ -128,6 +128,11 @@ public:
     }
 };
 
+template <class Program>
+void run_phase(const Program& program, const typename Program::State& state, Heard heard, int threads) {
+    launch(Phase<Program>{&program, &state, heard}, greater(program.items(state, heard), (i64)1), threads);
+}
+
 template <class Program> void drive(const Program& program, i64, int threads) {
     const World& world = program.world;
     Gathering all(world, program.resume);
@@ -141,7 +146,7 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     }
     i64 end = ended;
     while (state.phase) {
-        if (!waiting) launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
+        if (!waiting) run_phase(program, state, all.heard(), threads);
         if (!all.meet(program.alone(state), waiting)) {
             end = waits;
             break;
@@ -159,7 +164,7 @@ template <class Program> void drive_step(const Program& program, i64, int thread
     typename Program::State state{};
     if (program.resume) load_state(program.world, state);
     else program.begin(state);
-    if (state.phase) launch(Phase<Program>{&program, &state, all.heard()}, program.items(state, all.heard()), threads);
+    if (state.phase) run_phase(program, state, all.heard(), threads);
     program.world.tell_host(program, state);
 }
 template <class Program> void drive_next(const Program& program, i64, int) {

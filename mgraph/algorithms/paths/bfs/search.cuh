@@ -274,7 +274,7 @@ struct BreadthFirst {
             fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows_listed + next); });
             if (tile.rank() < few && at < s.listed) {
                 row = load(rows_listed + at);
-                if (s.lowered && distance[row] != s.level) row = -1;  // it was of the level before
+                if (s.lowered && load(distance + row) != s.level) row = -1;  // it was of the level before
             }
             if (tile.rank() < few && at >= s.listed && at < n)
                 row = receive(s, pending(heard, at - s.listed), s.level, mine);
