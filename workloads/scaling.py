@@ -20,7 +20,7 @@ from cluster import start
 from mgraph.client.creation.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
-from workloads.arguments import add_born_graph, add_record, check_least
+from workloads.arguments import add_born_graph, add_record, check_least, device_of
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.record import Record
 from workloads.report import shown
@@ -106,7 +106,7 @@ def _check(options: argparse.Namespace) -> None:
 def _workers(options: argparse.Namespace) -> list[int]:
     if options.workers:
         return sorted(set(counts_of(options.workers, "gpus")))
-    most = gpu_count() if options.device != "cpu" and gpu_count() else Device("cpu").threads
+    most = gpu_count() if device_of(options.device).kind == "cuda" else Device("cpu").threads
     return [1 << k for k in range(most.bit_length())]
 
 

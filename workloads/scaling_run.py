@@ -11,9 +11,10 @@ import numpy as np
 from distributed import Client
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.device import Array, Device, gpu_count
+from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.partition import degree_order
+from workloads.arguments import device_of
 from workloads.bench.harness import summary
 from workloads.bench.inputs import Edges
 
@@ -44,7 +45,7 @@ class Point:
 
     def __init__(self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int) -> None:
         self.options, self.client, self.workers = options, client, list(workers)
-        self.maker = Device("cuda" if options.device != "cpu" and gpu_count() else "cpu")
+        self.maker = device_of(options.device)
         self.maker.use()
         self.edges = Edges(argparse.Namespace(**{**vars(options), "scale": scale}), self.maker)
         self.checks: dict[str, Any] = {}

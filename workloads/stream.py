@@ -15,7 +15,7 @@ from cluster import start
 from mgraph import DynamicGraph
 from mgraph.batch import EdgeBatch, check_ids
 from mgraph.errors import InvalidOption, ReadError, UnknownVertex
-from workloads.arguments import check_least
+from workloads.arguments import add_device, check_least
 from workloads.display import Display, closing_table, updates_per_second
 from workloads.edges import EdgeStream
 from workloads.generators import from_spec
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
-    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
+    add_device(parser)
     add("--batch", type=int, default=100_000, metavar="N", help="operations a batch (default: %(default)s)")
     add(
         "--initial", type=float, default=0.5, metavar="F", help="share of the stream built first (default: %(default)s)"

@@ -21,11 +21,9 @@ from mgraph.device import Device
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
-from mgraph.exchange.nccl import NcclExchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
-from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.protocol import Hello
 from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
@@ -137,10 +135,6 @@ class MgraphPlugin(WorkerPlugin):
             return PeerExchange(rank, size, aborted, device, patience=patience)
         if name == "ucx":
             return UcxExchange(rank, size, aborted, device, patience=patience)
-        if name == "nccl":  # counts and votes are in host memory, which NCCL does not send
-            small = "ucx" if ucx_installed() else "tcp"
-            companion = self._open_exchange(hello, small, rank, size, attempt, Device("cpu"), aborted)
-            return NcclExchange(rank, size, aborted, device, small=companion, patience=patience)
         key = hello.graph, attempt
         return TcpExchange(rank, size, aborted, device, hub=self.hub, key=key, patience=patience)
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from exchange_programs import KILLED, STOPPED, device_peer_dies, nobody_else_comes
 from exchange_ranks import run_processes, run_threads
 
 from mgraph.exchange import Exchange
-from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.ucxx_api import ucx_installed
 
 DTYPES = ["uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"]
 needs_ucx = pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")
-needs_nccl = pytest.mark.skipif(not nccl_installed(), reason="CuPy or NCCL is not installed")
 KINDS = ["tcp", "peer", pytest.param("ucx", marks=needs_ucx)]
-NCCL = [pytest.param("nccl", marks=needs_nccl), pytest.param("nccl-alone", marks=needs_nccl)]
 TWO_GPUS = ["cuda:0", "cuda:1"]
 
 
@@ -94,46 +89,13 @@ def test_device_arrays_of_processes_that_share_a_gpu(kind: str) -> None:
     run_processes(kind, 2, check_device_arrays, devices=["cuda:0", "cuda:0"], limit=100)
 
 
-@pytest.mark.gpu
-@needs_nccl
-def test_two_ranks_on_one_gpu_are_refused_by_nccl() -> None:
-    with pytest.raises(AssertionError, match="NCCL failed.*every rank needs a GPU of its own"):
-        run_processes("nccl", 2, check_device_arrays, devices=["cuda:0", "cuda:0"], limit=100)
-
-
-@pytest.mark.gpu
-@needs_nccl
-def test_one_rank_alone_over_nccl() -> None:
-    run_processes("nccl", 1, check_device_arrays, devices=["cuda:0"], limit=100)
-
-
-@pytest.mark.gpu
-@needs_nccl
-def test_rank_is_lost_before_nccl_begins() -> None:
-    waited, message, total = run_processes("loopback", 1, nobody_else_comes, devices=["cuda:0"], limit=100)[0]
-    assert waited < 8
-    assert "did not finish NCCL's initialisation within 2 s" in message
-    assert total == 499_500
-
-
 @pytest.mark.multigpu(2)
-@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
+@pytest.mark.parametrize("kind", KINDS)
 def test_device_arrays_between_two_gpus(kind: str) -> None:
     run_processes(kind, 2, check_device_arrays, devices=TWO_GPUS, limit=100)
 
 
 @pytest.mark.multigpu(2)
-@pytest.mark.parametrize("kind", [*KINDS, *NCCL])
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_steps_between_two_gpus(kind: str) -> None:
     run_processes(kind, 2, check_many_steps, devices=TWO_GPUS, limit=100)
-
-
-@pytest.mark.multigpu(2)
-@needs_nccl
-@pytest.mark.parametrize("how", [KILLED, STOPPED], ids=["killed", "stopped"])
-def test_peer_dies_during_nccl_kernel(how: int) -> None:
-    answers = run_processes("nccl", 2, partial(device_peer_dies, how=how), devices=TWO_GPUS, lost=[1], limit=100)
-    waited, total = answers[0]
-    print(f"free again after {waited:.2f} s, 0.3 s of them until it was told")
-    assert waited < 6
-    assert total == 499_500

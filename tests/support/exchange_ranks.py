@@ -13,17 +13,14 @@ from typing import Any
 
 from distributed.core import Server
 from distributed.security import Security
-from pretend_nccl import PretendNccl
 from pretend_windows import WindowsOfHostMemory
 
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.hub import HANDLER, Hub
-from mgraph.exchange.nccl import NcclExchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
-from mgraph.exchange.ucxx_api import ucx_installed
 
 KEY = ("graph", 0)
 LIMIT = 60  #: seconds after which a rank counts as hanging
@@ -109,16 +106,15 @@ def ranks(
 
 
 def needs_hub(kind: str) -> bool:
-    """Whether an exchange of this kind goes over Dask's comms, by itself or by its companion."""
-    return kind in ("tcp", "inproc", "pretend") or (kind == "nccl" and not ucx_installed())
+    """Return True if an exchange of this kind goes over Dask's comms."""
+    return kind in ("tcp", "inproc")
 
 
 def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
     """An exchange by its kind.
 
     loopback, tcp, inproc (Dask's comms within the process), peer, windows
-    (peer with the windows of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory); nccl and
-    nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
+    (peer with the windows of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory).
     """
     where = Device.of(device)
     if kind == "loopback":
@@ -130,15 +126,9 @@ def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub |
         return PeerExchange(rank, size, aborted, where, **options)
     if kind == "windows":
         return WindowsOfHostMemory(rank, size, aborted, **options)
-    options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
-    if kind.startswith("ucx"):
-        config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
-        return UcxExchange(rank, size, aborted, where, config=config, **options)
-    small = None
-    if not kind.endswith("alone"):
-        small = _make("tcp" if needs_hub(kind) else "ucx", rank, size, aborted, "cpu", hub, options)
-    api: Any = PretendNccl() if kind.startswith("pretend") else None
-    return NcclExchange(rank, size, aborted, where, small=small, api=api, **options)
+    options = {name: value for name, value in options.items() if name != "part_limit"}  # UCX splits by itself
+    config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
+    return UcxExchange(rank, size, aborted, where, config=config, **options)
 
 
 def run_threads(kind: str, size: int, program: Callable[[Exchange], Any], **options: Any) -> list[Any]:

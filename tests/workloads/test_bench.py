@@ -22,6 +22,7 @@ from workloads.__main__ import main
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch
 from workloads.bench.memory import held_bytes
+from workloads.bench.raw import RawNccl
 from workloads.bench.rebuild import Rebuild
 
 # ---- mixed streams -------------------------------------------------------------------------------------------------
@@ -223,13 +224,13 @@ def test_exchange(tmp_path):
     (path,) = tmp_path.glob("bench-exchange-*.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     found = {(line["call"], line["bytes"]): line for line in of(lines, "exchange")}
-    calls = {(call, n) for call in ("alltoallv", "allgather", "raw alltoall") for n in (8, 100_000)}
+    calls = {(call, n) for call in ("alltoallv", "allgather", "raw tcp alltoall") for n in (8, 100_000)}
     assert found.keys() == calls | {("allreduce", 8), ("superstep", 0)}  # allreduce is for small arrays
     for (call, n), line in found.items():
         assert (line["exchange"], line["ranks"]) == ("tcp", 2)
         assert 0 < line["p50_us"] <= line["p99_us"]
         assert line["gb_per_s_sent"] == pytest.approx(n / line["p50_us"] / 1e3, rel=0.05)
-        if call == "raw alltoall":
+        if call == "raw tcp alltoall":
             assert line["times_raw"] == 1
         assert (line["times_raw"] is None) == (call == "superstep")
     assert lines[-1]["kind"] == "end"
@@ -287,13 +288,15 @@ def test_on_a_gpu(tmp_path, options):
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(300)
 def test_on_two_gpus(tmp_path):
-    options = ["--device", "cuda", "--workers", "2", "--exchange", "ucx,tcp", "--sizes", "8,1000000", "--repeats", "5"]
+    options = ["--device", "cuda", "--workers", "2", "--exchange", "peer,ucx", "--sizes", "8,1000000", "--repeats", "5"]
     assert main(["bench", "exchange", *options, "--out", str(tmp_path)]) == 0
     options = ["--gpus", "1,2", "--device", "gpu", "--scale", "9", "--batch", "500", "--batches", "2", "--roots", "2"]
     assert main(["scaling", *options, "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("bench-exchange-*.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert {line["exchange"] for line in of(lines, "exchange", call="raw alltoall")} == {"ucx", "tcp"}
+    raw = {(line["exchange"], line["call"]) for line in of(lines, "exchange") if line["call"].startswith("raw ")}
+    nccl = {("peer", "raw nccl alltoall")} if RawNccl.installed() else set()
+    assert raw == {("ucx", "raw ucx alltoall")} | nccl
 
 
 # ---- NetworkX ------------------------------------------------------------------------------------------------------
@@ -306,8 +309,8 @@ def test_networkx(tmp_path, monkeypatch, capsys):
     assert all(min(line[f"{who}_ms"] for who in ("networkx", "mgraph", "live")) > 0 for line in lines)
     find = module.FUNCTIONS["triangles"].call
 
-    def wrong(graph, backend):
-        found = find(graph, backend)
+    def wrong(nx, graph, backend):
+        found = find(nx, graph, backend)
         return found if backend == "networkx" else {node: count + 1 for node, count in found.items()}
 
     monkeypatch.setattr(module, "FUNCTIONS", {"triangles": module._Function(wrong)})
@@ -339,6 +342,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0"),
         (["bench", "handover", "--device", "cpu", "--repeats", "0"], "--repeats is 0"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
+        (["bench", "exchange", "--device", "cpu", "--exchange", "tcp,nccl"], "'nccl'"),
         (["scaling", "--scaling", "sideways"], "sideways"),
         (["scaling", "--gpus", "1,three"], "three"),
         (["scaling", "--measure", "analytics,heat"], "heat"),

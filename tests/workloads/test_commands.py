@@ -136,6 +136,18 @@ def test_a_command_imports_no_other(tmp_path):
     assert "--target" in done.stdout
 
 
+def test_help_needs_no_package_that_the_extra_does_not_install():
+    """The extra `commands` installs Dask, Matplotlib and Rich; commands import others when they run."""
+    others = ["networkx", "scipy", "pandas", "polars", "pyarrow", "nbformat", "nbclient", "bokeh", "fsspec", "cupy"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({others})); from workloads.__main__ import main; main()"
+    for words in (["--help"], ["bench", "--help"], ["bench", "networkx", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert "usage: python -m workloads" in done.stdout
+
+
 def test_demo_wants_times_and_the_target(tmp_path, capsys):
     np.savez(tmp_path / "g.npz", src=[0], dst=[1], names=["a", "b"])
     assert main(["demo", "--data", str(tmp_path / "g.npz")]) == 2
