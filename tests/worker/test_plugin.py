@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from exchange_ranks import hub_on, running_loop
+from exchange_ranks import dispatcher_on, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import WorkerLost
@@ -29,7 +29,7 @@ def opened(made: MgraphPlugin, name: str, patience: float) -> Any:
 
 def test_a_rank_that_cannot_be_reached_is_lost_after_the_patience():
     made = MgraphPlugin()
-    with running_loop() as loop, hub_on(loop) as made.hub:
+    with running_loop() as loop, dispatcher_on(loop) as made.dispatcher:
         exchange, began = opened(made, "tcp", 0.6), time.monotonic()
         with pytest.raises(WorkerLost, match="rank 1 at tcp://127.0.0.1:1 was not reached within 0.6 s"):
             exchange.connect([exchange.address, b"tcp://127.0.0.1:1"])
@@ -39,7 +39,7 @@ def test_a_rank_that_cannot_be_reached_is_lost_after_the_patience():
 
 def test_a_rank_that_does_not_come_is_lost_after_the_patience():
     made, other = MgraphPlugin(), MgraphPlugin()
-    with running_loop() as loop, hub_on(loop) as made.hub, hub_on(loop) as other.hub:
+    with running_loop() as loop, dispatcher_on(loop) as made.dispatcher, dispatcher_on(loop) as other.dispatcher:
         here = opened(made, "tcp", 0.6)
         there = other._open_exchange(Hello("g", 1, 2, patience=0.6), "tcp", 1, 2, 3, CPU, never)
         began = time.monotonic()
@@ -65,7 +65,7 @@ def test_every_exchange_has_the_patience_of_the_graph(name, monkeypatch):
     for kind in ("PeerExchange", "TcpExchange", "UcxExchange"):
         monkeypatch.setattr(plugin, kind, recorder(kind))
     made = MgraphPlugin()
-    made.hub = object()  # type: ignore[assignment]
+    made.dispatcher = object()  # type: ignore[assignment]
     exchange = opened(made, name, 7.5)
     if name == "loopback":
         assert isinstance(exchange, Loopback)

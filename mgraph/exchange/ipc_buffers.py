@@ -1,6 +1,6 @@
-"""Windows: GPU memory into which the other ranks of a host copy what they send, mapped by CUDA IPC.
+"""Receive buffers in GPU memory, mapped by CUDA IPC: the other ranks of a host copy their parts into them.
 
-A rank's window has two halves for every other rank, used in turn. A rank writes the n-th part to another rank into
+A rank's buffer has two halves for every other rank, used in turn. A rank writes the n-th part to another rank into
 half n modulo 2. By then the other has finished with the part before the last in that half: it sent its own n - 1st
 part after that, and this rank has received it.
 """
@@ -15,13 +15,13 @@ from typing import Any
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, DeviceError
 
-__all__ = ["WINDOW", "Windows"]
+__all__ = ["BUFFER_BYTES", "IpcBuffers"]
 
-WINDOW = 32 << 20  #: bytes that a rank can send to another at once
+BUFFER_BYTES = 32 << 20  #: bytes that a rank can send to another at once
 
 
-class Windows:
-    """One rank's window, and its mappings of the others'.
+class IpcBuffers:
+    """A rank's receive buffer, and its mappings of the other ranks' buffers.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Windows:
     Attributes
     ----------
     handle : str
-        What other processes need to map the window, or its address within this process, in hexadecimal.
+        The IPC handle for other processes and the address for this one, in hexadecimal.
 
     Raises
     ------
@@ -51,17 +51,17 @@ class Windows:
         try:
             self._base = int(self._runtime.malloc(whole))
         except self._runtime.CUDARuntimeError as error:
-            raise CapacityError(f"{whole} bytes are needed for the exchange's window on {device}: {error}") from None
+            raise CapacityError(f"{whole} bytes are needed for the exchange's buffer on {device}: {error}") from None
         handle = bytes(self._runtime.ipcGetMemHandle(self._base))
         self.handle = f"{handle.hex()} {self._base:x}"
         self._theirs: list[int] = [0] * size
         self._mapped: list[int] = []
         self._counts = [0] * size  # parts sent to each rank, and received from it
         self._read = device.xp.cuda.Event(disable_timing=True)
-        self._reading = False  # whether copies out of the window may be under way, which `_read` follows
+        self._reading = False  # whether copies out of the buffer may be under way, which `_read` follows
 
     def map(self, handles: Sequence[tuple[int, str]]) -> None:
-        """Map the windows of the others, given the process id and the handle of each rank.
+        """Map the buffers of the others, given the process id and the handle of each rank.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Windows:
 
     @staticmethod
     def try_map(handles: Sequence[tuple[int, str]], rank: int) -> None:
-        """Map the windows of the other ranks and unmap them; `DeviceError` if that is not possible."""
+        """Map the buffers of the other ranks and unmap them; `DeviceError` if that is not possible."""
         import cupy
 
         runtime = cupy.cuda.runtime
@@ -89,9 +89,9 @@ class Windows:
                 runtime.ipcCloseMemHandle(_open(runtime, handle.split()[0]))
 
     def write(self, parts: Sequence[Array], ranks: Sequence[int], first: int) -> None:
-        """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the window of each rank r, and wait.
+        """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the buffer of each rank r, and wait.
 
-        Waits only if there is something to copy, or if what came last may not be out of the window yet.
+        Waits only if there is something to copy, or if what came last may not be out of the buffer yet.
         """
         stream = self.device.xp.cuda.get_current_stream()
         copies = [
@@ -115,7 +115,7 @@ class Windows:
             self._read.record(stream)
 
     def _place(self, writer: int, pair: int) -> int:
-        """Where in a window the part of rank `writer` goes, by the number of parts between this rank and `pair`."""
+        """Where in a buffer the part of rank `writer` goes, by the number of parts between this rank and `pair`."""
         return (2 * writer + self._counts[pair] % 2) * self.nbytes
 
     def _copy(self, target: int, source: int, array: Array, first: int, stream: Any) -> bool:
@@ -126,7 +126,7 @@ class Windows:
         return bool(count > 0)
 
     def close(self) -> None:
-        """Unmap the others' windows and free the own; it may be called twice. Waits for copies under way."""
+        """Unmap the others' buffers and free the own; it may be called twice. Waits for copies under way."""
         mapped, self._mapped = self._mapped, []
         base, self._base = self._base, 0
         if not base:

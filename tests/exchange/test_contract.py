@@ -28,7 +28,7 @@ CASES = [
     *[pytest.param("tcp", size, id=f"tcp-{size}") for size in (1, 2, 3)],
     pytest.param("inproc", 3, id="inproc-3"),
     *[pytest.param("peer", size, id=f"peer-{size}") for size in (1, 2, 3)],
-    *[pytest.param("windows", size, id=f"peer-windows-{size}") for size in (1, 3)],
+    *[pytest.param("buffers", size, id=f"peer-buffers-{size}") for size in (1, 3)],
     *[pytest.param("ucx", size, id=f"ucx-{size}", marks=needs_ucx) for size in (1, 2, 3)],
     pytest.param("ucx-tcp", 2, id="ucx-tcp-2", marks=needs_ucx),
 ]

@@ -14,11 +14,11 @@ __all__ = [
     "CODE_BITS",
     "another_call",
     "call_code",
+    "call_name",
     "check_addresses",
     "check_op",
     "check_parts",
     "reduce_ranks",
-    "said",
 ]
 
 CODE_BITS = 16  #: the size of a call's code
@@ -58,8 +58,8 @@ def call_code(call: str, dtype: np.dtype) -> int:
     return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
 
 
-def said(code: int) -> str:
-    """A code as text, such as "alltoallv of uint32"."""
+def call_name(code: int) -> str:
+    """Return a code as text, such as "alltoallv of uint32"."""
     call, items, kind = code >> 13, code >> 7 & 63, chr(code & 127)
     try:
         return f"{_CALLS[call]} of {np.dtype(f'{kind}{items}')}"
@@ -69,7 +69,7 @@ def said(code: int) -> str:
 
 def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
     """The error to raise if `rank` is in another call than this rank; `here` describes this rank."""
-    return ExchangeError(f"{here} is in {said(code)} and rank {rank} in {said(theirs)}")
+    return ExchangeError(f"{here} is in {call_name(code)} and rank {rank} in {call_name(theirs)}")
 
 
 def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:

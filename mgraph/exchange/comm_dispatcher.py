@@ -1,7 +1,7 @@
-"""The hub of one Dask worker, which passes the comms that other ranks open to the exchange that they are for.
+"""The dispatcher of one Dask worker, which passes the comms that other ranks open to the exchange that they are for.
 
-A hub uses the worker's event loop, but does not refer to the worker or to graphs. `Hub.accept` is registered as the
-worker's comm handler `HANDLER`. The first message of a rank that connects, and the answer:
+A dispatcher uses the worker's event loop, but does not refer to the worker or to graphs. `CommDispatcher.accept` is
+registered as the worker's comm handler `HANDLER`. The first message of a rank that connects, and the answer:
 
     {"op": HANDLER, "key": key, "source": rank, "target": rank}
     {"status": "OK"} | {"status": "error", "message": text}
@@ -19,9 +19,9 @@ from distributed.core import Status
 
 from mgraph.exchange.contract import ExchangeError
 
-__all__ = ["HANDLER", "Hub", "Inbox", "Key"]
+__all__ = ["HANDLER", "CommDispatcher", "Inbox", "Key"]
 
-HANDLER = "mgraph_exchange"  #: the name of `Hub.accept` among a worker's comm handlers
+HANDLER = "mgraph_exchange"  #: the name of `CommDispatcher.accept` among a worker's comm handlers
 
 Key = tuple[str, int]  #: the graph's id and the number of the attempt
 
@@ -63,7 +63,7 @@ class Inbox:
             comm.abort()
 
 
-class Hub:
+class CommDispatcher:
     """Passes incoming comms to exchanges and opens outgoing ones, for all graphs of one worker.
 
     Parameters
@@ -153,7 +153,7 @@ class Hub:
             answer = await comm.read()
             if not isinstance(answer, dict) or answer.get("status") != "OK":
                 # a server without this handler answers None
-                reason = answer.get("message") if isinstance(answer, dict) else "its worker has no exchange hub"
+                reason = answer.get("message") if isinstance(answer, dict) else "its worker has no comm dispatcher"
                 raise ExchangeError(f"rank {target} at {address} refused rank {source}: {reason}")
         except BaseException:
             comm.abort()

@@ -20,12 +20,12 @@ import pytest
 from distributed.core import Server
 from distributed.protocol import Serialized, serialize
 from distributed.security import Security
-from exchange_ranks import KEY, LIMIT, hub_on, ranks, running_loop
+from exchange_ranks import KEY, LIMIT, dispatcher_on, ranks, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange import ExchangeError
-from mgraph.exchange.hub import Hub
+from mgraph.exchange.comm_dispatcher import CommDispatcher
 from mgraph.exchange.messages import own
 from mgraph.exchange.tcp import TcpExchange
 
@@ -47,7 +47,7 @@ def pair(aborted: Any = never, **options: Any) -> Iterator[list[TcpExchange]]:
 
 def send_raw(exchange: TcpExchange, target: int, message: Any) -> None:
     writing = exchange._out[target].write(message)
-    asyncio.run_coroutine_threadsafe(writing, exchange._hub.loop).result(LIMIT)
+    asyncio.run_coroutine_threadsafe(writing, exchange._dispatcher.loop).result(LIMIT)
 
 
 GOOD = {"key": KEY, "step": 0, "source": 0, "call": "max", "dtype": "|i1", "items": 1, "at": 0, "data": b"\x07"}
@@ -88,9 +88,9 @@ def test_the_message_that_is_due_is_taken() -> None:
 
 
 def test_another_attempt_is_refused() -> None:
-    with running_loop() as loop, hub_on(loop) as here, hub_on(loop) as there:
-        new = TcpExchange(0, 2, never, CPU, hub=here, key=("graph", 1))
-        old = TcpExchange(1, 2, never, CPU, hub=there, key=("graph", 0))
+    with running_loop() as loop, dispatcher_on(loop) as here, dispatcher_on(loop) as there:
+        new = TcpExchange(0, 2, never, CPU, dispatcher=here, key=("graph", 1))
+        old = TcpExchange(1, 2, never, CPU, dispatcher=there, key=("graph", 0))
         with pytest.raises(ExchangeError, match="refused rank 0: .* has no rank 1 of graph graph, attempt 1"):
             new.connect([new.address, old.address])
         new.close()
@@ -99,34 +99,38 @@ def test_another_attempt_is_refused() -> None:
 
 def test_a_second_hello_is_refused() -> None:
     with pair() as (first, second):
-        again = first._hub.connect(second.address.decode(), KEY, 0, 1, 5)
+        again = first._dispatcher.connect(second.address.decode(), KEY, 0, 1, 5)
         with pytest.raises(ExchangeError, match="second hello from rank 0"):
-            asyncio.run_coroutine_threadsafe(again, first._hub.loop).result(LIMIT)
-        odd = first._hub.connect(second.address.decode(), KEY, 9, 1, 5)
+            asyncio.run_coroutine_threadsafe(again, first._dispatcher.loop).result(LIMIT)
+        odd = first._dispatcher.connect(second.address.decode(), KEY, 9, 1, 5)
         with pytest.raises(ExchangeError, match="rank 1 of 2 got a hello from rank 9"):
-            asyncio.run_coroutine_threadsafe(odd, first._hub.loop).result(LIMIT)
+            asyncio.run_coroutine_threadsafe(odd, first._dispatcher.loop).result(LIMIT)
 
 
 def test_a_rank_has_one_exchange() -> None:
-    with running_loop() as loop, hub_on(loop) as hub:
-        first = TcpExchange(0, 1, never, CPU, hub=hub, key=KEY)
+    with running_loop() as loop, dispatcher_on(loop) as dispatcher:
+        first = TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY)
         with pytest.raises(ExchangeError, match="rank 0 has an exchange on"):
-            TcpExchange(0, 1, never, CPU, hub=hub, key=KEY)
+            TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY)
         first.close()
-        TcpExchange(0, 1, never, CPU, hub=hub, key=KEY).close()
+        TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY).close()
 
 
 def test_a_part_limit_below_one_item() -> None:
-    with running_loop() as loop, hub_on(loop) as hub, pytest.raises(InvalidOption, match="part_limit is 7 bytes"):
-        TcpExchange(0, 1, never, CPU, hub=hub, key=KEY, part_limit=7)
+    with (
+        running_loop() as loop,
+        dispatcher_on(loop) as dispatcher,
+        pytest.raises(InvalidOption, match="part_limit is 7 bytes"),
+    ):
+        TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY, part_limit=7)
 
 
-def test_a_worker_without_a_hub_is_named() -> None:
-    with running_loop() as loop, hub_on(loop) as here, hub_on(loop) as there:
-        exchange = TcpExchange(0, 2, never, CPU, hub=here, key=KEY)
+def test_a_worker_without_a_dispatcher_is_named() -> None:
+    with running_loop() as loop, dispatcher_on(loop) as here, dispatcher_on(loop) as there:
+        exchange = TcpExchange(0, 2, never, CPU, dispatcher=here, key=KEY)
         plain = Server({}, needs_workdir=False)
         asyncio.run_coroutine_threadsafe(plain.listen("tcp://127.0.0.1:0"), loop).result(LIMIT)
-        with pytest.raises(ExchangeError, match="its worker has no exchange hub"):
+        with pytest.raises(ExchangeError, match="its worker has no comm dispatcher"):
             exchange.connect([exchange.address, plain.address.encode()])
         exchange.close()
         asyncio.run_coroutine_threadsafe(plain.close(), loop).result(LIMIT)
@@ -134,8 +138,8 @@ def test_a_worker_without_a_hub_is_named() -> None:
 
 
 def test_an_unreachable_rank_is_named() -> None:
-    with running_loop() as loop, hub_on(loop) as hub:
-        exchange = TcpExchange(0, 2, never, CPU, hub=hub, key=KEY, patience=0.5)
+    with running_loop() as loop, dispatcher_on(loop) as dispatcher:
+        exchange = TcpExchange(0, 2, never, CPU, dispatcher=dispatcher, key=KEY, patience=0.5)
         began = time.monotonic()
         with pytest.raises(WorkerLost, match="rank 1 at tcp://127.0.0.1:1 was not reached within 0.5 s"):
             exchange.connect([exchange.address, b"tcp://127.0.0.1:1"])
@@ -170,8 +174,11 @@ def test_a_rank_that_reads_nothing_for_longer_than_dask_allows(patience: float, 
     monkeypatch.setattr("distributed.comm.tcp.set_tcp_timeout", one_second)
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         loops = [stack.enter_context(running_loop()) for _ in range(2)]
-        hubs = [stack.enter_context(hub_on(loop)) for loop in loops]
-        made = [TcpExchange(r, 2, never, CPU, hub=hub, key=KEY, patience=patience) for r, hub in enumerate(hubs)]
+        dispatchers = [stack.enter_context(dispatcher_on(loop)) for loop in loops]
+        made = [
+            TcpExchange(r, 2, never, CPU, dispatcher=dispatcher, key=KEY, patience=patience)
+            for r, dispatcher in enumerate(dispatchers)
+        ]
         for exchange in made:
             stack.callback(exchange.close)
         addresses = [exchange.address for exchange in made]
@@ -209,11 +216,11 @@ def test_the_last_messages_of_a_rank_that_closes_arrive() -> None:
             second.barrier()
 
 
-def test_hub_closes_during_exchange() -> None:
+def test_dispatcher_closes_during_exchange() -> None:
     with pair() as (first, second), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(second.barrier)
         time.sleep(0.1)
-        second._hub.loop.call_soon_threadsafe(second._hub.close)
+        second._dispatcher.loop.call_soon_threadsafe(second._dispatcher.close)
         with pytest.raises(Aborted):
             waiting.result(1)
         with pytest.raises(Aborted):
@@ -224,8 +231,8 @@ def test_event_loop_stops_during_exchange() -> None:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    hub = Hub("tcp://127.0.0.1:1", loop)
-    exchange = TcpExchange(0, 2, never, CPU, hub=hub, key=KEY)
+    dispatcher = CommDispatcher("tcp://127.0.0.1:1", loop)
+    exchange = TcpExchange(0, 2, never, CPU, dispatcher=dispatcher, key=KEY)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(exchange._call, exchange._inbox.full.wait())  # any wait will do
         time.sleep(0.1)
@@ -237,7 +244,7 @@ def test_event_loop_stops_during_exchange() -> None:
     began = time.monotonic()
     exchange.close()
     assert time.monotonic() - began < 1
-    assert len(hub) == 0
+    assert len(dispatcher) == 0
     for task in pending:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
@@ -252,7 +259,9 @@ def test_server_closes_while_an_exchange_is_open() -> None:
     with running_loop() as loop, ExitStack() as stack:
         began = time.monotonic()
         made = [
-            TcpExchange(rank, 2, never, CPU, hub=stack.enter_context(_hub_that_closes_first(loop)), key=KEY)
+            TcpExchange(
+                rank, 2, never, CPU, dispatcher=stack.enter_context(_dispatcher_that_closes_first(loop)), key=KEY
+            )
             for rank in range(2)
         ]
         with ThreadPoolExecutor(2) as pool:
@@ -268,16 +277,16 @@ def test_server_closes_while_an_exchange_is_open() -> None:
 
 
 @contextmanager
-def _hub_that_closes_first(loop: asyncio.AbstractEventLoop) -> Iterator[Hub]:
-    async def start() -> tuple[Server, Hub]:
+def _dispatcher_that_closes_first(loop: asyncio.AbstractEventLoop) -> Iterator[CommDispatcher]:
+    async def start() -> tuple[Server, CommDispatcher]:
         server = Server({}, needs_workdir=False)
         await server.listen("tcp://127.0.0.1:0")
-        hub = Hub(server.address, loop)
-        server.handlers["mgraph_exchange"] = hub.accept
-        return server, hub
+        dispatcher = CommDispatcher(server.address, loop)
+        server.handlers["mgraph_exchange"] = dispatcher.accept
+        return server, dispatcher
 
-    server, hub = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT)
-    yield hub
+    server, dispatcher = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT)
+    yield dispatcher
     asyncio.run_coroutine_threadsafe(server.close(), loop).result(LIMIT)
 
 
@@ -314,8 +323,12 @@ def test_buffers_that_cannot_stay_are_copied(bad: str) -> None:
 
 
 def test_servers_that_do_not_deserialize() -> None:
-    with running_loop() as loop, hub_on(loop, deserialize=False) as here, hub_on(loop, deserialize=False) as there:
-        made = [TcpExchange(r, 2, never, CPU, hub=h, key=KEY) for r, h in enumerate((here, there))]
+    with (
+        running_loop() as loop,
+        dispatcher_on(loop, deserialize=False) as here,
+        dispatcher_on(loop, deserialize=False) as there,
+    ):
+        made = [TcpExchange(r, 2, never, CPU, dispatcher=h, key=KEY) for r, h in enumerate((here, there))]
         with ThreadPoolExecutor(2) as pool:
             addresses = [exchange.address for exchange in made]
             list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
@@ -343,8 +356,12 @@ def test_over_tls(tmp_path: Path) -> None:
     security = Security(tls_ca_file=cert, tls_worker_cert=cert, tls_worker_key=key, require_encryption=True)
     with ExitStack() as stack:
         loop = stack.enter_context(running_loop())
-        hubs = [stack.enter_context(hub_on(loop, "tls://127.0.0.1:0", security=security)) for _ in range(2)]
-        made = [TcpExchange(r, 2, never, CPU, hub=hub, key=KEY) for r, hub in enumerate(hubs)]
+        dispatchers = [
+            stack.enter_context(dispatcher_on(loop, "tls://127.0.0.1:0", security=security)) for _ in range(2)
+        ]
+        made = [
+            TcpExchange(r, 2, never, CPU, dispatcher=dispatcher, key=KEY) for r, dispatcher in enumerate(dispatchers)
+        ]
         with ThreadPoolExecutor(2) as pool:
             addresses = [exchange.address for exchange in made]
             assert all(address.startswith(b"tls://") for address in addresses)

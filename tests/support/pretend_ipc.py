@@ -13,7 +13,7 @@ from mgraph.device import Device
 from mgraph.exchange.contract import Array
 from mgraph.exchange.peer import PeerExchange
 
-__all__ = ["WindowsOfHostMemory"]
+__all__ = ["IpcBuffersOfHostMemory"]
 
 
 class GpuArray(np.ndarray):
@@ -25,7 +25,7 @@ class GpuArray(np.ndarray):
 
 
 class Runtime:
-    """The functions of CUDA's runtime that windows use."""
+    """The functions of CUDA's runtime that buffers use."""
 
     CUDARuntimeError = OSError
     memcpyDefault = 4
@@ -81,7 +81,7 @@ class HostAsGpu:
         return np.empty(n, dtype).view(GpuArray)
 
 
-class WindowsOfHostMemory(PeerExchange):
+class IpcBuffersOfHostMemory(PeerExchange):
     def __init__(self, rank: int, size: int, aborted: Callable[[], bool], **options: Any) -> None:
         self.gpu = HostAsGpu()
         super().__init__(rank, size, aborted, self.gpu, **options)  # type: ignore[arg-type]
