@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption
+from mgraph.splitmix import splitmix, start_of
 from workloads.edges import EdgeStream
 
 __all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Road", "from_spec", "of_shape"]
@@ -96,7 +97,7 @@ class Drawn(ABC):
     def _bits(self, start: int, stop: int | None, word: int, xp: Any) -> Any:
         """64 random bits for each edge; `word` 0 and 1 are others."""
         number = xp.arange(start, self.n_edges if stop is None else stop, dtype=np.uint64)
-        return _splitmix(number * np.uint64(2) + np.uint64(word), self.seed, xp)
+        return splitmix(number * np.uint64(2) + np.uint64(word), start_of(self.seed))
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Generator(Drawn):
         cuts = [round(sum(self.quadrants[: k + 1]) * 65536) for k in range(3)]
         for level in range(self.scale):
             if level % LEVELS == 0:
-                bits = _splitmix(number * np.uint64(16) + np.uint64(level // LEVELS), self.seed, xp)
+                bits = splitmix(number * np.uint64(16) + np.uint64(level // LEVELS), start_of(self.seed))
             draw = (bits >> np.uint64(16 * (level % LEVELS))).astype(np.uint16).astype(np.uint32)
             low, middle, high = (draw >= np.uint32(cut) for cut in cuts)
             src = (src << np.uint32(1)) | middle.astype(np.uint32)
@@ -169,18 +170,10 @@ class Generator(Drawn):
         """A permutation of 0 .. 2**scale - 1: odd multiplications and xor-shifts, each of them invertible."""
         mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
         for turn in range(4):
-            key = int(_splitmix(np.array([turn], np.uint64), self.seed ^ 0x5EED, np)[0])
+            key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
             ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
             ids = ids ^ (ids >> half)
         return ids
-
-
-def _splitmix(counter: Any, seed: int, xp: Any) -> Any:
-    """SplitMix64's output for each counter, uint64; the seed moves the start of the sequence."""
-    z = counter * np.uint64(0x9E3779B97F4A7C15) + np.uint64((seed * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def _uniform(scale: int, edge_factor: int, seed: int = 0) -> Generator:

@@ -17,7 +17,7 @@ from distributed import Client
 from mgraph.device import Array, Device, gpu_count
 from mgraph.errors import InvalidOption
 from mgraph.sources.rmat import Rmat
-from mgraph.worker.shard.fingerprint import mix
+from mgraph.splitmix import mix64
 from workloads.churn import Churn
 
 __all__ = ["Left", "Sent", "replayed"]
@@ -82,7 +82,7 @@ def _range_left(sent: Sent, lo: int, hi: int) -> Left:
     for piece in range(pieces):
         first, end = (lo + (hi - lo) * k // pieces for k in (piece, piece + 1))
         keys = _left(device, sent, first, end)
-        arcs, total = arcs + len(keys), total + int(mix(keys).sum(dtype=np.uint64))
+        arcs, total = arcs + len(keys), total + int(mix64(keys).sum(dtype=np.uint64))
         del keys
     if device.kind == "cuda":
         device.xp.get_default_memory_pool().free_all_blocks()
