@@ -59,7 +59,7 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def _end_record() -> None:
     """What a run had measured before Ctrl-C, or before memory ran out, counts; its record says that it is not all."""
-    record = sys.modules.get("workloads.record")
+    record = sys.modules.get("workloads.results.record")
     if record is not None and record.Record.latest is not None:
         record.Record.latest.add("end", interrupted=True)
 

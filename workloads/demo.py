@@ -24,9 +24,9 @@ from mgraph import DynamicGraph
 from mgraph.device import gpu_count
 from mgraph.errors import InvalidOption
 from workloads.arguments import add_device, check_least
-from workloads.edges import EdgeStream
-from workloads.readers import read
-from workloads.window import Batches
+from workloads.inputs.edges import EdgeStream
+from workloads.inputs.readers import read
+from workloads.inputs.window import Batches
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -59,7 +59,7 @@ def test_stream_end_to_end(edge_file, tmp_path, capsys):
 def test_generated_undirected_weighted(tmp_path, capsys):
     options = ["--workers", "1", "--device", "cpu", "--batch", "500", "--initial", "0"]
     assert main(["stream", "--data", "rmat:7:8", "--undirected", *options, "--out", str(tmp_path)]) == 0
-    from workloads.generators import from_spec
+    from workloads.inputs.generators import from_spec
 
     stream = from_spec("rmat:7:8").stream()
     pairs = np.sort(np.stack([stream.src, stream.dst]), axis=0)

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from mgraph.errors import InvalidOption, MgraphError
 from workloads.arguments import device_of
-from workloads.record import ROOT, Record, environment
+from workloads.results.record import ROOT, Record, environment
 
 __all__ = [
     "ARCHIVE",

@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph.errors import MgraphError
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
-from workloads.generators import of_shape
+from workloads.inputs.generators import of_shape
 
 __all__ = ["FUNCTIONS", "HELP", "add_arguments", "measure"]
 

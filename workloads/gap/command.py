@@ -16,14 +16,14 @@ from typing import Any
 
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption
-from workloads.archive import provenance
 from workloads.arguments import add_device, add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.gap import gapbs
 from workloads.gap.graphs import KINDS, GapGraph, generate, sources
 from workloads.gap.kernels import KERNELS, Kernel
 from workloads.gap.peers import PEERS, peers_of
-from workloads.pivot import pivot
+from workloads.results.archive import provenance
+from workloads.results.result_table import pivot
 
 __all__ = ["HELP", "add_arguments", "means", "run"]
 

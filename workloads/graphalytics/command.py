@@ -15,7 +15,6 @@ import numpy as np
 
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption, ReadError
-from workloads.archive import provenance
 from workloads.arguments import add_device, add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.graphalytics import evlp
@@ -23,6 +22,7 @@ from workloads.graphalytics.algorithms import ALGORITHMS, Algorithm
 from workloads.graphalytics.evlp import Dataset
 from workloads.graphalytics.graph500 import SIZES, graph500, scale_of
 from workloads.graphalytics.reference import REFERENCE
+from workloads.results.archive import provenance
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -16,8 +16,8 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.splitmix import splitmix
 from workloads.bench.inputs import distinct
-from workloads.generators import of_shape
-from workloads.readers import read
+from workloads.inputs.generators import of_shape
+from workloads.inputs.readers import read
 
 __all__ = ["Real", "StandIn", "Stream"]
 
@@ -53,7 +53,7 @@ class StandIn:
     name : str
         The paper's name of its graph.
     shape : str
-        One of `workloads.generators.SHAPES`.
+        One of `workloads.inputs.generators.SHAPES`.
     vertices, edges : int
         The paper's numbers.
     """
