@@ -26,8 +26,7 @@ __all__ = ["CARRIED", "LEVELS", "carry", "compile_host", "host_platform"]
 
 # All symbols but the entries are hidden. Otherwise g++ shares the static buffers of an inline function among all
 # libraries (as STB_GNU_UNIQUE); but two programs of one file with different constants have buffers of different sizes.
-# Structures keep structs in arrays of u32, through casts: accesses of one type may be to the memory of another.
-COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-fno-strict-aliasing"]
+COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
 WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
 BUILDS = {  # values of MGRAPH_HOST_BUILD: the tests use the others to find errors that the plain build hides
     "plain": ["-O3"],

@@ -1,6 +1,10 @@
 // Relaxed atomics, bit counts and prefetches of the host's compiler, under the names that kernels use.
 #pragma once
 
+// A struct that is laid over an array of words by a cast: the compiler must take its accesses for those of the words.
+// (-fno-strict-aliasing says so of all types: PageRank took 6 to 9% longer.)
+#define OVERLAY [[gnu::may_alias]]
+
 template <class T> DEVICE T load(const T* p) {
     T v;
     __atomic_load(p, &v, __ATOMIC_RELAXED);

@@ -1,6 +1,7 @@
 // The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
 #pragma once
 #define DEVICE __device__ __forceinline__
+#define OVERLAY  // of the host: nvcc has no such attribute
 #define SHARED(type, name, n) __shared__ type name[n]
 #define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
 #include "kernels/platform/common.cuh"
