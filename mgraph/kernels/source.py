@@ -38,7 +38,7 @@ DTYPES = {
     "f32": "float32", "f64": "float64",
 }  # fmt: skip
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
-_STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
+_STRUCT = re.compile(r"^(template <class View>\s*)?struct (?:OVERLAY )?(\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
 _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)+)", re.M)
 _ALIAS = re.compile(r"using (\w+) = (\w+);")

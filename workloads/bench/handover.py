@@ -52,7 +52,7 @@ def measure(bench: Bench) -> None:
     ]
     bench.free()
     with (
-        start(options.workers, device="gpu" if bench.device.kind == "cuda" else "cpu") as client,
+        start(options.workers, device=bench.device.kind) as client,
         _graph(bench, client, options.bytes) as shared,
         _graph(bench, client, "0") as far,
     ):

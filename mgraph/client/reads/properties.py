@@ -61,7 +61,7 @@ class Properties:
 
     @property
     def exchange(self) -> str:
-        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp", "ucx" or "nccl"."""
+        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp" or "ucx"."""
         return self._directory.options.exchange
 
     @property

@@ -1,6 +1,10 @@
 // Relaxed atomics, bit counts and prefetches of the host's compiler, under the names that kernels use.
 #pragma once
 
+// A struct that is laid over an array of words by a cast: the compiler must take its accesses for those of the words.
+// (-fno-strict-aliasing says so of all types: PageRank took 6 to 9% longer.)
+#define OVERLAY [[gnu::may_alias]]
+
 template <class T> DEVICE T load(const T* p) {
     T v;
     __atomic_load(p, &v, __ATOMIC_RELAXED);
@@ -41,8 +45,9 @@ template <class T> DEVICE T atomic_max(T* p, T v) {
     return atomic_update(p, [=](T old) { return greater(old, v); });
 }
 DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-DEVICE void reduce_and(u32* p, u32 v) { store(p, load(p) & v); }  // of words that nobody else writes meanwhile: no lock
-DEVICE void reduce_or(u32* p, u32 v) { store(p, load(p) | v); }
+// Not atomic: of a word that has one owner, which alone writes it in this kernel.
+DEVICE void and_into_owned_word(u32* p, u32 v) { store(p, load(p) & v); }
+DEVICE void or_into_owned_word(u32* p, u32 v) { store(p, load(p) | v); }
 DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE u32 bits_of(f32 v) {
     u32 bits;

@@ -1,6 +1,7 @@
 // The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
 #pragma once
 #define DEVICE __device__ __forceinline__
+#define OVERLAY  // of the host: nvcc has no such attribute
 #define SHARED(type, name, n) __shared__ type name[n]
 #define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
 #include "kernels/platform/common.cuh"
@@ -15,7 +16,12 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
-DEVICE i64 take_place(i64* counter) {  // atomic_add of 1; lanes that are here together share an atomic
+// atomic_add of 1; lanes that arrive together share an atomic, as those of cooperative_groups::coalesced_threads() do.
+// __activemask() names the lanes that execute it together. No branch follows before __match_any_sync, so each of them
+// calls it, with the same mask, and it brings them together again if they have parted meanwhile: the mask need not be
+// true any more. So it is with `same` and __shfl_sync. A lane that is not in the mask is in another group, with a mask
+// and an atomic of its own: which lanes form a group decides how many atomics there are, and no more.
+DEVICE i64 take_place(i64* counter) {
     u32 same = __match_any_sync(__activemask(), (u64)counter), lane = threadIdx.x & 31;
     int leader = __ffs((int)same) - 1;
     i64 first = (int)lane == leader ? atomic_add(counter, (i64)__popc(same)) : 0;
@@ -32,15 +38,16 @@ template <class T> DEVICE T atomic_and(T* p, T v) { return atomicAnd(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
-// Atomics that return nothing. For words that are in device memory alone they are faster than a store, which leaves a
-// part of a sector in L2 that has to be filled up before it goes.
+// Atomics that return nothing.
 DEVICE void reduce_add(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-DEVICE void reduce_and(u32* p, u32 v) {
+// Of a word that has one owner, which alone writes it in this kernel. For a word that no cache holds, an atomic is faster
+// than a store, which leaves a part of a sector in L2 that has to be filled up before it goes.
+DEVICE void and_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.and.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-DEVICE void reduce_or(u32* p, u32 v) {
+DEVICE void or_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 DEVICE void fence() { __threadfence(); }

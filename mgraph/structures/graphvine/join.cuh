@@ -7,7 +7,7 @@
 constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows of more positions are joined in such stretches
 
 // positions [from, end) of a row of so many, and the row's keys: `run` of them from `first` on
-struct alignas(16) Stretch {
+struct OVERLAY alignas(16) Stretch {
     u32 first, run, root, all, from, end, unused[2];
 };
 

@@ -6,11 +6,11 @@
 #include "structures/graphvine/queues.cuh"
 
 // Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
-struct Ranks {
+struct OVERLAY Ranks {
     u32 pop, directory, push;
 };
 // of the entries of the row with first key a, those that tile `number` of `of` writes, all tiles striding
-struct Piece {
+struct OVERLAY Piece {
     u32 a, number, of;
     Ranks ranks;
 };

@@ -35,7 +35,7 @@ constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whos
 constexpr i64 task_slots = 1024, task_leaves = task_slots / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF,
               task_rows = 512;
 
-template <class T> struct alignas(16) Fours {  // what is loaded and stored at once
+template <class T> struct OVERLAY alignas(16) Fours {  // what is loaded and stored at once
     T at[4];
 };
 
@@ -93,7 +93,7 @@ DEVICE void recount(const Array& array, i64 leaf, i64 by) {  // a group's sum fo
 }
 
 // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a part
-struct alignas(16) Window {
+struct OVERLAY alignas(16) Window {
     u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, part;
 };
 DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
