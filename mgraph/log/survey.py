@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.records import AHEAD, WITHIN, Entry
@@ -81,14 +82,13 @@ def _add_term(
     `end` is the term that ends it, or None for the last.
     """
     has = kept(scans, found.epoch, bound)
-    problem = _problem(store, term, scans, has.epoch, bound, last=end is None)
+    problem, reason = _problem(store, term, scans, has.epoch, bound, last=end is None)
     found.add(has.shares, has.epoch)
     if end is not None and found.epoch >= end.epoch and end.n_vertices not in (None, found.left):
-        problem = _missing_removal(scans, found.epoch)
+        problem, reason = _missing_removal(scans, found.epoch), None
     if problem is not None and not repair:
-        raise StoreError(
-            f"{problem}; the store is whole up to epoch {has.epoch}; repair=True opens it there and gives up the rest"
-        )
+        what = f"{problem}; the store is whole up to epoch {has.epoch}; repair=True opens it there"
+        raise StoreError(f"{what} and gives up the rest", reason=reason)
     if problem is not None:
         found.notes.append(f"{problem}: epochs after {has.epoch} are given up, {has.given_up} records or more")
     if end is None:
@@ -110,20 +110,22 @@ def _missing_removal(scans: list[Scan], epoch: int) -> str:
     return broken or f"{scans[0].last}: vertices that left in epoch {epoch} are not there"
 
 
-def _problem(store: Store, term: Term, scans: list[Scan], epoch: int, bound: int | None, last: bool) -> str | None:
-    """Why the logs of a term have less than was synced, if they do; else None."""
+def _problem(
+    store: Store, term: Term, scans: list[Scan], epoch: int, bound: int | None, last: bool
+) -> tuple[str | None, Literal["unseen"] | None]:
+    """Return why the logs of a term have less than was synced, and the error's reason; None where they have it all."""
     if bound is not None and epoch >= bound:
-        return None
+        return None, None
     broken = next((one.broken for one in scans if one.broken is not None), None)
     missing = next((rank for rank, one in enumerate(scans) if not one.there), None)
     if broken is None and missing is not None and (any(one.entries for one in scans) or not last):
-        broken = store.missing(term, missing)
+        return store.missing(term, missing), store.missing_reason
     written = [entry for one in scans for entry in one.entries if not entry.mask & AHEAD]
     newest = max((entry.epoch + (entry.kind in WITHIN) for entry in written), default=0)
     if broken is None and (not last or (term.sync == "always" and newest > epoch + 1)):
         short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
         broken = f"{scans[short].last}: epoch {epoch + 1} was synced and is not there"
-    return broken
+    return broken, None
 
 
 # ---- what is kept of one term ----------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from exchange_ranks import dispatcher_on, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import WorkerLost
-from mgraph.exchange import Loopback
+from mgraph.exchange import Loopback, factory
 from mgraph.protocol import Hello
-from mgraph.worker import plugin
 from mgraph.worker.plugin import MgraphPlugin
 
 CPU = Device("cpu")
@@ -63,7 +62,7 @@ def test_every_exchange_has_the_patience_of_the_graph(name, monkeypatch):
         return make
 
     for kind in ("PeerExchange", "TcpExchange", "UcxExchange"):
-        monkeypatch.setattr(plugin, kind, recorder(kind))
+        monkeypatch.setattr(factory, kind, recorder(kind))
     made = MgraphPlugin()
     made.dispatcher = object()  # type: ignore[assignment]
     exchange = opened(made, name, 7.5)

@@ -86,7 +86,7 @@ def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) 
     hosts = [urlsplit(address).hostname for address in addresses]
     raw = _baseline(name, device)
     args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": raw}
-    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
+    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args})
     _report(bench, name, size, raw, answers[0]["info"]["lines"])
 
 
