@@ -20,7 +20,7 @@ from mgraph.algorithms.repair.repair import Repair
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
-from mgraph.worker.results import live as worker_live
+from mgraph.worker.results import maintained as worker_live
 
 KINDS = {
     "undirected": {"directed": False},

@@ -26,7 +26,7 @@ from mgraph.client.reports import report
 from mgraph.client.reports.history import History, told_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
-from mgraph.client.results.live import Live
+from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed, batch_of
 from mgraph.client.vertices.numbering import Numbering

@@ -7,7 +7,7 @@ from contextlib import suppress
 from mgraph.client.options import Options
 from mgraph.client.reports import report
 from mgraph.client.reports.report import balance_of
-from mgraph.client.results.given import by_vertex
+from mgraph.client.results.value_inputs import by_vertex
 from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
 from mgraph.client.vertices.directory import Directory

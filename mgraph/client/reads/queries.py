@@ -14,8 +14,8 @@ from mgraph.checks import check_direction
 from mgraph.client.reads import owners
 from mgraph.client.reports.history import told_of_stop
 from mgraph.client.reports.progress import Done, shown
-from mgraph.client.results.handles import VertexValues
-from mgraph.client.results.running import run_algorithm
+from mgraph.client.results.results import VertexValues
+from mgraph.client.results.run import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
 from mgraph.times import as_shown
