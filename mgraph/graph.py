@@ -289,6 +289,7 @@ class DynamicGraph(Properties):
 
     # ---- reads: defined in mgraph/client/reads/queries.py, bound here ------------------------------------------------
 
+    has_edge = queries.has_edge
     has_edges = queries.has_edges
     degrees = queries.degrees
     neighbors = queries.neighbors
