@@ -25,7 +25,7 @@ from mgraph.client.reads.changes import changes
 from mgraph.client.reads.properties import Properties
 from mgraph.client.reports.history import history
 from mgraph.client.reports.report import Balance, UpdateReport
-from mgraph.client.results import live
+from mgraph.client.results import maintained
 from mgraph.client.stores import stored
 from mgraph.client.stores.storing import Storing, asked
 from mgraph.client.vertices.numbering import Numbering
@@ -289,6 +289,7 @@ class DynamicGraph(Properties):
 
     # ---- reads: defined in mgraph/client/reads/queries.py, bound here ------------------------------------------------
 
+    has_edge = queries.has_edge
     has_edges = queries.has_edges
     degrees = queries.degrees
     neighbors = queries.neighbors
@@ -351,7 +352,7 @@ class DynamicGraph(Properties):
     strongly_connected_components = algorithms.strong_components.strongly_connected_components
     transitivity = algorithms.triangles.transitivity
     triangles = algorithms.triangles.triangles
-    maintain = live.maintain
+    maintain = maintained.maintain
     run = queries.run
 
     # ---- distribution over the workers -------------------------------------------------------------------------------

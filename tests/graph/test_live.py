@@ -21,7 +21,7 @@ from mgraph.algorithms.paths.near_far import search
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
-from mgraph.worker.results import live as worker_live
+from mgraph.worker.results import maintained as worker_live
 
 KINDS = {
     "undirected": {"directed": False},

@@ -22,7 +22,7 @@ from mgraph.log.read_only import ReadOnly
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.results.live import end
+from mgraph.worker.results.maintained import end
 from mgraph.worker.sessions.thread import Counters
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.storage import Storage

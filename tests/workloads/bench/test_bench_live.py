@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench_runs import SMALL, bench, of
 
-from mgraph.client.results.live import Live
+from mgraph.client.results.maintained import Live
 from workloads.__main__ import main
 
 OPTIONS = ["--batches", "5,200", "--repeats", "2", "--fresh", "1"]

@@ -57,13 +57,14 @@ def hits(
     -------
     VertexValues
         The hubs, with the column ``.authorities``; ``.iterations``; ``.error``, which was compared with `tol`; and
-        ``.converged``. Without edges all hubs are 0.
+        ``.converged``. Without edges all vertices are alike.
 
     Raises
     ------
     InvalidOption
-        `tol`, `max_iter` or `start` is out of its range; `weight` is asked for in an unweighted graph, in a directed
-        graph without in-edges, or with an edge whose weight is negative or infinite.
+        `tol`, `max_iter` or `start` is out of its range, or `start` is 0 for each vertex that an edge leads to;
+        `weight` is asked for in an unweighted graph, in a directed graph without in-edges, or with an edge whose weight
+        is negative or infinite.
     CapacityError
         A worker has too little memory: 184 bytes for each owned vertex and 8 for each vertex of the whole graph.
         In-edges that the graph does not store are made for the call, which takes 32 bytes an arc meanwhile.

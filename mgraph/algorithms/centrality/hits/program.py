@@ -192,12 +192,16 @@ def run(
         converged = lanczos.error <= tol
     authorities = lanczos.vector
     device.xp.maximum(authorities, 0, out=authorities)  # rounding
-    hubs = matrices[0].product(authorities)
+    hubs, ones = matrices[0].product(authorities), device.full(own, 1, np.float64)
+    # no authority points anywhere: there are no edges that count, or `start` is 0 where they lead
+    if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].product(ones), ones) > 0:
+        name = "start" if nstart is None else "nstart"
+        raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
     if normalized:
         for column in (hubs, authorities):
-            total = _dot(shard, column, device.full(own, 1, np.float64))
-            if total > 0:
-                column /= total
+            total = _dot(shard, column, ones)
+            column += 0 if total > 0 else 1
+            column /= total if total > 0 else shard.n_vertices
     info = {"iterations": iterations, "error": lanczos.error, "converged": converged}
     return {"hubs": hubs, "authorities": authorities}, info
 

@@ -1,4 +1,4 @@
-"""Numbers that users give to algorithms written with `gather`, as `gather` and arithmetic take them."""
+"""Users' numbers for algorithms written with `gather`: numbers, arrays, mappings, Series and results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from mgraph.algorithms.primitives.vertex_mappings import filled, is_named
 from mgraph.checks import check_number
-from mgraph.client.results.handles import VertexRows, VertexValues
+from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.columns import as_array
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
@@ -16,10 +16,10 @@ __all__ = ["by_vertex"]
 
 
 def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
-    """The user's argument `name` as a number, as a result, or as an array with a number for each vertex.
+    """Return the user's argument `name` as a number, a result, or an array with a number for each vertex.
 
-    `values` may be a mapping or a Series of pandas, too. A vertex that these do not name has 0; or, with `mean`, the
-    mean of a Series. `InvalidOption` and `UnknownVertex` name the argument.
+    In a mapping or a Series of pandas, a vertex without a number gets 0; with `mean`, the mean of a Series.
+    `InvalidOption` and `UnknownVertex` name the argument.
     """
     if is_named(values):
         facts = self._options.facts
@@ -30,10 +30,10 @@ def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
             kind = "several rows" if isinstance(values, VertexRows) else f"{len(values)} numbers"
             raise InvalidOption(f"{name} has {kind}; it must have one number for each of {n} vertices")
         return values
-    return _plain(values, name, n)
+    return _number_or_array(values, name, n)
 
 
-def _plain(values: Any, name: str, n: int) -> Any:
+def _number_or_array(values: Any, name: str, n: int) -> Any:
     if getattr(values, "ndim", 1) == 0:
         values = values.item()
     if isinstance(values, Real):

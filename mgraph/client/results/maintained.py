@@ -14,8 +14,8 @@ from typing import Any
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_flag
 from mgraph.client.options import Options
-from mgraph.client.results.handles import VertexValues
-from mgraph.client.results.running import run_algorithm
+from mgraph.client.results.results import VertexValues
+from mgraph.client.results.run import run_algorithm
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
@@ -96,14 +96,14 @@ class Live:
             )
         directory.check()
         changes = directory.coordinator.changes
-        if last is not None and not last._held.closed and self._changes == changes:
+        if last is not None and not last._remote.closed and self._changes == changes:
             self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
             return last
         self._result = result = self._brought_up_to_date()
         # a change that another thread makes meanwhile may be in the result, or not
         self._changes = changes if directory.coordinator.changes == changes else -1
         self._epoch = result.epoch
-        self._report = LiveReport(**result._held.took, ms=1000 * (time.perf_counter() - began))
+        self._report = LiveReport(**result._remote.took, ms=1000 * (time.perf_counter() - began))
         return result
 
     def _brought_up_to_date(self) -> VertexValues:

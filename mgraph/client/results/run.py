@@ -1,4 +1,4 @@
-"""Running an algorithm on all ranks: its arguments as the ranks take them, and the handle to its result."""
+"""Run an algorithm on all ranks: translate its arguments, make the call, and return the handle to its result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
 from mgraph.checks import is_series
 from mgraph.client.calls.caller import Caller
-from mgraph.client.results.handles import VertexIds, VertexRows, VertexValues, column_of
-from mgraph.client.results.held import Held
+from mgraph.client.results.remote_columns import RemoteColumns
+from mgraph.client.results.results import VertexIds, VertexRows, VertexValues, column_of
 from mgraph.client.stores.recovery import Recovering
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.columns import as_array, as_keys, shown
@@ -33,16 +33,28 @@ def run_algorithm(
     checked: Callable[[Numbering], Mapping[str, Any]],
     numbering: Numbering,
     live: str | None = None,
-    shown: bool = True,
+    handle: bool = True,
 ) -> Any:
-    """The result of an algorithm, run on all ranks with arguments that its `check` returns for this numbering.
+    """Run an algorithm on all ranks and return its result.
 
-    With `live`, the maintained result that has this id, brought up to date. What the workers hold, if not `shown`.
+    Parameters
+    ----------
+    coordinator : Caller
+    name : str
+    checked : callable
+        Returns the arguments for a numbering, which the algorithm's `check` has checked.
+    numbering : Numbering
+    live : str, optional
+        The id of a maintained result to bring up to date.
+    handle : bool
+        Return a handle to the main column, or the algorithm's own result. If False, return the `RemoteColumns`.
     """
+    # translate users' vertices and values to those of the ranks
     arguments = checked(numbering)
-    data = {k: _own_values(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
+    data = {k: _values_by_rank(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
+    # make the call under a new key; an error frees what some ranks may have finished
     key = uuid.uuid4().hex
     try:
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
@@ -50,48 +62,49 @@ def run_algorithm(
         common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
         answers = coordinator.call("run" if live is None else "maintain", common, shares)
     except BaseException as error:
-        coordinator.forget(key)  # some ranks may have finished
+        coordinator.forget(key)
         if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
             raise error.named(numbering.names) from None
         raise
+    # the result keeps the ranges that the ranks had when it ran; they may have moved since
     ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
-    first, then = answers[0], numbering.moved(ranges)  # the ranges when it ran; they may have moved since
+    first, layout = answers[0], numbering.moved(ranges)
     took, kinds = first.get("took", {}), ALGORITHMS[name].columns
-    held = Held(coordinator, then, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
-    if not shown:
-        return held
+    remote = RemoteColumns(coordinator, layout, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
+    if not handle:
+        return remote
     if isinstance(coordinator, Recovering):
-        again = partial(run_algorithm, coordinator, name, checked, live=live, shown=False)
-        held._again = lambda: coordinator.read(again)
-    return column_of(held, next(iter(held.dtypes))) if ALGORITHMS[name].result is None else _gathered(held)
+        again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False)
+        remote._again = lambda: coordinator.read(again)
+    return column_of(remote, next(iter(remote.dtypes))) if ALGORITHMS[name].result is None else _gathered(remote)
 
 
-def _gathered(held: Held) -> Any:
-    """What an algorithm makes of its columns in this process; they are freed on the workers."""
-    algorithm = ALGORITHMS[held.name]
+def _gathered(remote: RemoteColumns) -> Any:
+    """Gather the columns, free them on the workers, and return what the algorithm makes of them."""
+    algorithm = ALGORITHMS[remote.name]
     assert algorithm.result is not None
     try:
-        parts = held.read(lambda: {column: held.parts(column) for column in held.dtypes})
+        parts = remote.read(lambda: {column: remote.parts(column) for column in remote.dtypes})
     finally:
-        held.close()
+        remote.close()
     for column in parts:
         if algorithm.columns[column] == "vertex":
-            parts[column] = [held.numbering.outside(part) for part in parts[column]]
-    return algorithm.result(parts, dict(held.info), held.numbering.names)
+            parts[column] = [remote.numbering.outside(part) for part in parts[column]]
+    return algorithm.result(parts, dict(remote.info), remote.numbering.names)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _inside(value: Any, numbering: Numbering) -> Any:
-    """An argument as the program takes it: vertices by their internal ids, anything else unchanged."""
+    """Return an argument with vertices by their internal ids; others unchanged."""
     if isinstance(value, Vertices):
         return numbering.inside(value.ids)
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _by_vertex(values: Any, numbering: Numbering) -> Any:
-    """Values in the order of the vertices, where they are a Series of pandas, or a result with other vertices.
-
-    Vertices that they do not have get the mean.
-    """
+def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
+    """Align a Series or a result of other vertices with the vertices, of which those without a value get the mean."""
     keys, n = numbering.keys, numbering.n_vertices
     if is_series(values):
         if keys is None:
@@ -101,20 +114,20 @@ def _by_vertex(values: Any, numbering: Numbering) -> Any:
         if not values.index.is_unique:
             raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
     else:
-        then = values._held.numbering if isinstance(values, VertexValues) else numbering
-        if keys is None or then.keys is None or then.keys is keys or isinstance(values, VertexRows):
+        layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
+        if keys is None or layout.keys is None or layout.keys is keys or isinstance(values, VertexRows):
             return values
-        ids = Device.to_host(keys.find(then.keys.names.column(0, then.n_vertices), n))
-    found = values.to_numpy()
-    if found.ndim != 1 or found.dtype.kind not in "biuf":
-        raise InvalidBatch(f"it has shape {found.shape} and dtype {found.dtype}; one column of numbers is needed")
-    array = np.full(n, found.mean() if len(found) else 1.0)
-    array[ids[ids != NONE]] = found[ids != NONE]
+        ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
+    numbers = values.to_numpy()
+    if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
+        raise InvalidBatch(f"it has shape {numbers.shape} and dtype {numbers.dtype}; one column of numbers is needed")
+    array = np.full(n, numbers.mean() if len(numbers) else 1.0)
+    array[ids[ids != NONE]] = numbers[ids != NONE]
     return array
 
 
-def _own_values(name: str, given: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
-    """Each rank's share of an argument that has a number for each vertex.
+def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
+    """Return each rank's part of an argument that has a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
     ids, each rank gets its part in internal order; vertices past the array's end get the mean of the array.
@@ -127,19 +140,21 @@ def _own_values(name: str, given: VertexData, coordinator: Caller, numbering: Nu
     GraphClosed
         The result was closed.
     """
-    starts, values = list(numbering.partition.starts), given.values
+    starts, values = list(numbering.partition.starts), data.values
+    # a result on the same ranks: only its key travels
     if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
-        held = values._held
-        held.check()
-        if held.coordinator is coordinator and held.numbering.generation == numbering.generation:
-            moved = held.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
-            there = {"starts": starts, "result": held.key, "column": values._column, "moved": moved}
-            return [there] * numbering.partition.size
+        remote = values._remote
+        remote.check()
+        if remote.coordinator is coordinator and remote.numbering.generation == numbering.generation:
+            moved = remote.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
+            reference = {"starts": starts, "result": remote.key, "column": values._column, "moved": moved}
+            return [reference] * numbering.partition.size
+    # anything else goes as an array, in internal order
     try:
-        array = Device.to_host(as_array(_by_vertex(values, numbering)))
+        array = Device.to_host(as_array(_in_vertex_order(values, numbering)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
-    if given.rows:
+    if data.rows:
         inside = np.empty_like(array)
         inside[:, numbering.inside(np.arange(array.shape[1]))] = array
         return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]

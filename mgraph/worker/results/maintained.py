@@ -19,11 +19,11 @@ from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
-from mgraph.worker.shard.results import Following
+from mgraph.worker.shard.results import MaintainedState
 from mgraph.worker.shard.ring import Touched
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["end", "follow"]
+__all__ = ["catch_up", "end"]
 
 Value = dict[str, Any]
 
@@ -34,7 +34,7 @@ SLOWER, TIMES = 0.005, 3
 LONGEST = 16  #: times in a row for which it is left out, at most
 
 
-def follow(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
+def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
     """Bring a maintained result up to date, or make it.
 
     Returns
@@ -43,7 +43,7 @@ def follow(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
         `how`: "unchanged", "incremental" or "again"; `touched`: the edges that differ from when it was last brought up
         to date, 0 if that is not known; `edges`: the edges that were visited on all ranks, 0 if it was made again.
     """
-    held = shard.lives.setdefault(live, Following())
+    held = shard.maintained.setdefault(live, MaintainedState())
     shard.ring.open(shard.epoch)
     report = _gone_on(shard, held)
     if report is None or report["how"] == "again":
@@ -53,11 +53,11 @@ def follow(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
         held.seconds = _longest(shard, began)
         held.made = made
     held.epoch, held.generation, held.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
-    shard.ring.forget(min(one.epoch for one in shard.lives.values()))
+    shard.ring.forget(min(one.epoch for one in shard.maintained.values()))
     return report or {"how": "again", "touched": 0, "edges": 0}
 
 
-def _gone_on(shard: Shard, held: Following) -> Value | None:
+def _gone_on(shard: Shard, held: MaintainedState) -> Value | None:
     """Go on from the last result; what `follow` returns, or None where that is not possible.
 
     An error leaves no result, since it may have come when a part of the ranks were done.
@@ -84,11 +84,11 @@ def _gone_on(shard: Shard, held: Following) -> Value | None:
 
 def end(shard: Shard, live: str) -> None:
     """Free a maintained result; unknown ones are ignored."""
-    if shard.lives.pop(live, None) is not None and not shard.lives:
+    if shard.maintained.pop(live, None) is not None and not shard.maintained:
         shard.ring.close()
 
 
-def _known(shard: Shard, held: Following) -> bool:
+def _known(shard: Shard, held: MaintainedState) -> bool:
     """Whether every rank has the result as of one epoch, and what was changed since, and can go on; one allreduce."""
     first, made = shard.ring.first, held.made
     same = held.generation == shard.generation and held.starts == shard.partition.starts[:-1]
@@ -99,7 +99,7 @@ def _known(shard: Shard, held: Following) -> bool:
     return bool(known) and epoch == -latest
 
 
-def _left_out(held: Following, size: int) -> bool:
+def _left_out(held: MaintainedState, size: int) -> bool:
     """Whether not to try with so many changes, since that took too long the last times."""
     if held.pause == 0 or 2 * size < held.slow:
         return False
@@ -107,7 +107,7 @@ def _left_out(held: Following, size: int) -> bool:
     return True
 
 
-def _adapt(held: Following, seconds: float, used: float | None, size: int) -> None:
+def _adapt(held: MaintainedState, seconds: float, used: float | None, size: int) -> None:
     """Change the share of the edges that may be visited, by how long it took to go on; and how often that is tried.
 
     `used` is the part of the share that was visited; None if it was given up.

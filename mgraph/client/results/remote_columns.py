@@ -1,4 +1,4 @@
-"""The columns of a result on the workers, which the handles to it share."""
+"""Columns of a result on the workers, shared by the handles to them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed
 from mgraph.failures import Recovered
 
-__all__ = ["Held"]
+__all__ = ["RemoteColumns"]
 
 T = TypeVar("T")
 
 
-class Held:
+class RemoteColumns:
     """The columns of one result on the workers, shared by the handles to them.
 
     They are freed with the graph's next call after `close`, or after the last handle is gone.
@@ -39,11 +39,11 @@ class Held:
     info : mapping
         The scalars of the result, such as ``iterations``.
     kinds : mapping of str to str
-        The kind of each column, as in `Algorithm.columns`.
+        The kind of each column, as `Algorithm.columns` lists them.
     took : mapping
-        What it took to bring a maintained result up to date; empty for others.
+        The cost of bringing a maintained result up to date; empty for others.
     again : callable, optional
-        Runs the algorithm again, where the columns were lost with a worker.
+        Runs the algorithm again, if the columns were lost with a worker.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Held:
         info: Mapping[str, Any],
         kinds: Mapping[str, str],
         took: Mapping[str, Any] | None = None,
-        again: Callable[[], Held] | None = None,
+        again: Callable[[], RemoteColumns] | None = None,
     ) -> None:
         self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
         self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
@@ -71,7 +71,7 @@ class Held:
 
     @property
     def closed(self) -> bool:
-        """Whether the columns are freed."""
+        """True once the columns are freed."""
         return not self._free.alive
 
     def check(self) -> None:
@@ -80,7 +80,7 @@ class Held:
             raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
 
     def read(self, read: Callable[[], T]) -> T:
-        """What `read` returns by the columns, which are computed again where they were lost with a worker."""
+        """Call `read`, which reads the columns, and return its value. Lost columns are computed again before it."""
         while True:
             self.check()
             self._revive()
@@ -104,10 +104,10 @@ class Held:
         self._free.atexit = False
 
     def parts(self, column: str) -> list[np.ndarray]:
-        """A column as it lies on the ranks, in rank order."""
+        """Fetch a column as the ranks store it, in rank order."""
         return [answer["values"] for answer in self.call("fetch", column=column)]
 
     def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
-        """Make a call about these columns on all ranks; their answers."""
+        """Make a call about these columns on all ranks, and return their answers."""
         self.check()
         return self.coordinator.call(method, {"result": self.key, **args}, shares)
