@@ -151,8 +151,7 @@ class Log:
         StoreError
             There is no room, or the log is broken. Nothing was written.
         """
-        if self.broken is not None:
-            raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
+        self._check()
         assert self._open is None, "the change before this one was neither kept nor refused"
         behind = self._behind
         work = partial(self._begin, behind, kind, columns, epoch, ahead)
@@ -164,6 +163,11 @@ class Log:
             self._put_off = work
         else:  # what lies on the host takes long to copy
             work()
+
+    def _check(self) -> None:
+        """Raise `StoreError` if nothing can be logged any more."""
+        if self.broken is not None:
+            raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
 
     def proceed(self) -> None:
         """Do what `begin` has put off, if anything: 60 us that a GPU's kernels may cover. `ready` raises its error."""
@@ -355,6 +359,7 @@ class Log:
 
     def _turn(self) -> None:
         self._drain()
+        self._check()
         try:
             self._segments.turn()
         except OSError as error:

@@ -66,6 +66,7 @@ class Segments:
         self._start, self._allocated = 0, 0
         # ascending, the places of records that are claimed and not written, and of those that no spool has either
         self._unwritten, self._unheld = OrderedDict[int, None](), OrderedDict[int, None]()
+        self._unnoted: dict[int, Draft] = {}  # by place, records of `note` that could not be written
         self._spool: Spool | None = None
         try:
             files.folder(folder)
@@ -230,10 +231,23 @@ class Segments:
         if self.has_room(place + record.size):
             self.hold(record, place, lambda parts, views: None)
             self.held(place)
-        self.put(record, place)
+        try:
+            self.put(record, place)
+        except OSError:
+            self._unnoted[place] = record
+            raise
 
     def turn(self) -> None:
-        """Begin a new segment, unless this one is empty; nothing is being written meanwhile."""
+        """Begin a new segment, unless this one is empty; nothing is being written meanwhile.
+
+        Raises
+        ------
+        OSError
+            It cannot be begun, or a record in this one could not be written: a new segment says that all before it is
+            on the disk.
+        """
+        if self._unwritten:
+            raise OSError(errno.EIO, f"the record at place {next(iter(self._unwritten))} could not be written")
         self._file.sync()
         self.synced = start = self.end
         if start == self._start:
@@ -254,6 +268,8 @@ class Segments:
     def close(self) -> None:
         """Sync, give back what was allocated and not used, and close."""
         try:
+            for place, record in self._unnoted.items():  # behind it there may be changes that were acknowledged
+                self.put(record, place)
             if self.synced < self.last:
                 self.sync()
             self._file.truncate(self.end - self._start)
