@@ -32,10 +32,10 @@ import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, pieces
+from mgraph.log.manifest import StoredGraph, Term, chosen, described
 from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan
 from mgraph.log.store import Store
-from mgraph.log.terms import Survey, Term, chosen, described
 
 __all__ = ["UNSEEN", "LocalStore", "whole"]
 
@@ -307,13 +307,13 @@ class LocalStore(Store):
         """Remove this rank's lock, which was closed."""
         self.files.remove(self.at(f"graph-{self.graph}-{self.rank:04d}.lock"))
 
-    def settle(self, survey: Survey | None) -> None:
+    def settle(self, survey: StoredGraph | None) -> None:
         """Make durable what this rank has read."""
         for key, found in self._scanned.items():
             if survey is not None and self._holders[key] == self.rank and found.last in survey.tails:
                 self.sync(found.last)
 
-    def begin_part(self, survey: Survey | None, size: int, sync: str, sees: Sequence[Value]) -> Term:
+    def begin_part(self, survey: StoredGraph | None, size: int, sync: str, sees: Sequence[Value]) -> Term:
         """Describe this rank's part of a new term after what was surveyed, which every rank has settled."""
         term = Term(self._last + 1, size, survey.epoch if survey else 0, sync, self.beginning(survey))
         where = {"hosts": [one["host"] for one in sees], "paths": [one["path"] for one in sees]}

@@ -90,7 +90,7 @@ _WORD = struct.Struct("<Q")
 
 @dataclass
 class Draft:
-    """A record that is to be written: the columns' buffers, if they are not in a spool, and what its header needs."""
+    """A record that is to be written: the columns' buffers, if they are not in a tail, and what its header needs."""
 
     kind: str
     mask: int

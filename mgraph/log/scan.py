@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mgraph.log.bodies import Bodies
 from mgraph.log.files import Contents, Files, pieces
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of, segment_start
 
 __all__ = ["Scan", "scan"]
@@ -120,7 +120,7 @@ class _Heads:
 
 def _first_damaged(files: Files, entries: list[Entry], synced: int, verify: bool) -> int | None:
     """The number of the first entry whose columns are not what was written, of those that may be torn, or of all."""
-    with Bodies(files) as bodies:
+    with RecordColumns(files) as bodies:
         for number, entry in enumerate(entries):
             if entry.kind != "refused" and (verify or entry.end > synced) and not bodies.whole(entry):
                 return number

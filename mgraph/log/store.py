@@ -28,12 +28,12 @@ from contextlib import suppress
 from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
+from mgraph.log.manifest import FORMAT, PLAIN, StoredGraph, Term, described
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, scan
-from mgraph.log.terms import FORMAT, PLAIN, Survey, Term, described
 
 __all__ = ["Store"]
 
@@ -42,7 +42,7 @@ LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just end
 
 
 class Store:
-    """The files of a store: its descriptions, segments and locks. `mgraph.log.survey` says what they hold.
+    """The files of a store: its descriptions, segments and locks. `mgraph.log.recovery_scan` says what they hold.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Store:
         names = self.files.names(self.path)
         return [name for name in names if name.startswith(begins) and name.endswith(".json")]
 
-    def begin(self, survey: Survey | None, size: int, sync: str) -> Term:
+    def begin(self, survey: StoredGraph | None, size: int, sync: str) -> Term:
         """Begin a term after what was surveyed, which is made durable first, and cut what is behind it."""
         for path in survey.tails if survey else []:
             self.sync(path)
@@ -226,7 +226,7 @@ class Store:
         self.describe(f"term-{number:06d}.json", term.content)
         return term
 
-    def beginning(self, survey: Survey | None) -> int | None:
+    def beginning(self, survey: StoredGraph | None) -> int | None:
         """The number of vertices that the description of a new term needs."""
         return survey.left if survey and survey.about["format"] > PLAIN else None
 
@@ -333,7 +333,7 @@ class Store:
 
     def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
         """The places in sources that records have, and these records."""
-        with Bodies(self.files) as bodies:
+        with RecordColumns(self.files) as bodies:
             for entry in entries:
                 if entry.extra and (offset := bodies.offset(entry)) is not None:
                     yield entry, offset

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from crashing import Crash, CrashingFiles, Later
 
-from mgraph.log.bodies import Bodies
 from mgraph.log.log import Lag, Log
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import columns_of, log_id
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import APART, Segments
 from mgraph.log.snapshot import Rows, drop_old, folder_of, make_valid, rows_of, write_part
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 
 PATH = "/data/store"
 N = 1 << 20  #: vertices at the beginning; one leaves with some changes
@@ -66,7 +66,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     store = Store(PATH, files)
     if not store.exists:
         return None
-    found = survey(store, repair=repair)
+    found = scan_store(store, repair=repair)
     there: list[int] = []
     if found.snapshot is not None:
         rows = Rows(store, found.snapshot["files"], dict.fromkeys(["src", "dst"], np.uint32))
@@ -76,7 +76,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     for shares in found.shares:
         numbers_of = set()
         for rank, entry in enumerate(shares):
-            with Bodies(files) as bodies:
+            with RecordColumns(files) as bodies:
                 if entry.kind == "drop_vertices":
                     numbers_of |= set(columns_of(entry, bodies.read(entry))["ids"].tolist())
                     continue
@@ -111,7 +111,7 @@ class Graph:
         self.exchange = 0
         found = None
         if self.store.exists:
-            found = survey(self.store)
+            found = scan_store(self.store)
         else:
             self.store.make_folder()
             self.store.create({"n_vertices": N, "drop_isolated": True})
@@ -199,7 +199,7 @@ class Graph:
         for syncer in self.syncers:
             syncer.run()
         folder = folder_of(self.epoch, self.term.number, len(self.told.made))
-        places = [log.turn() for log in self.logs]
+        places = [log.rotate() for log in self.logs]
         for rank in self.rng.sample(range(self.size), self.size):
             mine = np.array(self.told.made[rank :: self.size], np.uint32)
             write_part(self.store, folder, rank, {"src": mine, "dst": mine}, places[rank])

@@ -8,7 +8,7 @@ from typing import Any
 
 from mgraph.log.records import REMOVALS, Entry
 
-__all__ = ["FORMAT", "PLAIN", "Survey", "Term", "chosen", "described"]
+__all__ = ["FORMAT", "PLAIN", "StoredGraph", "Term", "chosen", "described"]
 
 FORMAT = 3  #: of the files of a store, at most
 PLAIN = 2  #: of a store without changes that belong to an epoch before them
@@ -54,7 +54,7 @@ def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, 
 
 
 @dataclass
-class Survey:
+class StoredGraph:
     """What a store holds, up to an epoch or to its end.
 
     Attributes

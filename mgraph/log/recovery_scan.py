@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.log.manifest import StoredGraph, Term, chosen
 from mgraph.log.records import AHEAD, WITHIN, Entry
 from mgraph.log.scan import Scan
 from mgraph.log.store import Store
-from mgraph.log.terms import Survey, Term, chosen
 
-__all__ = ["Kept", "kept", "survey"]
+__all__ = ["KeptChanges", "kept_changes", "scan_store"]
 
 
-def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Survey:
+def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> StoredGraph:
     """What a store holds, up to `epoch` or to its end.
 
     Parameters
@@ -48,7 +48,7 @@ def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Surv
         raise InvalidOption(f"{store.path} has epochs from {oldest} on, and {epoch} was asked for")
     begin = snapshot["epoch"] if snapshot else 0
     n, last = (snapshot or about)["n_vertices"], (snapshot or {}).get("last", "")
-    found = Survey(about, begin, n, snapshot, term=terms[-1].number if terms else 0, left=n, last=last)
+    found = StoredGraph(about, begin, n, snapshot, term=terms[-1].number if terms else 0, left=n, last=last)
     found.damaged = damaged
     found.notes += [f"{store.archive.at(name)} is damaged, and read is what is before it" for name in damaged]
     for at, term in enumerate(terms):
@@ -74,13 +74,13 @@ def survey(store: Store, epoch: int | None = None, repair: bool = False) -> Surv
 
 
 def _add_term(
-    store: Store, term: Term, scans: list[Scan], end: Term | None, bound: int | None, found: Survey, repair: bool
+    store: Store, term: Term, scans: list[Scan], end: Term | None, bound: int | None, found: StoredGraph, repair: bool
 ) -> bool:
     """Add what a term has after `found.epoch`, up to the epoch `bound`; whether it has all of that.
 
     `end` is the term that ends it, or None for the last.
     """
-    has = kept(scans, found.epoch, bound)
+    has = kept_changes(scans, found.epoch, bound)
     problem = _problem(store, term, scans, has.epoch, bound, last=end is None)
     found.add(has.shares, has.epoch)
     if end is not None and found.epoch >= end.epoch and end.n_vertices not in (None, found.left):
@@ -96,7 +96,7 @@ def _add_term(
     return bound is None or (has.epoch >= bound and problem is None)
 
 
-def _note_gap(store: Store, term: Term, found: Survey, repair: bool) -> None:
+def _note_gap(store: Store, term: Term, found: StoredGraph, repair: bool) -> None:
     """Note that the epochs between what was found and the beginning of a term are nowhere; or raise it."""
     problem = f"{store.path}: a snapshot or a log with the epochs {found.epoch + 1} to {term.epoch} is missing"
     if not repair:
@@ -130,7 +130,7 @@ def _problem(store: Store, term: Term, scans: list[Scan], epoch: int, bound: int
 
 
 @dataclass
-class Kept:
+class KeptChanges:
     """The changes that a term's logs have, whole.
 
     Attributes
@@ -154,7 +154,7 @@ class Kept:
 Tries = dict[int, dict[int, Entry]]  #: by attempt, the ranks' records
 
 
-def kept(scans: Sequence[Scan], first: int, last: int | None = None) -> Kept:
+def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None) -> KeptChanges:
     """What the logs of one term's ranks keep after epoch `first`, up to `last` or the end. O(records).
 
     What belongs to `first` is among it, since a log may begin with that.
@@ -173,7 +173,7 @@ def kept(scans: Sequence[Scan], first: int, last: int | None = None) -> Kept:
         tries = of.get(epoch, {})
         return (tries[attempt] for attempt in sorted(tries) if (epoch, attempt) not in refused)
 
-    found = Kept(first, refused=len(refused))
+    found = KeptChanges(first, refused=len(refused))
 
     def keep(shares: dict[int, Entry]) -> bool:
         """Keep a change, if all ranks' records of it are whole."""
