@@ -94,6 +94,8 @@ class Log:
         The last place in each source, by what was committed.
     last : str
         The kind of the last change that was committed.
+    common : int
+        An epoch that is on the disks of all ranks, as far as this rank knows.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -131,7 +133,7 @@ class Log:
         self._open: _Open | None = None
         self._put_off: Callable[[], None] | None = None  # the rest of `begin`
         self._problem: Exception | None = None  # of that
-        self._durable = epoch
+        self._durable = self.common = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
         self._written: Future[None] | None = None  # of the last change that was kept
         self._syncing: Future[None] | None = None
@@ -289,6 +291,8 @@ class Log:
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
         self._written, self.last = self._hand_over(change), change.record.kind
+        if self._sync == "always" and not change.record.ahead:  # all ranks voted, and so had synced their records
+            self.common = change.record.epoch
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -348,6 +352,11 @@ class Log:
     def lag(self) -> int:
         """Bytes that are written and not on the disk."""
         return max(0, self._segments.last - self._segments.synced)
+
+    @property
+    def synced(self) -> int:
+        """The place up to which all records are on the disk."""
+        return self._segments.synced
 
     @property
     def place(self) -> int:

@@ -1,14 +1,19 @@
-"""What a store says of itself: the terms of its logs, and what a survey of it finds."""
+"""Descriptions in a store: its terms, the heads of its logs, and the graph that a recovery scan finds.
+
+A *term* is one opening of a graph for writing, as in Raft: terms are numbered, and each one has its own logs.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mgraph.errors import StoreError
 from mgraph.log.records import REMOVALS, Entry
 
-__all__ = ["FORMAT", "PLAIN", "StoredGraph", "Term", "chosen", "described"]
+__all__ = ["FORMAT", "PLAIN", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
 
 FORMAT = 3  #: of the files of a store, at most
 PLAIN = 2  #: of a store without changes that belong to an epoch before them
@@ -25,10 +30,10 @@ class Term:
     epoch : int
         The epoch at which it begins.
     sync : str
-        See `mgraph.log.log`.
+        "always" or "background".
     n_vertices : int or None
-        The number of vertices with which it begins. It is written where a change may belong to the epoch before it,
-        so that it is seen if such a change is missing at the end of a log.
+        The number of vertices with which it begins. Written where a change may belong to the epoch before the term, so
+        that a scan notices if that change is missing at the end of a log.
     """
 
     number: int
@@ -39,30 +44,86 @@ class Term:
 
     @property
     def content(self) -> dict[str, Any]:
-        """As it is written."""
+        """The description of the term, as JSON."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
+@dataclass(frozen=True)
+class Head:
+    """The newest term as one rank knows it, and how far the rank's log was on the disk.
+
+    Whatever a head names must be in the store. A head may be older than the store: it is written after what it names.
+
+    Parameters
+    ----------
+    store : str
+        The id of the store.
+    term : Term
+    rank : int
+    synced : int
+        The place up to which the rank's log was synced.
+    epoch : int
+        An epoch that all ranks had on their disks.
+    """
+
+    store: str
+    term: Term
+    rank: int
+    synced: int
+    epoch: int
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], path: str, store: str) -> Head:
+        """Read a head from its description; `StoreError` if it has another rank's name or is of another store."""
+        head = cls(**{**content, "term": Term(**content["term"])})
+        if path.rpartition("/")[2] != head_name(head.rank):
+            raise StoreError(f"{path} is misnamed: it is {head_name(head.rank)}; restore both from a backup")
+        if head.store != store:
+            raise StoreError(f"{path} is of another store; restore it from a backup")
+        return head
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The description of the head, as JSON."""
+        return {**vars(self), "term": self.term.content}
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The number of the term, and the rank."""
+        return self.term.number, self.rank
+
+
+def head_name(rank: int) -> str:
+    """Return the name of a rank's head file."""
+    return f"head-{rank:04d}.json"
+
+
+def term_of(name: str) -> int | None:
+    """Return the number of the term whose folder has this name; None for another folder."""
+    match = re.fullmatch(r"term-(\d{6,})", name)
+    return int(match[1]) if match else None
+
+
 def described(kind: Mapping[str, Any], store: str) -> dict[str, Any]:
-    """The description of a new store with this id, of a graph of this kind."""
+    """Return the description of a new store with the id `store`, for a graph of this kind."""
     return {"format": FORMAT if kind.get("drop_isolated") else PLAIN, "id": store, **kind}
 
 
 def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:
-    """The newest of some snapshots, ordered by epoch, at `epoch` or before it; None without one."""
-    return next((one for one in reversed(snapshots) if epoch is None or one["epoch"] <= epoch), None)
+    """Return the newest of `snapshots`, ordered by epoch, at or before `epoch`; None without one."""
+    return next((about for about in reversed(snapshots) if epoch is None or about["epoch"] <= epoch), None)
 
 
 @dataclass
 class StoredGraph:
-    """What a store holds, up to an epoch or to its end.
+    """The graph that a store holds, up to an epoch or to its end.
 
     Attributes
     ----------
     about : dict
         The content of ``store.json``.
     epoch, n_vertices : int
-        `n_vertices` is the most that there were, after the snapshot.
+        `n_vertices` is the most vertices that there were after the snapshot.
     left : int
         The number of vertices at `epoch`.
     last : str
@@ -72,8 +133,8 @@ class StoredGraph:
     shares : list of tuple of Entry
         For each change after the snapshot the records of the ranks that wrote it.
     term : int
-        The last term.
-    tails : list of str
+        The number of the newest term that the store names anywhere.
+    unsynced : list of str
         The segments that may not be on the disk yet as they were read.
     notes : list of str
         What a repair gives up.
@@ -81,6 +142,8 @@ class StoredGraph:
         The last place in each source.
     damaged : list of str
         The descriptions of snapshots that a repair does without.
+    aside : list of str
+        The descriptions and folders of terms that a repair does without.
     """
 
     about: dict[str, Any]
@@ -89,20 +152,21 @@ class StoredGraph:
     snapshot: dict[str, Any] | None = None
     shares: list[tuple[Entry, ...]] = field(default_factory=list)
     term: int = 0
-    tails: list[str] = field(default_factory=list)
+    unsynced: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     left: int = 0
     last: str = ""
     damaged: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What the client is told of it."""
+    def summary(self) -> dict[str, Any]:
+        """The part of it that a client needs."""
         return {name: getattr(self, name) for name in ("about", "epoch", "n_vertices", "notes", "last")}
 
     def add(self, changes: Sequence[tuple[Entry, ...]], epoch: int) -> None:
-        """Changes that follow, up to an epoch."""
+        """Append the changes that follow, up to `epoch`."""
         self.shares.extend(changes)
         self.epoch = epoch
         for shares in changes:

@@ -4,8 +4,9 @@ A segment is synced before the next one is made, so that only the last one can h
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
 for what must be written even then: that the record is refused.
 
-With a `SharedMemoryTail` a record may be held there before it is written: `hold`, and then `put`, in other threads than `claim`.
-The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need not wait.
+With a `SharedMemoryTail` a record is staged there before it is written: `stage`, and then `put`, in other threads than
+`claim`. The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need
+not wait.
 """
 
 from __future__ import annotations
@@ -274,6 +275,7 @@ class Segments:
                 self.sync()
             self._file.truncate(self.end - self._start)
             self._file.sync()
+            self.synced = max(self.synced, next(iter(self._unwritten), self.end))
         finally:
             self._file.close()
             if self._tail is not None:

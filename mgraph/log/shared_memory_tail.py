@@ -1,7 +1,7 @@
 """The end of a log in shared memory, where it outlives the process before it is written to the file.
 
-A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p modulo the
-capacity. Two words in its first page say up to which place the file has all bytes (`written`), and up to which the
+A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p
+modulo the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the
 tail has (`ready`). A process that is killed between the two leaves the tail, and `finish` writes to the file what the
 process would have written. Until then the name stays in /dev/shm. Its lock ends with the process, however that ends.
 

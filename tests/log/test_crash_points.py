@@ -87,9 +87,14 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CrashingFiles, "sync_folder", lambda files, path: None)
 
 
+def heads_name_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "synced", property(lambda log: log.place))
+
+
 @pytest.mark.parametrize(
     "left_out",
     [
+        heads_name_what_is_not_synced,
         votes_before_it_is_synced,
         refusals_are_not_logged,
         refusals_are_not_synced,

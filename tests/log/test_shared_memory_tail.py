@@ -56,7 +56,7 @@ def nothing_stays(tmp_path):
 
 @pytest.fixture
 def log(tmp_path):
-    """A log in the background with a tail in shared memory of two pages, whose file takes nothing until `log.go` is set."""
+    """A log in the background with two pages of shared memory, whose file takes nothing until `log.go` is set."""
     go, write = threading.Event(), File.write
 
     def slow(file, at, parts):

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from crashing import Crash, CrashingFiles, Later
 
+from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
+from mgraph.log.manifest import Head
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import columns_of, log_id
 from mgraph.log.recovery_scan import scan_store
@@ -115,10 +117,11 @@ class Graph:
         else:
             self.store.make_folder()
             self.store.create({"n_vertices": N, "drop_isolated": True})
-        self.term = self.store.begin(found, self.size, self.sync)
+        self.term = self.store.begin_term(found, self.size, self.sync)
         self.epoch = self.term.epoch
         self.logs: list[Log] = []
         self.syncers: list[Later] = []
+        self.heads: list[HeadWriter] = []
         for rank in range(self.size):
             number = log_id(self.store.about()["id"], self.term.number, rank)
             segments = Segments(files, self.store.log_folder(self.term.number, rank), number, SEGMENT)
@@ -130,6 +133,9 @@ class Graph:
                 )
             )
             self.syncers.append(self.logs[-1]._syncer)
+            head = Head(self.store.about()["id"], self.term, rank, 0, self.epoch)
+            self.heads.append(HeadWriter(self.store, head, self.logs[-1]))
+            self.heads[-1].write()
         there = content(files)
         assert there is not None
         assert epoch_of(there) == self.epoch
@@ -164,6 +170,8 @@ class Graph:
             else:
                 log.begin("batch", {"src": src, "dst": dst}, epoch, self.ahead)
             begun.append(rank)
+            if rng.random() < 0.1:
+                self.heads[rank].write()
             if rng.random() < 0.5 and rank not in against:
                 log.ready()
         made = not absent and not against
@@ -218,8 +226,9 @@ class Graph:
         """End in order."""
         for syncer in self.syncers:
             syncer.run()
-        for log in self.logs:
+        for log, head in zip(self.logs, self.heads, strict=True):
             log.close()
+            head.close()
         self.told.safe = len(self.told.made)
 
 

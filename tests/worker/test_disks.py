@@ -313,7 +313,7 @@ def test_a_disk_that_errs_when_it_is_read_names_the_file(tmp_path, rank, monkeyp
 
 @pytest.mark.parametrize("cut", [1, 100, 170])
 def test_a_torn_tail_is_cut(tmp_path, cut):
-    """Bytes that are missing at the end of a log of which nothing says that they were synced."""
+    """Bytes that are missing at the end of a log of which nothing says that they were synced; a head would say it."""
     graph = changed(tmp_path, starts=(0, N))
     models = []
     for _ in range(3):
@@ -323,6 +323,9 @@ def test_a_torn_tail_is_cut(tmp_path, cut):
     path = segment(tmp_path, 0)
     data = path.read_bytes()
     path.write_bytes(data[:-cut])  # the last record, and the mark behind it
+    with pytest.raises(StoreError, match=rf"{path}, offset \d+: a record that was synced is (missing|damaged)"):
+        opened(tmp_path, 2)
+    (tmp_path / "head-0000.json").unlink()
     ranks = opened(tmp_path, 2)
     epoch = ranks.shards[0].epoch
     graph.model.edges = models[epoch - 1]

@@ -55,20 +55,20 @@ class LocalStorage(Storage):
         """What this worker sees of the store; nothing may be there if it is to be `new`."""
         if new:
             self.store.check_new()
-        return self.store.sees()
+        return self.store.view()
 
     def scan(self, sees: Sequence[Value], epoch: int | None, repair: bool) -> bytes:
         """What the logs say that this rank reads, by what all ranks see."""
         self._seen = sees
-        self.store.agree(sees)
-        return self.store.scans(epoch, repair)
+        self.store.merge_views(sees)
+        return self.store.scan_own(epoch, repair)
 
     def surveyed(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
         """What the store holds, by what all ranks have scanned."""
-        self.store.take(scans)
-        self._stored = found = scan_store(self.store, epoch, repair)
+        self.store.merge_scans(scans)
+        self._stored = scan_store(self.store, epoch, repair)
         self._whole = list(self.store.archive.snapshots())
-        return found.told
+        return self._stored.summary
 
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
         """Make the folder of a new store with this id."""
@@ -78,7 +78,7 @@ class LocalStorage(Storage):
         self.store.make_folder()
         self._lock()
         self.store.check_new()
-        self.store.found(kind, store)
+        self.store.describe_new(kind, store)
         if self.rank == 0:
             self.store.mark_archive(self.store.about())
 
@@ -94,7 +94,7 @@ class LocalStorage(Storage):
         with together(shard):
             self.store.make_folder()
             self._lock()
-            self.store.settle(self._stored)
+            self.store.sync_own(self._stored)
         with together(shard):
             self.store.begin_part(self._stored, shard.size, sync, self._seen)
 

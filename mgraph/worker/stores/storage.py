@@ -14,12 +14,14 @@ from typing import Any
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.keys import Names
 from mgraph.log.files import Files
+from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
-from mgraph.log.manifest import StoredGraph
+from mgraph.log.manifest import Head, StoredGraph
 from mgraph.log.read_only import ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
+from mgraph.log.snapshot import folder_of
 from mgraph.log.store import Store
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
@@ -71,6 +73,7 @@ class Storage:
         self._stored: StoredGraph | None = None
         self._locks: list[Any] = []
         self._snapshots: Snapshots | None = None
+        self._head: HeadWriter | None = None
         self.keys = KeyLog()
         self._term = self._retain = 0
 
@@ -100,8 +103,8 @@ class Storage:
         """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
         if self.rank != 0:
             return {}
-        self._stored = found = scan_store(self.store, epoch, repair)
-        return found.told
+        self._stored = scan_store(self.store, epoch, repair)
+        return self._stored.summary
 
     def read_keys(self, shard: Shard, found: StoredGraph) -> None:
         """Read the vertices' keys as of the end of what was found; rank 0 has them. All ranks call it together."""
@@ -121,7 +124,7 @@ class Storage:
         """Describe the term that begins; an allreduce tells the ranks that it is there."""
         with together(shard):
             if self.rank == 0:
-                self.store.begin(self._stored, shard.size, sync)
+                self.store.begin_term(self._stored, shard.size, sync)
 
     def _lock(self) -> None:
         """Lock what this rank writes."""
@@ -150,6 +153,10 @@ class Storage:
             log.since = -(self._stored.nbytes if self._stored else 0) // shard.size
             if how.sync == "background" and shard.device.kind in TAILED:
                 log.hold(partial(tail_of, shard.device, how.lag_bytes, number, folder))
+            head = Head(about["id"], term, self.rank, 0, shard.epoch)
+            self._head = HeadWriter(self.store, head, log, f"mgraph-{shard.spec.graph}-{self.rank}-head")
+            self._head.write()  # names the log, which exists
+            self._head.start()
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._stored = None
         return log
@@ -195,6 +202,8 @@ class Storage:
             shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local
         )
         self.log.since = place
+        if self._head is not None:
+            self._head.hurry()
 
     def _automatic(self, shard: Shard) -> None:
         try:
@@ -210,6 +219,8 @@ class Storage:
         with together(shard):
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
+            if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
+                store.files.remove(store.at(folder_of(shard.epoch, 0, shard.changes)))
         self._check_shared(shard, store)
         names = None if keys is None else Names.unpacked(keys)
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
@@ -250,6 +261,8 @@ class Storage:
             self._snapshots.close()
         if self.log is not None:
             self.log.close()
+        if self._head is not None:
+            self._head.close()
         locks, self._locks = self._locks, []
         for lock in locks:
             with suppress(OSError):
