@@ -75,7 +75,7 @@ def _measured(
             call = {"name": PROGRAM, "result": "times", "generation": 0, "args": {"bulk": bulk}}
             client.run(register)
             try:
-                answers = ranks.call("run", call, connect=True)
+                answers = ranks.call("run", call)
             finally:
                 client.run(unregister)
     except MgraphError as error:

@@ -41,9 +41,7 @@ from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan, has_records
 from mgraph.log.store import Store
 
-__all__ = ["UNSEEN", "LocalStore", "whole"]
-
-UNSEEN = "no worker of this graph sees it"  #: in the message about a part that is missing
+__all__ = ["LocalStore", "whole"]
 
 Value = dict[str, Any]
 Key = tuple[int, int]  #: the number of a term, and a rank in it
@@ -86,6 +84,8 @@ class LocalStore(Store):
         What messages call the process of this rank.
     files : Files, optional
     """
+
+    missing_reason = "unseen"
 
     def __init__(self, path: str, rank: int, graph: str, who: str = "", files: Files | None = None) -> None:
         super().__init__(path, files)
@@ -315,9 +315,8 @@ class LocalStore(Store):
         why = (
             "a worker on that host does not have it, as after its disk was replaced" if seen else "start a worker there"
         )
-        return (
-            f"rank {rank}'s part of term {term.number} is missing: it was on host {host} in {path}, and {UNSEEN}; {why}"
-        )
+        what = f"rank {rank}'s part of term {term.number} is missing: it was on host {host} in {path}"
+        return f"{what}, and no worker of this graph sees it; {why}"
 
     # ---- a term of this graph ----------------------------------------------------------------------------------------
 

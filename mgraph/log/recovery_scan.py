@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.manifest import Head, StoredGraph, Term, chosen, term_of
@@ -59,7 +59,8 @@ def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> 
     undescribed = [name for name in undescribed if _number(name) >= first]  # else left of a term that was dropped
     for problem in _missing_terms(store, heads, terms, undescribed):
         if not repair:
-            raise StoreError(f"{problem}; restore it from a backup, or give up what that term logged with repair=True")
+            message = f"{problem}; restore it from a backup, or give up what that term logged with repair=True"
+            raise StoreError(message, reason=store.missing_reason)
         notes.append(f"{problem}: what that term logged is given up")
     if not terms and not snapshots:
         _check_saved(store)
@@ -135,16 +136,15 @@ def _add_term(
     scans = store.scans_of(term, places, repair)
     kept = kept_changes(scans, stored.epoch, bound)
     acknowledged = max((head.epoch for head in heads if head.term == term), default=0)
-    problem = _problem(store, term, scans, kept.epoch, bound, acknowledged, last=end is None)
+    problem, reason = _problem(store, term, scans, kept.epoch, bound, acknowledged, last=end is None)
     stored.add(kept.shares, kept.epoch)
     if end is not None and stored.epoch >= end.epoch and end.n_vertices not in (None, stored.left):
-        problem = _missing_removal(scans, stored.epoch)
+        problem, reason = _missing_removal(scans, stored.epoch), None
 
     # Raise the problem, or note what is given up.
     if problem is not None and not repair:
-        raise StoreError(
-            f"{problem}; the store is whole up to epoch {kept.epoch}; repair=True opens it there and gives up the rest"
-        )
+        message = f"{problem}; the store is whole up to epoch {kept.epoch}; repair=True opens it there"
+        raise StoreError(f"{message} and gives up the rest", reason=reason)
     if problem is not None:
         stored.notes.append(f"{problem}: epochs after {kept.epoch} are given up, {kept.given_up} records or more")
     if end is None:
@@ -168,19 +168,19 @@ def _missing_removal(scans: list[Scan], epoch: int) -> str:
 
 def _problem(
     store: Store, term: Term, scans: list[Scan], epoch: int, bound: int | None, acknowledged: int, last: bool
-) -> str | None:
-    """Return why the logs of a term have less than was synced, if they do; else None."""
+) -> tuple[str | None, Literal["unseen"] | None]:
+    """Return why the logs of a term have less than was synced, and the error's reason; None where they have it all."""
     if bound is not None and epoch >= bound:
-        return None
+        return None, None
     broken = next((scan.broken for scan in scans if scan.broken is not None), None)
     if broken is not None:
-        return broken
+        return broken, None
 
     # A log is missing.
     begun = not last or any(scan.entries for scan in scans)
     for rank, scan in enumerate(scans):
         if not scan.exists and (begun or store.must_exist(term, rank)):
-            return store.missing(term, rank)
+            return store.missing(term, rank), store.missing_reason
 
     # An epoch is missing: a later one was written after it, or all ranks had it on their disks.
     written = [entry for scan in scans for entry in scan.entries if not entry.mask & AHEAD]
@@ -188,8 +188,8 @@ def _problem(
     if not last or acknowledged > epoch or (term.sync == "always" and newest > epoch + 1):
         short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
         where = scans[short].last or store.log_folder(term.number, short)
-        return f"{where}: epoch {epoch + 1} was synced and is not there"
-    return None
+        return f"{where}: epoch {epoch + 1} was synced and is not there", None
+    return None, None
 
 
 # ---- what is kept of one term ----------------------------------------------------------------------------------------

@@ -328,7 +328,8 @@ def _taken(path: str, store: str, own: bool) -> Any:
             if not own and (tail is None or not tail.left):
                 return None
         if time.monotonic() >= end:
-            raise StoreError(f"{store} is in use by a process of this host, which has {path}: wait until it has ended")
+            what = f"{store} is in use by a process of this host, which has {path}: wait until it has ended"
+            raise StoreError(what, reason="in use")
         time.sleep(POLL_SECONDS)
 
 

@@ -30,7 +30,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, failed
@@ -64,7 +64,14 @@ class Store:
     path : str
         A folder, or a URL of fsspec for a place that has snapshots only.
     files : Files, optional
+
+    Attributes
+    ----------
+    missing_reason : "unseen" or None
+        The reason of a `StoreError` about the missing log of a rank.
     """
+
+    missing_reason: Literal["unseen"] | None = None
 
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
@@ -365,7 +372,8 @@ class Store:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise StoreError(f"{self.path} is in use by {self._holder(path)}: close that graph first") from None
+                    what = f"{self.path} is in use by {self._holder(path)}: close that graph first"
+                    raise StoreError(what, reason="in use") from None
                 time.sleep(0.05)
             except OSError as error:
                 raise failed(error, path, "the store cannot be locked:") from error

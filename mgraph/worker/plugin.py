@@ -19,13 +19,9 @@ from distributed.core import Status
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import GraphClosed, MgraphError
-from mgraph.exchange import Exchange, Loopback
+from mgraph.exchange import Exchange
+from mgraph.exchange.factory import make_exchange
 from mgraph.exchange.hub import HANDLER, Hub
-from mgraph.exchange.nccl import NcclExchange
-from mgraph.exchange.peer import PeerExchange
-from mgraph.exchange.tcp import TcpExchange
-from mgraph.exchange.ucx import UcxExchange
-from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.protocol import Hello
 from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
@@ -130,19 +126,8 @@ class MgraphPlugin(WorkerPlugin):
     def _open_exchange(
         self, hello: Hello, name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]
     ) -> Exchange:
-        patience = hello.patience
-        if name == "loopback":
-            return Loopback(aborted)
-        if name == "peer":
-            return PeerExchange(rank, size, aborted, device, patience=patience)
-        if name == "ucx":
-            return UcxExchange(rank, size, aborted, device, patience=patience)
-        if name == "nccl":  # counts and votes are in host memory, which NCCL does not send
-            small = "ucx" if ucx_installed() else "tcp"
-            companion = self._open_exchange(hello, small, rank, size, attempt, Device("cpu"), aborted)
-            return NcclExchange(rank, size, aborted, device, small=companion, patience=patience)
         key = hello.graph, attempt
-        return TcpExchange(rank, size, aborted, device, hub=self.hub, key=key, patience=patience)
+        return make_exchange(name, rank, size, aborted, device, hub=self.hub, key=key, patience=hello.patience)
 
     def _nbytes(self, key: str) -> int:
         """Bytes that a key's value takes in memory."""

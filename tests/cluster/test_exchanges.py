@@ -93,7 +93,7 @@ def test_a_rank_that_fails_is_told_and_the_others_are_timed(client, monkeypatch)
     def fails(*_: object, **__: object) -> None:
         raise DeviceError("the space is gone now")
 
-    monkeypatch.setattr("mgraph.worker.plugin.PeerExchange", fails)
+    monkeypatch.setattr("mgraph.exchange.factory.PeerExchange", fails)
     found = compare(client, "cpu", BULK)
     assert found["exchanges"][0] == {"exchange": "peer", "why": "the space is gone now"}
     assert found["exchanges"][1]["bulk_s"] > 0

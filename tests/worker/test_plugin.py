@@ -11,9 +11,8 @@ from exchange_ranks import hub_on, running_loop
 
 from mgraph.device import Device
 from mgraph.errors import WorkerLost
-from mgraph.exchange import Loopback
+from mgraph.exchange import Loopback, factory
 from mgraph.protocol import Hello
-from mgraph.worker import plugin
 from mgraph.worker.plugin import MgraphPlugin
 
 CPU = Device("cpu")
@@ -64,8 +63,8 @@ def test_every_exchange_and_its_companion_has_the_patience_of_the_graph(name, uc
         return make
 
     for kind in ("PeerExchange", "TcpExchange", "UcxExchange", "NcclExchange"):
-        monkeypatch.setattr(plugin, kind, noted(kind))
-    monkeypatch.setattr(plugin, "ucx_installed", lambda: ucx)
+        monkeypatch.setattr(factory, kind, noted(kind))
+    monkeypatch.setattr(factory, "ucx_installed", lambda: ucx)
     made = MgraphPlugin()
     made.hub = object()  # type: ignore[assignment]
     exchange = opened(made, name, 7.5)

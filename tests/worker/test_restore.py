@@ -190,8 +190,9 @@ def test_ranks_of_a_graph_that_lost_rank_0_keep_the_store(tmp_path):
     ranks.servants[0].close()
     store = Store(str(tmp_path))
     store.lock(seconds=0.2).close()
-    with pytest.raises(StoreError, match="in use"):
+    with pytest.raises(StoreError, match="in use") as refused:
         store.lock("rank-0001.lock", seconds=0.2)
+    assert refused.value.reason == "in use"
     ranks.servants[1].close()
     store.check_ranks()
 

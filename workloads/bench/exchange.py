@@ -77,7 +77,7 @@ def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) 
     connect_ranks(ranks, device, name)
     hosts = [urlsplit(address).hostname for address in addresses]
     args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": name if name in RAW else ""}
-    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
+    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args})
     _report(bench, name, size, answers[0]["info"]["lines"])
 
 

@@ -117,7 +117,7 @@ def _in_turn(bench: Bench, things: dict[str, Any], call: Callable[[Any], Any], r
 
 def replace_update(back: bool = False) -> None:
     """Have a worker's process take batches without applying them; or `back` as it was."""
-    calls._CALLS["update"] = changes.update if back else take
+    calls.HANDLERS["update"] = changes.update if back else take
 
 
 def take(rank: Any, epoch: int, ahead: bool = False, **columns: Any) -> dict[str, Any]:

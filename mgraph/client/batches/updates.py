@@ -175,7 +175,7 @@ class Updates:
         began = time.perf_counter()
         while True:
             try:
-                answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
+                answers = self._coordinator.call(method, args, shares())
             except Recovered:
                 continue
             done = report.of_batch(answers, time.perf_counter() - began, absent)
@@ -300,7 +300,7 @@ class Updates:
         parts = self._parts(source, steps, columns, seats)
         shares = [{"sources": mine} for mine in parts.seated(seats, now)]
         args = {"size": size, "first": first, **rows}
-        return self._coordinator.call("ingest", args, shares, connect=True, commits=True)
+        return self._coordinator.call("ingest", args, shares)
 
     def _ingest_here(self, parts: Iterator[dict[str, Any]]) -> list[UpdateReport]:
         """Apply the parts that this process reads, each as a batch."""
@@ -358,7 +358,7 @@ class Updates:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
-                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares, connect=True, commits=True)
+                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
                 self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
                 return
 
@@ -410,14 +410,14 @@ class Updates:
     def rebalance(self) -> Balance:
         """Move the boundaries of the ranges."""
         with self._directory.moving():
-            self._coordinator.call("rebalance", connect=True)
+            self._coordinator.call("rebalance")
         return self.balance()
 
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices."""
         with self._directory.moving():
             self.order_due = False
-            self._coordinator.call("reorder", connect=True)
+            self._coordinator.call("reorder")
         return self.balance()
 
     def order_first(self) -> None:

@@ -48,7 +48,7 @@ def run_algorithm(
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
         common |= {} if live is None else {"live": live}
         common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
-        answers = coordinator.call("run" if live is None else "maintain", common, shares, connect=True)
+        answers = coordinator.call("run" if live is None else "maintain", common, shares)
     except BaseException as error:
         coordinator.forget(key)  # some ranks may have finished
         if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:

@@ -103,7 +103,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
             if i:
                 with suppress(StoreError):  # then it is not known what is on the disk
                     rank.ballot.make_safe()
-                    told.done = counts[:i].ravel()  # type: ignore[attr-defined]
+                    vars(told)["done"] = counts[:i]  # of any class
             raise told  # noqa: B904
         counts[i], at = [made.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
