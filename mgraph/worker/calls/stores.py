@@ -11,7 +11,7 @@ from mgraph.errors import InvalidOption
 from mgraph.keys import Names
 from mgraph.log.read_only import ReadOnly
 from mgraph.log.remote import is_remote
-from mgraph.log.spool import finish as finish_logs
+from mgraph.log.shared_memory_tail import finish as finish_logs
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
@@ -65,7 +65,7 @@ def survey(rank: Rank, path: str, epoch: int | None, repair: bool) -> Value:
     If this worker sees no store on a disk that all share, the answer has `sees`: what it sees of one on local disks.
     """
     storage = rank.storage = rank.storage or _storage(rank, path)
-    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.survey(epoch, repair)
+    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.scan_store(epoch, repair)
 
 
 def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -> Value:

@@ -12,12 +12,12 @@ from mgraph.errors import StoreError
 from mgraph.log.files import PIECE, Contents, Files, failed
 from mgraph.log.records import HEADER, Entry, behind, layout, offset_of, stand_ins
 
-__all__ = ["Bodies"]
+__all__ = ["RecordColumns"]
 
 OPEN = 64  #: files that are held open; each rank of a term has one that is being read
 
 
-class Bodies:
+class RecordColumns:
     """Reads records. One thread uses it.
 
     Parameters
@@ -31,7 +31,7 @@ class Bodies:
         self._rest = np.empty(0, np.uint8)  # for what is read to be checked only
         self._checked: Entry | None = None
 
-    def __enter__(self) -> Bodies:
+    def __enter__(self) -> RecordColumns:
         return self
 
     def __exit__(self, *exc: object) -> None:

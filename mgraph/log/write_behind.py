@@ -1,4 +1,4 @@
-"""Records that are acknowledged when a spool has them, and written to the log's file when no changes come."""
+"""Records that are acknowledged when a tail has them, and written to the log's file when no changes come."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from concurrent.futures import Executor, Future
 
 from mgraph.log.records import Draft
 from mgraph.log.segments import Segments
-from mgraph.log.spool import Copy
+from mgraph.log.shared_memory_tail import Copy
 
-__all__ = ["Behind"]
+__all__ = ["WriteBehind"]
 
-CALM_SECONDS = 0.002  #: without a change, after which what the spool has is written
+CALM_SECONDS = 0.002  #: without a change, after which what the tail has is written
 LONG_SECONDS = 0.016  #: between two looks at whether changes still come, at most: each takes the interpreter's lock
 
 
-class Behind:
-    """Holds records in the spool of some segments, and has them written.
+class WriteBehind:
+    """Holds records in the tail of some segments, and has them written.
 
     A change waits for no other thread: one that is woken takes the interpreter's lock, for longer than a record needs.
     So records are queued for a thread that is awake while there are any.
@@ -27,12 +27,12 @@ class Behind:
     Parameters
     ----------
     segments : Segments
-        The log's segments, which have a spool.
+        The log's segments, which have a tail.
     copy : Copy
     writer : Executor
         One thread, which writes the records.
     put : callable
-        ``put(record, place)`` writes one of them, whose columns are in the spool.
+        ``put(record, place)`` writes one of them, whose columns are in the tail.
     """
 
     def __init__(self, segments: Segments, copy: Copy, writer: Executor, put: Callable[[Draft, int], None]) -> None:
@@ -47,7 +47,7 @@ class Behind:
         self._copy.mark()
 
     def begin(self, record: Draft, place: int) -> bool:
-        """Begin to copy a record to the spool, after `mark`; False if it has no room."""
+        """Begin to copy a record to the tail, after `mark`; False if it has no room."""
         if not self._segments.has_room(place + record.size):
             self.hurry()
             return False
@@ -56,7 +56,7 @@ class Behind:
         return True
 
     def take(self, record: Draft, place: int) -> Future[None]:
-        """Wait until the spool has the record that was begun, which is written then also if this process ends.
+        """Wait until the tail has the record that was begun, which is written then also if this process ends.
 
         What it returns ends when it is written.
         """

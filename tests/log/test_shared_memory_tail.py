@@ -18,13 +18,13 @@ from mgraph import DynamicGraph
 from mgraph.device import Device
 from mgraph.errors import DeviceError, StoreError
 from mgraph.exchange.segment import FOLDER
-from mgraph.log import spool
+from mgraph.log import shared_memory_tail
 from mgraph.log.files import DISK, File
 from mgraph.log.log import Lag, Log
 from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
-from mgraph.log.spool import NAME, PAGE, Spool, finish, laid
-from mgraph.worker.stores.spool import spool_of
+from mgraph.log.shared_memory_tail import NAME, PAGE, SharedMemoryTail, finish, laid
+from mgraph.worker.stores.shared_memory_tail import tail_of
 
 LOG = 0xFEDCBA9876543210
 
@@ -49,14 +49,14 @@ def names() -> list[str]:
 @pytest.fixture(autouse=True)
 def nothing_stays(tmp_path):
     yield
-    spools = [spool._seen(str(path)) for path in Path(FOLDER).glob(f"{NAME}*")]
-    assert not [one for one in spools if one is not None and one.store.startswith(str(tmp_path))]
+    tails = [shared_memory_tail._seen(str(path)) for path in Path(FOLDER).glob(f"{NAME}*")]
+    assert not [one for one in tails if one is not None and one.store.startswith(str(tmp_path))]
     assert not names()
 
 
 @pytest.fixture
 def log(tmp_path):
-    """A log in the background with a spool of two pages, whose file takes nothing until `log.go` is set."""
+    """A log in the background with two pages of shared memory, whose file takes nothing until `log.go` is set."""
     go, write = threading.Event(), File.write
 
     def slow(file, at, parts):
@@ -65,16 +65,16 @@ def log(tmp_path):
 
     folder = tmp_path / "store" / "term-000001" / "rank-0000"
     made = Log(Segments(DISK, str(folder), LOG, 3 * PAGE), "background", 0, lag=Lag(1 << 20, 60.0))
-    made.hold(lambda: (Spool(2 * PAGE, LOG, str(folder)), Copies()))
+    made.hold(lambda: (SharedMemoryTail(2 * PAGE, LOG, str(folder)), Copies()))
     made.flush()
     made.go, made.folder, made.store = go, str(folder), str(tmp_path / "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(File, "write", slow)
         yield made
         go.set()
-        spool = made._segments._spool
+        tail = made._segments._tail
         made.close()
-        spool.close()
+        tail.close()
 
 
 def change(log: Log, epoch: int, n: int) -> None:
@@ -107,7 +107,7 @@ def finished(log: Log, own: bool = False, store: Path | None = None) -> int:
 
 def killed(log: Log) -> int:
     """What `finish` finds if the process ends now: its lock is the kernel's."""
-    log._segments._spool._lock.close()
+    log._segments._tail._lock.close()
     return finished(log)
 
 
@@ -127,7 +127,7 @@ def test_bytes_come_round_and_a_record_without_room_is_written_at_once(log):
     rng = np.random.default_rng(5)
     log.go.set()
     sizes = [int(n) for n in rng.integers(0, 700, 120)]
-    sizes[60] = 5000  # more than the spool has
+    sizes[60] = 5000  # more than the tail has
     for epoch, n in enumerate(sizes, 1):
         change(log, epoch, n)
     log.flush()
@@ -191,17 +191,17 @@ def test_a_write_that_fails_ends_the_log_and_another_process_can_still_write(log
         with pytest.raises(StoreError, match=r"cannot be written.*open the store again"):
             change(log, 2, 10)
     log.go.set()
-    log._segments._spool.close(keep=True)
+    log._segments._tail.close(keep=True)
     assert finish(log.store) == 1
     assert read(log) == [(1, 10)]
 
 
 def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
     made = Log(Segments(DISK, str(tmp_path / "store" / "term-000001" / "rank-0000"), LOG), "background", 0)
-    made.hold(lambda: (Spool(PAGE, LOG, made._segments.folder), Copies()))
+    made.hold(lambda: (SharedMemoryTail(PAGE, LOG, made._segments.folder), Copies()))
     made.flush()
     change(made, 1, 10)
-    memory = weakref.ref(made._segments._spool.memory)
+    memory = weakref.ref(made._segments._tail.memory)
     made.close()
     assert memory() is None
 
@@ -209,7 +209,7 @@ def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
 @pytest.mark.parametrize("own", [False, True])
 def test_a_process_that_is_about_to_end_is_waited_for_by_who_has_the_store(log, own):
     change(log, 1, 10)
-    ends = threading.Timer(0.3, log._segments._spool._lock.close)
+    ends = threading.Timer(0.3, log._segments._tail._lock.close)
     ends.start()
     assert finished(log, own) == own
     assert read(log) == [(1, 10)] * own
@@ -218,27 +218,27 @@ def test_a_process_that_is_about_to_end_is_waited_for_by_who_has_the_store(log, 
 
 def test_who_reads_waits_for_another_process_that_writes_what_was_left(log, monkeypatch):
     change(log, 1, 10)
-    log._segments._spool._lock.close()
-    other = spool._locked(log._segments._spool.path)
-    spool._Spooled(log._segments._spool.path).leave()
-    monkeypatch.setattr(spool, "WAIT_SECONDS", 0.1)
+    log._segments._tail._lock.close()
+    other = shared_memory_tail._locked(log._segments._tail.path)
+    shared_memory_tail._LeftTail(log._segments._tail.path).leave()
+    monkeypatch.setattr(shared_memory_tail, "WAIT_SECONDS", 0.1)
     with pytest.raises(StoreError, match=rf"{log.store} is in use by a process of this host, which has {FOLDER}"):
         finish(log.store)
     threading.Timer(0.3, other.close).start()
-    monkeypatch.setattr(spool, "WAIT_SECONDS", 5.0)
+    monkeypatch.setattr(shared_memory_tail, "WAIT_SECONDS", 5.0)
     assert finished(log) == 1
 
 
 @pytest.mark.parametrize("what", ["copy", "term", "dropped", "moved", "gone", "unseen"])
-def test_a_spool_is_for_the_file_that_its_process_wrote(log, tmp_path, monkeypatch, what):
+def test_a_tail_is_for_the_file_that_its_process_wrote(log, tmp_path, monkeypatch, what):
     change(log, 1, 10)
-    log._segments._spool._lock.close()
+    log._segments._tail._lock.close()
     store, segment, moved = Path(log.store), Path(log.folder) / f"{0:016x}.log", tmp_path / "moved"
     later = store / "term-000002.json"
     if what == "copy":
         shutil.copytree(store, moved)
         assert finish(str(moved)) == 0
-        Spool(PAGE, LOG, f"{moved}/term-000001/rank-0000").close()  # of the same log, in another folder
+        SharedMemoryTail(PAGE, LOG, f"{moved}/term-000001/rank-0000").close()  # of the same log, in another folder
         assert finished(log) == 1
         assert read(log) == [(1, 10)]
     elif what == "term":
@@ -260,8 +260,8 @@ def test_a_spool_is_for_the_file_that_its_process_wrote(log, tmp_path, monkeypat
         store.rename(moved)
         with monkeypatch.context() as patch:
             if what == "unseen":  # by another container
-                patch.setattr(spool, "_sees", lambda: "another")
-            Spool(PAGE, 1, log.folder).close()
+                patch.setattr(shared_memory_tail, "_sees", lambda: "another")
+            SharedMemoryTail(PAGE, 1, log.folder).close()
         assert bool(names()) == (what == "unseen")
         assert finished(log, store=moved) == (what == "unseen")
         moved.rename(store)
@@ -272,11 +272,11 @@ def test_what_a_process_left_half_made_or_written_is_removed_and_that_of_another
     log.go.set()
     change(log, 1, 10)
     log.flush()
-    log._segments._spool._lock.close()
+    log._segments._tail._lock.close()
     half, other = (Path(FOLDER) / f"{NAME}{LOG:016x}-{what}" for what in ("half", "other"))
     half.write_bytes(bytes(3 * PAGE))
     other.write_bytes(b"MGSPOOL9" + bytes(3 * PAGE))
-    Spool(PAGE, 1, log.folder).close()
+    SharedMemoryTail(PAGE, 1, log.folder).close()
     assert names() == [other.name]
     assert finish(log.store) == 0
     other.unlink()
@@ -287,12 +287,12 @@ def test_without_room_in_shared_memory(tmp_path, caplog, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(DeviceError, match="a path of [0-9]+ bytes; shared memory has room for 3968"):
-        Spool(PAGE, 1, "/" + 700 * "ä" + "/term-000001/rank-0000")
+        SharedMemoryTail(PAGE, 1, "/" + 700 * "ä" + "/term-000001/rank-0000")
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(DeviceError, match="12345 bytes of shared memory cannot be had in /dev/shm: No space"):
-        Spool(12345, 1, str(tmp_path))
+        SharedMemoryTail(12345, 1, str(tmp_path))
     with caplog.at_level("INFO", "mgraph"):
-        assert spool_of(Device("cpu"), 12345, 1, str(tmp_path)) is None
+        assert tail_of(Device("cpu"), 12345, 1, str(tmp_path)) is None
     assert "records are written to the log before they are acknowledged: 15431 bytes" in caplog.text
 
 
@@ -300,7 +300,7 @@ def test_a_file_of_another_user_is_left_alone(tmp_path, monkeypatch):
     path = Path(FOLDER) / f"{NAME}{1:016x}"
     path.write_bytes(b"theirs")
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
-    spool._remove_leftovers()
+    shared_memory_tail._remove_leftovers()
     assert finish(str(tmp_path)) == 0
     assert path.read_bytes() == b"theirs"
     path.unlink()
@@ -312,7 +312,7 @@ import numpy as np
 from mgraph import DynamicGraph
 from mgraph.log.files import File
 from mgraph.worker.stores import storage
-storage.SPOOLED = {"cpu"}
+storage.TAILED = {"cpu"}
 path, seed = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(seed)
 g = DynamicGraph(n_vertices=1000, device="cpu", store=path, sync="background")

@@ -1,12 +1,12 @@
 """The end of a log in shared memory, where it outlives the process before it is written to the file.
 
-A `Spool` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p modulo the
-capacity. Two words in its first page say up to which place the file has all bytes (`written`), and up to which the
-spool has (`ready`). A process that is killed between the two leaves the spool, and `finish` writes to the file what the
+A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p
+modulo the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the
+tail has (`ready`). A process that is killed between the two leaves the tail, and `finish` writes to the file what the
 process would have written. Until then the name stays in /dev/shm. Its lock ends with the process, however that ends.
 
 A name has random digits: copies of a store have logs with the same number, and who has one of them open must not touch
-what belongs to another. The first page says to which file a spool belongs.
+what belongs to another. The first page says to which file a tail belongs.
 
 Who puts a record here does not hash its columns: its header is sealed over no columns, and whoever writes the record to
 the file hashes them.
@@ -31,7 +31,7 @@ from mgraph.exchange.segment import FOLDER, Segment
 from mgraph.log.files import DISK, failed, locked
 from mgraph.log.records import HEADER, Entry, header_of, resealed, segment_name
 
-__all__ = ["Copy", "Spool", "finish", "laid"]
+__all__ = ["Copy", "SharedMemoryTail", "finish", "laid"]
 
 
 NAME = "mgraph.log-"
@@ -58,7 +58,7 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
 
 
 class Copy(Protocol):
-    """Copies arrays, of the host or of a GPU, into a spool. One thread makes all calls."""
+    """Copies arrays, of the host or of a GPU, into a tail. One thread makes all calls."""
 
     def mark(self) -> None:
         """What is begun next is what the calling thread's stream has been given up to now, where it is a GPU's."""
@@ -70,8 +70,8 @@ class Copy(Protocol):
         """Wait until what was begun is done."""
 
 
-class Spool:
-    """The spool of one rank's log. `follow`, `views` and `tell` belong to its `Segments`.
+class SharedMemoryTail:
+    """The tail of one rank's log. `follow`, `views` and `tell` belong to its `Segments`.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Spool:
         return _views(self._ring, place, nbytes)
 
     def tell(self, written: int, ready: int) -> None:
-        """Up to which places the file and the spool have all bytes."""
+        """Up to which places the file and the tail have all bytes."""
         self._words[WRITTEN], self._words[READY] = written, ready
 
     def close(self, keep: bool = False) -> None:
@@ -156,7 +156,7 @@ def _mapped(path: str) -> Segment:
 
 
 def _locked(path: str, flags: int = 0) -> Any:
-    """A spool's file of this user, locked; `BlockingIOError` if a process has it."""
+    """A tail's file of this user, locked; `BlockingIOError` if a process has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
@@ -179,7 +179,7 @@ def finish(store: str, own: bool = False) -> int:
     """Write to the logs of a store what processes of this host that were killed had not yet written; how many records.
 
     Call it before the store is read. If the store is locked for this graph, which is then its `own`, it waits for
-    a spool that a process has: that process is about to end, or does the same. Else it leaves to a graph what it has.
+    a tail that a process has: that process is about to end, or does the same. Else it leaves to a graph what it has.
 
     Raises
     ------
@@ -189,8 +189,8 @@ def finish(store: str, own: bool = False) -> int:
     return sum(_finished(path, store, own) for path in _paths() if _concerns(path, store))
 
 
-class _Spooled:
-    """A spool as other processes find it; `OSError` if it is gone, or another user's.
+class _LeftTail:
+    """A tail as other processes find it; `OSError` if it is gone, or another user's.
 
     Attributes
     ----------
@@ -267,17 +267,17 @@ def _paths() -> list[str]:
     return sorted(str(path) for path in Path(FOLDER).glob(f"{NAME}*"))
 
 
-def _seen(path: str) -> _Spooled | None:
-    """A spool without its lock, which a graph may have; None if it is of no use, or not this user's."""
+def _seen(path: str) -> _LeftTail | None:
+    """A tail without its lock, which a graph may have; None if it is of no use, or not this user's."""
     with suppress(OSError):
-        spool = _Spooled(path)
-        return spool if spool.known else None
+        tail = _LeftTail(path)
+        return tail if tail.known else None
     return None
 
 
 def _concerns(path: str, store: str) -> bool:
-    spool = _seen(path)
-    return spool is not None and (spool.is_of(store) or spool.is_dropped(store))
+    tail = _seen(path)
+    return tail is not None and (tail.is_of(store) or tail.is_dropped(store))
 
 
 def _remove_leftovers() -> None:
@@ -291,24 +291,24 @@ def _remove_leftovers() -> None:
 
 
 def _is_useless(path: str) -> bool:
-    spool = _Spooled(path)
-    return spool.empty or spool.orphan if spool.known else spool.useless
+    tail = _LeftTail(path)
+    return tail.empty or tail.orphan if tail.known else tail.useless
 
 
 def _finished(path: str, store: str, own: bool) -> int:
-    """Write what one spool has for a log of this store, and remove it; how many records."""
+    """Write what one tail has for a log of this store, and remove it; how many records."""
     records, lock = 0, _taken(path, store, own)
     if lock is None:
         return 0
     with lock, suppress(FileNotFoundError):  # else another process has just removed it
-        spool = _Spooled(path)
-        spool.leave()
-        if not spool.is_over(store):
-            if not spool.is_of(store):
+        tail = _LeftTail(path)
+        tail.leave()
+        if not tail.is_over(store):
+            if not tail.is_of(store):
                 return 0
-            file = spool.segment(store)
+            file = tail.segment(store)
             try:
-                records = _write(spool, file)
+                records = _write(tail, file)
             except OSError as error:
                 raise failed(error, file, "what a killed process has left cannot be written to") from error
         os.unlink(path)
@@ -316,7 +316,7 @@ def _finished(path: str, store: str, own: bool) -> int:
 
 
 def _taken(path: str, store: str, own: bool) -> Any:
-    """A spool's file, locked; None if it is gone, or if a graph has it that may."""
+    """A tail's file, locked; None if it is gone, or if a graph has it that may."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -324,8 +324,8 @@ def _taken(path: str, store: str, own: bool) -> Any:
         except FileNotFoundError:
             return None
         except BlockingIOError:
-            spool = _seen(path)
-            if not own and (spool is None or not spool.left):
+            tail = _seen(path)
+            if not own and (tail is None or not tail.left):
                 return None
         if time.monotonic() >= end:
             what = f"{store} is in use by a process of this host, which has {path}: wait until it has ended"
@@ -333,7 +333,7 @@ def _taken(path: str, store: str, own: bool) -> Any:
         time.sleep(POLL_SECONDS)
 
 
-def _write(left: _Spooled, path: str) -> int:
+def _write(left: _LeftTail, path: str) -> int:
     place, records, file = left.written, 0, DISK.open(path)
     try:
         while place < left.ready:

@@ -1,4 +1,4 @@
-"""The spool of a rank's log, and how columns get there: from a GPU by a stream of its own, from the host by threads."""
+"""The tail of a rank's log, and how columns get there: from a GPU by a stream of its own, from the host by threads."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import numpy as np
 from mgraph.bulk import begin_copy
 from mgraph.device import Device
 from mgraph.errors import DeviceError
-from mgraph.log.spool import Copy, Spool, laid
+from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail, laid
 
-__all__ = ["SPOOLED", "spool_of"]
+__all__ = ["TAILED", "tail_of"]
 
 logger = logging.getLogger(__name__)
 
-#: devices whose logs have a spool; the batches of a CPU take longer than it takes to write them to a file
-SPOOLED = {"cuda"}
-MOST = 1 << 30  #: bytes of a spool
+#: devices whose logs have a tail; the batches of a CPU take longer than it takes to write them to a file
+TAILED = {"cuda"}
+MOST = 1 << 30  #: bytes of a tail
 
 
-def spool_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[Spool, Copy] | None:
-    """A spool for a log in a folder, `nbytes` behind at most; None, and a line that says why, without room for one."""
+def tail_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[SharedMemoryTail, Copy] | None:
+    """A tail for a log in a folder, `nbytes` behind at most; None, and a line that says why, without room for one."""
     try:
-        spool = Spool(min(nbytes + nbytes // 4, MOST), log, folder)
+        tail = SharedMemoryTail(min(nbytes + nbytes // 4, MOST), log, folder)
     except DeviceError as error:
         logger.info("%s: records are written to the log before they are acknowledged: %s", folder, error)
         return None
     device.use()
-    device.page_lock(spool.memory.data, spool.memory)
-    return spool, _Copies(device)
+    device.page_lock(tail.memory.data, tail.memory)
+    return tail, _Copies(device)
 
 
 class _Copies:
-    """See `mgraph.log.spool.Copy`."""
+    """See `mgraph.log.shared_memory_tail.Copy`."""
 
     def __init__(self, device: Device) -> None:
         self._of_host: list[Future[None]] = []
