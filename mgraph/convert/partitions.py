@@ -18,7 +18,7 @@ from mgraph.convert.frames import columns_in
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import KeyTable
-from mgraph.keys.names import columns_in as columns_in_bytes
+from mgraph.keys.key_array import columns_in as columns_in_bytes
 
 __all__ = ["from_dask"]
 

@@ -56,7 +56,7 @@ def _build() -> str:
 
 def host_platform() -> str:
     """The platform header of the chosen build."""
-    return "kernels/platform/lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
+    return "kernels/platform/simulated_lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
 
 
 def _entries(program: Program) -> str:

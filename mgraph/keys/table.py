@@ -16,7 +16,7 @@ from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
-from mgraph.keys.names import Names
+from mgraph.keys.key_array import Names
 
 __all__ = ["NONE", "KeyTable"]
 

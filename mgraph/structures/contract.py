@@ -27,7 +27,7 @@ __all__ = ["DEAD_BITS", "HUB_DEGREE", "KEPT", "Structure"]
 Array = Any
 HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
 MOST = (1 << 31) - 1  # operations in one run
-DEAD_BITS = constants("structures/dead.cuh")["dead_bits"]  #: vertices per word, in the bitmap of deleted vertices
+DEAD_BITS = constants("structures/deleted_set.cuh")["dead_bits"]  #: vertices per word of the set of deleted vertices
 KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one
 
 

@@ -1,7 +1,7 @@
 // The edges from and to a set of vertices, in any structure: one scan counts them by row, and a second one lists them,
 // each row's at the sum of the counts before it. Rows are dealt as in rows.cuh.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "kernels/rows.cuh"
 
 struct Vertices {  // bits: whose in-edges are sought, and whose rows

@@ -283,7 +283,7 @@ def test_searches(machine, size):
 
 
 ROWS = """
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
     static constexpr int lanes = 1;
     Numbers numbers;

@@ -14,7 +14,7 @@ from mgraph import CapacityError, InvalidBatch
 from mgraph.columns import Texts, as_keys, chosen_kind
 from mgraph.device import Device
 from mgraph.keys import NONE, KeyTable, Names, table
-from mgraph.keys.names import objects
+from mgraph.keys.key_array import objects
 
 KINDS = ["int64", "string"]
 EDGES = [0, -1, 1, 2**63 - 1, -(2**63), 2**32, 2**32 - 1, 2**31]

@@ -18,7 +18,8 @@ from mgraph.errors import Aborted
 from mgraph.failures import Stale
 from mgraph.operations import COLUMNS
 from mgraph.partition import Partition
-from mgraph.structures import mixed, names
+from mgraph.structures import mixed_stream as mixed
+from mgraph.structures import names
 
 N = 40
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}, {"directed": False}]

@@ -15,7 +15,7 @@ from mgraph.device import Device
 from mgraph.structures import Run, create
 from mgraph.structures.csr.structure import CsrStructure
 from mgraph.structures.gpma_plus.structure import GpmaPlus
-from mgraph.structures.mixed import Mixed
+from mgraph.structures.mixed_stream import Mixed
 from mgraph.structures.run import sort_batch
 from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.__main__ import main

@@ -30,7 +30,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Structure
-from mgraph.structures.numbers import number_keys
+from mgraph.structures.first_batch import number_keys
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 

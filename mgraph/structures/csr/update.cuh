@@ -2,7 +2,7 @@
 // pieces by merge path: key k stands before item at(k), so between two keys all items move by the same amount. shift[k]
 // is how many slots the first k keys add (inserts less deletes). No two lanes write one place.
 #pragma once
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 
 struct CsrLocate {  // one lane per key: its place in its row, what becomes of it, what it moves, and the four counts
     static constexpr int lanes = 1;

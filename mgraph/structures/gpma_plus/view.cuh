@@ -2,7 +2,7 @@
 // the part of it in one stretch of unit_slots slots. A reader sees from the slot itself whether it is live, so that its
 // loads need not wait for a count.
 #pragma once
-#include "structures/pma/slots.cuh"
+#include "structures/pma/layout.cuh"
 
 struct Array {  // what a batch writes
     u32* slots;

@@ -58,7 +58,7 @@ from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, View, constants, load
 from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.graphvine.check import check_graphvine
-from mgraph.structures.graphvine.look import Look, Rows, Scratch
+from mgraph.structures.graphvine.inspect_batch import Look, Rows, Scratch
 from mgraph.structures.graphvine.pool import Needs, Pool, Queues, Rebuild, plan_rebuild, quanta_of
 from mgraph.structures.graphvine.vertices import sever
 from mgraph.structures.plan import Counts, Plan

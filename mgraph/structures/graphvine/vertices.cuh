@@ -3,7 +3,7 @@
 // or for a long row one block, changes a row. Places in the rings come from atomics; pieces that find their ring full
 // are unused until the pool is rebuilt, as are outgrown directories.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "structures/graphvine/batch.cuh"
 #include "structures/graphvine/queues.cuh"
 

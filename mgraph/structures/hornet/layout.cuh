@@ -2,7 +2,7 @@
 // class, and every row gets the next block of its class. So blocks of a class lie in the order of their rows.
 #pragma once
 #include "structures/hornet/batch.cuh"
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 #include "kernels/rows.cuh"
 
 constexpr i64 chunk_rows = 256;

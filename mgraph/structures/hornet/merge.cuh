@@ -2,7 +2,7 @@
 // are merged at once, huge ones in pieces.
 #pragma once
 #include "structures/hornet/view.cuh"
-#include "structures/hornet/walk.cuh"
+#include "structures/hornet/merge_rows.cuh"
 
 struct SetWeights {  // one lane per key: new weights of edges that exist, before anything moves
     static constexpr int lanes = 1;

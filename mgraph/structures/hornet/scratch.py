@@ -11,9 +11,9 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.hornet.pool import Needs
-from mgraph.structures.moves import chunk_shift
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
+from mgraph.structures.shift_sums import chunk_shift
 
 __all__ = ["BY_FEW_LANES", "BY_WARPS", "Look", "Scratch"]
 

@@ -58,10 +58,10 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import HUB_DEGREE, Structure
+from mgraph.structures.first_batch import number_keys
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
 from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, Pool, Rebuild, plan_build, plan_rebuild
 from mgraph.structures.hornet.scratch import BY_FEW_LANES, BY_WARPS, Look, Scratch
-from mgraph.structures.numbers import number_keys
 from mgraph.structures.plan import Plan
 from mgraph.structures.run import Run
 

@@ -2,7 +2,7 @@
 // In reading order a leaf has a place; a leaf's level and number there never change. Appending a level makes place i
 // place 2 i, and the new leaves are those between.
 #pragma once
-#include "structures/pma/slots.cuh"
+#include "structures/pma/layout.cuh"
 
 constexpr i64 level_shift = 40;  // of an address: level << level_shift | slot in the level
 constexpr i64 array_end = (i64)64 << level_shift;  // the address behind the last slot, however many levels there are

@@ -2,7 +2,7 @@
 // key among those that act gives its slot.
 #pragma once
 #include "structures/pma/window.cuh"
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 
 struct Place {  // one lane per key
     static constexpr int lanes = 1;

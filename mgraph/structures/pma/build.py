@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph.kernels import Library, Struct
-from mgraph.structures.numbers import number_keys
+from mgraph.structures.first_batch import number_keys
 from mgraph.structures.plan import Counts
 from mgraph.structures.pma.scratch import TASK_ROWS
 from mgraph.structures.run import Run

@@ -5,7 +5,7 @@
 #include "structures/pma/leaf.cuh"
 #include "structures/pma/merge.cuh"
 #include "structures/pma/rows.cuh"
-#include "structures/pma/wide.cuh"
+#include "structures/pma/merge_parts.cuh"
 #include "structures/outcome.cuh"
 
 struct SetWeights {  // one lane per key: new weights of edges that exist, before anything moves

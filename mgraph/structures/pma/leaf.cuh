@@ -1,8 +1,8 @@
 // commit: windows of one leaf, a few lanes each. The places of deleted and of inserted items are sets of bits,
 // so that an item's new place follows from counting bits, however many keys there are.
 #pragma once
-#include "structures/pma/levels.cuh"
-#include "structures/pma/tile.cuh"
+#include "structures/pma/window_tree.cuh"
+#include "structures/pma/merge_tile.cuh"
 
 struct Places {  // a set of places in a leaf
     static constexpr int words = (LEAF + 31) / 32;

@@ -2,7 +2,7 @@
 #pragma once
 #include "structures/pma/window.cuh"
 #include "structures/outcome.cuh"
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 
 enum Status {  // counts for the host, one read-back
     updates,

@@ -2,7 +2,7 @@
 // the first rows, all loaded before one of them is used. As in a leaf, bits are counted: deleted old and inserted new
 // ranks.
 #pragma once
-#include "structures/pma/tile.cuh"
+#include "structures/pma/merge_tile.cuh"
 
 struct Ranks {  // a set of ranks in a window, in the tile's shared memory
     static constexpr int words = few_leaves * LEAF / 32 + 1;

@@ -1,6 +1,6 @@
 // prepare: locate the keys, count, and choose the windows. Nothing of the structure is written.
 #pragma once
-#include "structures/pma/levels.cuh"
+#include "structures/pma/window_tree.cuh"
 #include "structures/pma/locate.cuh"
 
 struct PickLeaves {  // one lane per key, or four, a block in step: leaves that the batch changes, by their first keys

@@ -1,6 +1,6 @@
 // commit: where the rows start in leaves that were merged, and degrees.
 #pragma once
-#include "structures/pma/levels.cuh"
+#include "structures/pma/window_tree.cuh"
 
 // the rows that begin in a leaf after the row of its first key; few numbers, since lanes exchange them
 struct LeafRows {

@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, constants
-from mgraph.structures.moves import chunk_shift
 from mgraph.structures.run import Run
+from mgraph.structures.shift_sums import chunk_shift
 
 __all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
 

@@ -29,7 +29,7 @@ __all__ = ["NOBODY", "Pma"]
 
 Array = Any
 
-NOBODY = np.uint32(constants("structures/pma/slots.cuh")["nobody"])  # in slots that hold no edge
+NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # in slots that hold no edge
 
 
 class Pma(Structure):

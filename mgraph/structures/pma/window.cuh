@@ -1,6 +1,6 @@
 // What preparing and committing a batch share: the located batch, ranks, and windows.
 #pragma once
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 
 struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     const u64* keys;

@@ -2,7 +2,7 @@
 // vertices. Rows of many buckets are cut into pieces, so that one does not hold up the rest. No two tiles change one
 // bucket.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "structures/slabgraph/supply.cuh"
 
 struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: how many are gone, counted by one lane

@@ -13,7 +13,7 @@ from mgraph.errors import CapacityError, UnknownVertex
 from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
-from mgraph.structures.mixed import Answers, Coming, Mixed, sort_stream
+from mgraph.structures.mixed_stream import Answers, Coming, Mixed, sort_stream
 from mgraph.worker.changes.change import BatchChange, Change, Growth
 from mgraph.worker.changes.route import route
 from mgraph.worker.shard.shard import Shard
@@ -77,7 +77,7 @@ def streams(
         weights = device.repeat(weight, 2)
     for by_dst in range(len(shard.structures)):
         keys, kinds = device.empty(n * stride, np.uint64), device.empty(n * stride, np.int8)
-        load(device, "structures/mixed.cuh").StreamArcs(
+        load(device, "structures/mixed_stream.cuh").StreamArcs(
             n, kinds=kind, src=src, dst=dst, order=shard.order, n=n, stride=stride, by_dst=by_dst,
             keys=keys, kinds_out=kinds,
         )  # fmt: skip

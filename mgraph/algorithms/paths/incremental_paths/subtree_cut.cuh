@@ -3,7 +3,7 @@
 // round by round where a vertex has several supports. On a rank that is alone.
 #pragma once
 #include "algorithms/paths/incremental_paths/tree_state.cuh"
-#include "kernels/append.cuh"
+#include "kernels/buffered_append.cuh"
 
 struct Moved {  // one lane a vertex: it is stale if its length has changed since the last call
     static constexpr int lanes = 1;

@@ -2,7 +2,7 @@
 // on. Lengths only fall, by atomics.
 #pragma once
 #include "algorithms/paths/near_far/lengths.cuh"
-#include "kernels/append.cuh"
+#include "kernels/buffered_append.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/search.cuh"
 

@@ -55,7 +55,7 @@ SPREAD_STEPS = 32  #: of a block, between two meetings of all
 SPREAD_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
 SPREADS = 16  #: launches, after which a search goes on in the order of lengths
 TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
-_WORDS = constants("algorithms/paths/near_far/paths.cuh").enums["State"]
+_WORDS = constants("algorithms/paths/near_far/near_far.cuh").enums["State"]
 TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 16
 assert len(_WORDS) == 10
 NONE = 2**64 - 1
@@ -92,7 +92,7 @@ HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> Library:
     """The kernels of a search over the shard's out-edges, or over other edges of it."""
     view = (shard.out_edges if edges is None else edges).view()
-    return kernels(shard, "algorithms/paths/near_far/paths.cuh", view, LENGTHS=lengths.bits)
+    return kernels(shard, "algorithms/paths/near_far/near_far.cuh", view, LENGTHS=lengths.bits)
 
 
 class Outbox:

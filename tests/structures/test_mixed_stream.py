@@ -10,8 +10,9 @@ from stream_model import StreamModel, check_rows, random_stream
 
 from mgraph import Operations
 from mgraph.device import Device
-from mgraph.structures import create, mixed, names
-from mgraph.structures.mixed import Mixed, sort_stream
+from mgraph.structures import create, names
+from mgraph.structures import mixed_stream as mixed
+from mgraph.structures.mixed_stream import Mixed, sort_stream
 from mgraph.structures.sort import make_keys
 
 VARIANTS = [

@@ -3,8 +3,8 @@
 // are read until there are none. Then the limit rises, and far vertices below it become near. This rank owns the n
 // vertices from `first` on.
 #pragma once
-#include "algorithms/paths/near_far/settle.cuh"
-#include "algorithms/paths/near_far/spread.cuh"
+#include "algorithms/paths/near_far/relax_persistent.cuh"
+#include "algorithms/paths/near_far/relax_by_block.cuh"
 
 struct Begin {  // one lane a source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;

@@ -1,7 +1,7 @@
 // GraphVine: every touched row gets the blocks that it will use, before edges are inserted.
 // Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take the same one.
 #pragma once
-#include "kernels/deal.cuh"
+#include "kernels/load_balance.cuh"
 #include "structures/graphvine/batch.cuh"
 #include "structures/graphvine/queues.cuh"
 

@@ -1,6 +1,6 @@
 // Many turns without the host, in the order of lengths; and how the limit rises.
 #pragma once
-#include "algorithms/paths/near_far/follow.cuh"
+#include "algorithms/paths/near_far/relax.cuh"
 
 // Turn after turn without the host, while few vertices are near: a launch and a read-back would take longer than each.
 // If the rank is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns`

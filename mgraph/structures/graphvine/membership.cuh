@@ -1,7 +1,7 @@
 // Membership: each touched row is read once, and its edges are sought among its run of the batch.
 // position[k] gets one write at most, because a row holds an edge once; of equal keys the last one's is always written.
 #pragma once
-#include "kernels/deal.cuh"
+#include "kernels/load_balance.cuh"
 #include "structures/graphvine/run.cuh"
 
 constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows of more positions are joined in such stretches

@@ -36,7 +36,7 @@ from mgraph.structures.sums import chunks_of, sum_chunks
 __all__ = ["Answers", "Coming", "Mixed", "load_kernels", "sort_stream"]
 
 Array = Any
-_KINDS = constants("kernels/stream.cuh")
+_KINDS = constants("kernels/operation_kinds.cuh")
 CLASSES = _KINDS["n_kinds"]
 BY_KIND = sum(kind << 4 * kind for kind in range(CLASSES))  #: each kind is a class
 #: of a run: updates, queries of rows, of edges and of weights, and the rest
@@ -97,8 +97,8 @@ class Coming:
 
 def load_kernels(structure: Structure) -> None:
     """Compile what streams run on this structure, so that the first is as fast as later ones."""
-    load(structure.device, "structures/mixed.cuh")
-    load(structure.device, "structures/answers.cuh", structure.view())
+    load(structure.device, "structures/mixed_stream.cuh")
+    load(structure.device, "structures/query_results.cuh", structure.view())
 
 
 def sort_stream(
@@ -182,14 +182,14 @@ class Mixed:
             self._mail, mail = device.mailbox(CLASSES + 2)
             self._mail[:] = 0
         device.fill(words[4], 0)
-        load(device, "structures/mixed.cuh").CountClasses(
+        load(device, "structures/mixed_stream.cuh").CountClasses(
             chunks, by_kind=by_kind, by_part=by_part, arrived=words[4], largest=largest, mail=mail
         )
         return by_kind, by_part
 
     def _split(self, by_kind: Struct, by_part: Struct, n_updates: int, n_rows: int, n_points: int) -> None:
         """Take the run apart: so many updates, queries of rows and queries of edges."""
-        device, run, kernels = self.device, self._run, load(self.device, "structures/mixed.cuh")
+        device, run, kernels = self.device, self._run, load(self.device, "structures/mixed_stream.cuh")
         n, n_weights, word = n_rows + n_points, n_updates if run.weight is not None else 0, np.uint32
         keys, self._rows, weight, place, before, self._places, self._before, self._slots, op = device.carve(
             (n_updates, np.uint64), (n_rows, np.uint64), (n_weights, np.float32), (n_updates, word), (n_updates, word),
@@ -232,7 +232,7 @@ class Mixed:
             )  # fmt: skip
             given = {"graph": (view := structure.view()), "queries": asked}
             into = {"words": words, "n_found": edges}
-            kernels = load(device, "structures/answers.cuh", view)
+            kernels = load(device, "structures/query_results.cuh", view)
             if n_rows:
                 device.fill(zeros, 0)
             changes, n_all = zeros[:n_rows], n_points + (len(self.updates) if n_rows else 0)
@@ -270,7 +270,7 @@ class Mixed:
             return None
         src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
         asked = self._places[len(self._rows) : len(self._rows) + n]
-        load(device, "structures/mixed.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
+        load(device, "structures/mixed_stream.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
         return structure._find(src, dst, device.empty(n, np.uint8)).view(np.uint8)
 
     def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:

@@ -1,6 +1,6 @@
 // A search that goes on from many places at once.
 #pragma once
-#include "algorithms/paths/near_far/follow.cuh"
+#include "algorithms/paths/near_far/relax.cuh"
 
 // From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
 // on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most

@@ -6,7 +6,7 @@
 #include "structures/sums.cuh"
 #include "structures/view.cuh"
 #include "kernels/search.cuh"
-#include "kernels/stream.cuh"
+#include "kernels/operation_kinds.cuh"
 
 constexpr u32 no_number = 0x7fc00000u;  // NaN
 

@@ -19,12 +19,12 @@ __all__ = ["Look", "Rows", "Scratch"]
 GraphVine = Any  # the class in structure.py, which imports this module
 
 Array = Any
-_BATCH, _JOIN = constants("structures/graphvine/prepare.cuh"), constants("structures/graphvine/join.cuh")
+_BATCH, _JOIN = constants("structures/graphvine/prepare.cuh"), constants("structures/graphvine/membership.cuh")
 CHUNK, GROUP, COUNTERS = (_BATCH[name] for name in ("chunk", "group", "counters"))
 HUB_EXTENT, STRETCH_SLOTS, LONG_RUN = (_JOIN[name] for name in ("hub_extent", "stretch_slots", "long_run"))
 WORDS_OF_STRETCH = _JOIN.size("Stretch") // 8
 TILES = 1 << 13  # that join stretches, at least, about what a GPU holds: a single key's row may have many
-WORDS_OF_PIECE = constants("structures/graphvine/relayout.cuh").size("Piece") // 4
+WORDS_OF_PIECE = constants("structures/graphvine/reserve_blocks.cuh").size("Piece") // 4
 AT = {name: _BATCH[name] for name in _BATCH.enums["Status"]}  # words of status
 STATUS = AT["first_counter"]  # how many words; in the mailbox the counters follow them
 
