@@ -64,7 +64,7 @@ def _entries(program: Program) -> str:
     for kernel in program.kernels:
         kind = f"{kernel.name}<{program.view}>" if kernel.template else kernel.name
         fields = f"*(const {kind}*)fields"
-        call = f"stay({fields})" if kernel.stays else f"launch({fields}, items, threads)"
+        call = f"launch_persistent({fields})" if kernel.persistent else f"launch({fields}, items, threads)"
         lines.append(
             f'extern "C" __attribute__((visibility("default"))) '
             f"void mgraph_{kernel.name}(const void* fields, i64 items, int threads) "

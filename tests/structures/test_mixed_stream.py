@@ -12,7 +12,7 @@ from mgraph import Operations
 from mgraph.device import Device
 from mgraph.structures import create, names
 from mgraph.structures import mixed_stream as mixed
-from mgraph.structures.mixed_stream import Mixed, sort_stream
+from mgraph.structures.mixed_stream import MixedStream, sort_stream
 from mgraph.structures.sort import make_keys
 
 VARIANTS = [
@@ -55,9 +55,9 @@ def test_streams_against_a_replay(name, weighted, device):
         if size % 2000:
             largest = device.zeros(2, np.uint64)
             run = sort_stream(device, weight=on[3], src=on[1], dst=on[2], largest=largest)
-            separated = Mixed(device, run, on[0], [*ops.counts.values(), 0], largest)
+            separated = MixedStream(device, run, on[0], [*ops.counts.values(), 0], largest)
         else:  # as if it did not know how many operations of each kind there are
-            separated = Mixed(device, sort_stream(device, make_keys(device, *on[1:3]), weight=on[3]), on[0])
+            separated = MixedStream(device, sort_stream(device, make_keys(device, *on[1:3]), weight=on[3]), on[0])
         plan = s.prepare(separated.updates)
         answers = separated.answer(s, plan.outcome).answers()
         counts = s.commit(plan)

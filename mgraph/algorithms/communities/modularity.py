@@ -9,7 +9,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, VertexData
 from mgraph.algorithms.communities.louvain.method import check_resolution
 from mgraph.algorithms.communities.louvain.program import FILE
-from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import Weights, unit_of
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
@@ -96,7 +96,7 @@ def _everyones(shard: Shard, labels: Array) -> Array:
         raise InvalidOption(
             f"labels must be whole numbers from 0 to {n - 1}, one for each vertex; these are from {low:g} to {high:g}"
         )
-    return share(shard, shard.device.astype(labels, np.uint32))
+    return all_gather(shard, shard.device.astype(labels, np.uint32))
 
 
 def _summed(shard: Shard, sums: Array) -> None:

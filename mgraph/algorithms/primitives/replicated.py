@@ -12,7 +12,7 @@ from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.structures import Structure
 
-__all__ = ["PART", "share", "sides", "sum_to_owners", "total"]
+__all__ = ["PART", "all_gather", "sides", "sum_to_owners", "total"]
 
 PART = 1 << 22  #: values that a rank sends at once, with which exchanges come near their full bandwidth
 
@@ -41,7 +41,7 @@ def _parts(shard: Shard) -> Iterator[list[tuple[int, int]]]:
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
 
 
-def share(shard: Shard, own: Array, whole: Array = None) -> Array:
+def all_gather(shard: Shard, own: Array, whole: Array = None) -> Array:
     """The values of all vertices, from each rank's values of its own; `own` itself on one rank.
 
     Written to `whole`, or to a new array. An allgather for each `PART` vertices of the largest range.

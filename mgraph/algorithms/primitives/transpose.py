@@ -11,7 +11,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.structures import Run
 
-__all__ = ["Rows", "some_rows", "transposed"]
+__all__ = ["Rows", "sample_rows", "transposed"]
 
 ROOM = 32  #: bytes an arc while the keys are sorted: keys, the sort's buffers, and the CSR that they were read from
 
@@ -66,7 +66,7 @@ def transposed(shard: Shard) -> Rows | None:
     return _rows(shard.device, keys, shard.lo, shard.hi)
 
 
-def some_rows(device: Device) -> Rows:
+def sample_rows(device: Device) -> Rows:
     """The rows of a graph of one vertex. Making them compiles what `transposed` runs and gives a view."""
     return _rows(device, _turned(device, device.zeros(1, np.uint64)), 0, 1)
 

@@ -99,7 +99,7 @@ struct Merge {
             }
         } else {
             constexpr bool short_rows = Side<Group>::lanes == 8;
-            Walker<Group> walker{group, batch, slots, weight, acts};
+            RowMerger<Group> walker{group, batch, slots, weight, acts};
             group.sync();
             if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             group.sync();

@@ -41,7 +41,7 @@ struct Locate {  // one block per chunk
         i64 found[3] = {}, many = (n >> shift) + 1;  // the last one has the end of the keys
         for (i64 c : grid.items(block, many)) {
             i64 last = lesser((c + 1) << shift, n + 1);
-            ChunkMoves moves;
+            ChunkShifts moves;
             for (i64 first = c << shift; first < last; first += block.size() * in_flight) {
                 i64 k = first + block.rank() * in_flight;
                 u32 move[in_flight] = {}, mine = 0;

@@ -17,7 +17,7 @@ struct UpdateRows {
     static constexpr int lanes = 1;
     static constexpr int resident = 8;
     Batch batch;
-    Levels levels;
+    WindowTree levels;
     const u32* first_keys;  // of leaves, as for MergeLeaves
     i64 windows;
     Leaves leaves;

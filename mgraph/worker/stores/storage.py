@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.files import Files
 from mgraph.log.log import Lag, Log
 from mgraph.log.read_only import ReadOnly
@@ -211,7 +211,7 @@ class Storage:
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
         self._check_shared(shard, store)
-        names = None if keys is None else Names.unpacked(keys)
+        names = None if keys is None else KeyArray.unpacked(keys)
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
 
     def _check_shared(self, shard: Shard, store: Store) -> None:

@@ -143,7 +143,7 @@ def test_small_levels_are_left_to_one_block(counted: Counter[str]) -> None:
     counted.clear()
     found, _ = DISTANCES.run(made[0], sources=np.array([0, 7], IDS))
     assert found["distance"][:, -1].tolist() == [n - 1, n - 8]
-    assert counted == {"Begin": 1, "Settle": 1, "FollowFew": 1, "read-back": counted["read-back"]}
+    assert counted == {"Begin": 1, "Settle": 1, "ExpandPersistent": 1, "read-back": counted["read-back"]}
     assert counted["read-back"] < 10
 
 

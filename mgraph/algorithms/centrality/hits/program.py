@@ -29,7 +29,7 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.replicated import share, sides
+from mgraph.algorithms.primitives.replicated import all_gather, sides
 from mgraph.algorithms.primitives.transpose import Rows
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
@@ -66,7 +66,7 @@ class _Matrix:
 
     def product(self, own: Array) -> Array:
         """The matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
-        sums, values = self.device.empty(self.n, np.float64), share(self.shard, own, self.everyone)
+        sums, values = self.device.empty(self.n, np.float64), all_gather(self.shard, own, self.everyone)
         if self.room:
             self.device.fill(self.n_tasks, 0)
         tasks = {"tasks": self.tasks, "n_tasks": self.n_tasks}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
-from mgraph.algorithms.centrality.pagerank.active_set import Reached
+from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
 from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE
 from mgraph.algorithms.primitives.transpose import Rows
 from mgraph.algorithms.primitives.weight_validation import check_weights
@@ -130,7 +130,7 @@ class Pull(Iteration):
     file = "algorithms/centrality/pagerank/pull.cuh"
 
     def __init__(
-        self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False, reached: Reached | None = None,
+        self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False, reached: ActiveSet | None = None,
         rest: Callable[[], Structure | Rows] | None = None,
     ) -> None:  # fmt: skip
         self.reached, self.rest = reached, rest

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
-from mgraph.algorithms.centrality.pagerank.forward_push import Outwards
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
 from mgraph.algorithms.centrality.pagerank.teleport import whole
 from mgraph.structures.plan import UPDATED
@@ -58,7 +58,7 @@ class Ranks:
             # residuals must be far below their limit, or what a change hands on makes all those around it hand on, too
             closer, _ = run(self.shard, start=self.found["rank"], **{**given, "tol": given["tol"] / CLOSER})
             ranks = self.shard.device.astype(closer["rank"], np.float64)
-            self.outwards = Outwards(self.shard, given["alpha"], given["tol"], ranks, base)
+            self.outwards = ForwardPush(self.shard, given["alpha"], given["tol"], ranks, base)
             self.found = {}
 
     @property
@@ -67,20 +67,20 @@ class Ranks:
         held = 0 if self.outwards is None else self.outwards.nbytes
         return held + sum(int(column.nbytes) for column in self.found.values())
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the ranks up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
         all_matter = self.arguments.get("weight") or changes.old is None  # without weights there are no updates
         matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
         if not matter and not more:
-            return Followed(0, False)
+            return ApplyResult(0, False)
         visited, start = 0, self.found.get("rank")
         if self.outwards is not None:
-            settled = self.outwards.follow(changes, most)
+            settled = self.outwards.apply_changes(changes, most)
             visited = int(self._sum(self.outwards.edges))
             if settled and self.outwards.error < self.arguments["tol"]:
                 self.futile, self.info = 0, {**self.info, "error": self.outwards.error}
-                return Followed(visited, True)
+                return ApplyResult(visited, True)
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
             start = self.outwards.ranks("float64")
@@ -90,7 +90,7 @@ class Ranks:
         self._iterate(start)
         if not self.info["converged"]:
             return None
-        return Followed(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
+        return ApplyResult(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
 
     def _sum(self, mine: float) -> float:
         return float(self.shard.exchange.allreduce(np.array([mine], np.float64))[0])

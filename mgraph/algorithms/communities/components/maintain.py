@@ -20,10 +20,14 @@ import time
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
 from mgraph.algorithms.communities.components.program import component_kernels, find, labelled, least_ids
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair, both, turned
-from mgraph.algorithms.paths.near_far.search import HOPS, Search
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import (
+    IncrementalPaths,
+    all_neighbor_edges,
+    reversed_arcs,
+)
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
 from mgraph.device import Array, Device
 from mgraph.kernels import Struct, constants
 
@@ -72,14 +76,14 @@ class Components:
         arcs, microseconds = shard.exchange.allreduce(mine).tolist()
         return bool(arcs <= LARGE or microseconds > 1e6 * QUICK * shard.size)
 
-    def _by_hops(self) -> Repair:
+    def _by_hops(self) -> IncrementalPaths:
         shard = self.shard
         ids = self.device.arange(shard.lo, shard.hi, np.uint32)
         roots = ids[self.parent[shard.lo : shard.hi] == ids]
-        search = Search(shard, HOPS, edges=both(shard))
+        search = NearFarSearch(shard, HOPS, edges=all_neighbor_edges(shard))
         search.run(roots, self.device.astype(roots, np.uint64))
-        search.share()
-        return Repair(shard, search, source=-1)
+        search.all_gather()
+        return IncrementalPaths(shard, search, source=-1)
 
     @property
     def takes_deletions(self) -> bool:
@@ -103,14 +107,14 @@ class Components:
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
-        followed = self._follow(changes, most)
+        followed = self._apply(changes, most)
         if followed is None or followed.changed:
             self.least = None
         return followed
 
-    def _follow(self, changes: Changes, most: int) -> Followed | None:
+    def _apply(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         self._grow()
         if self.shard.in_edges is not self.shard.out_edges:
             changes = _both_ways(self.device, changes)
@@ -127,22 +131,24 @@ class Components:
         if joined:
             self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
         if self.repair is None:
-            return Followed(counts[EDGES], joined or counts[SPLIT] > 0)
+            return ApplyResult(counts[EDGES], joined or counts[SPLIT] > 0)
         followed = self._repaired(self.repair, changed, changes, most, joined)
         if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
-            self.repair, followed = None, Followed(0, joined)
+            self.repair, followed = None, ApplyResult(0, joined)
         return followed
 
-    def _repaired(self, repair: Repair, changed: Struct, changes: Changes, most: int, joined: bool) -> Followed | None:
+    def _repaired(
+        self, repair: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int, joined: bool
+    ) -> ApplyResult | None:
         """Bring the forest up to date, and the trees by it."""
-        found = repair.follow(
+        found = repair.apply_changes(
             changes, most, lambda: not joined or self._give_to_largest(repair, changed, changes, most)
         )
         if found is None or not self._add_roots(repair, joined):
             return None
         if found or joined:
             self.kernels.Roots(len(self.parent), words=repair.length, n=len(self.parent), parent=self.parent)
-        return Followed(repair.visited(), found or joined)
+        return ApplyResult(repair.visited(), found or joined)
 
     def _grow(self) -> None:
         first, n = len(self.parent), self.shard.n_vertices
@@ -156,7 +162,7 @@ class Components:
 
     # ---- joined trees ------------------------------------------------------------------------------------------------
 
-    def _largest(self, repair: Repair) -> Array:
+    def _largest(self, repair: IncrementalPaths) -> Array:
         """Of trees that are joined, size << 32 | root of the largest, by their common parent: uint64[n_vertices]."""
         n, trees = len(self.parent), {"words": repair.length, "n": len(self.parent)}
         sizes, largest = self.device.zeros(n, np.uint32), self.device.zeros(n, np.uint64)
@@ -164,7 +170,7 @@ class Components:
         self.kernels.LargestTrees(n, sizes=sizes, parent=self.parent, largest=largest, **trees)
         return largest
 
-    def _give_to_largest(self, repair: Repair, changed: Struct, changes: Changes, most: int) -> bool:
+    def _give_to_largest(self, repair: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int) -> bool:
         """Give joined trees to the largest of them; False if they have about `most` edges or more."""
         n, left = len(self.parent), self.device.zeros(1, np.int64)
         largest = self._largest(repair)
@@ -178,7 +184,7 @@ class Components:
 
     # ---- new components ----------------------------------------------------------------------------------------------
 
-    def _add_roots(self, repair: Repair, joined: bool) -> bool:
+    def _add_roots(self, repair: IncrementalPaths, joined: bool) -> bool:
         """Make the vertices that no search has reached components of their own; False if they are too many."""
         if not joined and not len(repair.cut_off):
             return True
@@ -196,7 +202,7 @@ class Components:
             repair.resume(root, root.astype(np.uint64))
         return False
 
-    def _all_unreached(self, repair: Repair) -> Array:
+    def _all_unreached(self, repair: IncrementalPaths) -> Array:
         """Of the vertices that left their trees or were cut off, those that no search has reached."""
         n, found = len(self.parent), self.device.zeros(1, np.int64)
         apart = self.device.empty(self.left + len(repair.cut_off), np.uint32)
@@ -204,21 +210,21 @@ class Components:
         return apart[: int(Device.to_host(found)[0])]
 
     @staticmethod
-    def _unreached(repair: Repair, vertices: Array) -> Array:
+    def _unreached(repair: IncrementalPaths, vertices: Array) -> Array:
         return vertices[repair.length[vertices] == NONE]
 
-    def _take_lone(self, repair: Repair, vertices: Array) -> None:
+    def _take_lone(self, repair: IncrementalPaths, vertices: Array) -> None:
         """Make each of these that has no edges a component: after deletions of vertices they may be many."""
         shard = self.shard
         own = vertices[(vertices >= shard.lo) & (vertices < shard.hi)]
-        for edges in both(shard):
+        for edges in all_neighbor_edges(shard):
             own = own[edges.degrees(own - np.uint32(shard.lo)) == 0]
         for part in shard.exchange.allgather(own):
             repair.length[part] = part.astype(np.uint64)
 
 
-def _both_ways(device: Device, changes: Changes) -> Changes:
+def _both_ways(device: Device, changes: EdgeDelta) -> EdgeDelta:
     """The changed arcs of a directed graph, and each the other way round; not in order."""
-    back, twice = turned(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
+    back, twice = reversed_arcs(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
     columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
-    return Changes(deleted=changes.deleted, **columns)
+    return EdgeDelta(deleted=changes.deleted, **columns)

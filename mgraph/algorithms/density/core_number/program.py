@@ -38,7 +38,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.algorithms.primitives.transpose import Rows, sample_rows
 from mgraph.device import Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -208,7 +208,7 @@ def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     _library(shard)
     if shard.in_edges is None:
-        _library(shard, some_rows(shard.device))
+        _library(shard, sample_rows(shard.device))
 
 
 def run(shard: Shard) -> Columns:

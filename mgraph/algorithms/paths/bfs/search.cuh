@@ -26,7 +26,7 @@ struct Marks {
         if (NOTES) note(id, base + row);
     }
     DEVICE void note(i64 id, u64 value) const {
-        if (value < glance(notes + id)) atomic_min(notes + id, value);
+        if (value < stale_load(notes + id)) atomic_min(notes + id, value);
     }
 };
 
@@ -82,7 +82,7 @@ struct ExpandHubs {  // top-down: a tile a task of a hub's row
 template <class View>
 struct Walk {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     View graph;
     const u32* frontier;  // without hubs
     const i64* count;
@@ -138,7 +138,7 @@ struct Walk {
         if (NOTES) {
             if (saw_bit(seen, id)) return false;
             u64 value = (u64)level << 32 | (u64)row;
-            if (value < glance(notes + id)) atomic_min(notes + id, value);
+            if (value < stale_load(notes + id)) atomic_min(notes + id, value);
         }
         if (saw_bit(found, id) || atomic_or(found + id / word_bits, bit_of(id)) & bit_of(id)) return false;
         distance[id] = (i32)level;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.sssp.program import Paths
 
 __all__ = ["Distances"]
@@ -20,9 +20,9 @@ class Distances:
         self.shard, self.source, self.dtype = shard, source, dtype
         paths = Paths(shard, source, dtype)
         parents = paths.predecessors()[0] if predecessors else None
-        paths.search.share()
+        paths.search.all_gather()
         self.info = {"delta": paths.search.delta, "supersteps": paths.search.rounds}
-        self.repair = Repair(shard, paths.search, source, parents=parents)
+        self.repair = IncrementalPaths(shard, paths.search, source, parents=parents)
         self.tied = predecessors and self._tied()
 
     @property
@@ -30,15 +30,15 @@ class Distances:
         """Bytes of device memory."""
         return self.repair.nbytes
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         if self.tied and len(changes):
             return None
         self._grow()
-        changed = self.repair.follow(changes, most)
+        changed = self.repair.apply_changes(changes, most)
         if changed is None or (self.repair.parents is not None and self._tied()):
             return None
-        return Followed(self.repair.visited(), changed)
+        return ApplyResult(self.repair.visited(), changed)
 
     def _tied(self) -> bool:
         """Whether a vertex is as far as its predecessor, or has none that is nearer: who that is hangs on others."""
