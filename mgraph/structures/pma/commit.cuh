@@ -78,7 +78,8 @@ struct MergeBlocks {  // one block per window of up to block_leaves
                 if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
             }
     }
-    DEVICE void write(Block block, const Window& w, const EvenLayout& spread, const u32* items, const f32* weights) const {
+    DEVICE void write(Block block, const Window& w, const EvenLayout& spread, const u32* items,
+                      const f32* weights) const {
         i64 first = (i64)w.leaf * LEAF;
         for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
             i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
