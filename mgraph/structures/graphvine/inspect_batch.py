@@ -42,7 +42,7 @@ class TouchedRows:
     """
 
     def __init__(self, s: GraphVine, capacity: int, **fresh: Array) -> None:
-        self.device, kernels, graph = s.device, s.kernels["join"], s.view()
+        self.device, kernels, graph = s.device, s.kernels["membership"], s.view()
         slots = len(s.pool.slots)  # a long row has more than HUB_EXTENT, a long run more than LONG_RUN keys
         most = min(slots // HUB_EXTENT, slots // STRETCH_SLOTS + capacity) + capacity // LONG_RUN
         self.words, self.held, stretches, self.owner, self.end, self.position, self.filters = s.device.carve(
@@ -138,7 +138,7 @@ class GraphVineScratch:
         kernels, both = s.kernels["commit"], {"graph": s.view(), "pool": s.pool_struct()}
         self.move_tails = kernels.MoveTails.bind(**both, holes=self.holes)
         self._insert = (kernels.Insert if s.split else kernels.InsertByRow).bind(**both, holes=self.holes)
-        kernels, listed = s.kernels["relayout"], self.rows.status[AT["pieces_listed"] :]
+        kernels, listed = s.kernels["reserve_blocks"], self.rows.status[AT["pieces_listed"] :]
         self.relayout = kernels.ReserveBlocks.bind(**both, sums=self.sums, roots=self.roots, n_pieces=listed)
         self.relayout_pieces = kernels.ReserveBlocksByPiece.bind(**both, roots=self.roots, n_pieces=listed)
 

@@ -69,7 +69,7 @@ __all__ = ["GraphVine"]
 
 Array = Any
 PIECE = constants("structures/graphvine/rebuild.cuh")["piece"]  # slots
-PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
+PARTS = ("membership", "prepare", "reserve_blocks", "rebuild", "commit", "vertices")
 
 
 @dataclass
@@ -304,7 +304,7 @@ class GraphVine(Structure):
 
     def _find(self, src: Array, dst: Array, found: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
-        n, device, kernels = len(src), self.device, self.kernels["join"]
+        n, device, kernels = len(src), self.device, self.kernels["membership"]
         rest, n_rest = device.empty(n, np.uint32), device.zeros(1, np.int64)
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
         long = rest[: int(n_rest[0])]

@@ -68,7 +68,7 @@ from mgraph.structures.run import Run
 __all__ = ["Hornet"]
 
 Array = Any
-PARTS = ("prepare", "take", "merge", "layout")
+PARTS = ("prepare", "allocate", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
 _NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
@@ -226,7 +226,7 @@ class Hornet(Structure):
                 self.pool = work.larger
                 self._changed()
             if needs.taken:
-                self.kernels["take"].AllocateBlocks(
+                self.kernels["allocate"].AllocateBlocks(
                     self.pool.arrays, arrays=self._arrays, ranks=scratch.ranks, at=scratch.words, list=scratch.blocks
                 )
             self.used += needs.slots

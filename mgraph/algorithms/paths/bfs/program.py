@@ -100,7 +100,7 @@ class _Progress:
 
 def search_kernels(shard: Shard, view: View, predecessors: bool) -> Library:
     """The kernels of a search over `view`."""
-    return kernels(shard, "algorithms/paths/bfs/search.cuh", view, NOTES=int(predecessors))
+    return kernels(shard, "algorithms/paths/bfs/search.cuh", view, PREDECESSORS=int(predecessors))
 
 
 class _Search:
