@@ -32,12 +32,12 @@ class KeyTable:
     kind : "int64" | "string"
     device : Device
         Where keys are looked up; the host for strings.
-    names : Names, optional
+    names : KeyArray, optional
         The keys that are there already, which differ.
 
     Attributes
     ----------
-    names : Names
+    names : KeyArray
         The key of each number.
     """
 

@@ -14,8 +14,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, Operations
 from mgraph.algorithms.algorithm import HUB_DEGREE
-from mgraph.algorithms.paths.incremental_paths import incremental_paths as repair
-from mgraph.algorithms.paths.incremental_paths import subtree_cut as below
+from mgraph.algorithms.paths.incremental_paths import incremental_paths, subtree_cut
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.near_far import search
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
@@ -118,8 +117,8 @@ def by_blocks(request, monkeypatch):
     if way:
         monkeypatch.setitem(search.BLOCKWISE, "cpu", 4096)
     if way == "by jumps":
-        monkeypatch.setattr(repair, "FEW", 0)
-        monkeypatch.setattr(below, "JUMPS", 1)
+        monkeypatch.setattr(incremental_paths, "FEW", 0)
+        monkeypatch.setattr(subtree_cut, "JUMPS", 1)
     return device
 
 

@@ -70,7 +70,7 @@ class _Level:
         Of its arrays.
     frame : Frame
         The structure's arrays with the level; what is known of each leaf is undefined.
-    scratch : Scratch or None
+    scratch : PmaScratch or None
         For a batch as large as the last one.
     """
 

@@ -66,7 +66,7 @@ class Work:
     ----------
     frame : Frame
         The arrays that are written; others than now where a level was appended.
-    scratch : Scratch
+    scratch : PmaScratch
         With the batch that it has located.
     run : Run
     num_edges : int

@@ -84,7 +84,7 @@ class Move:
 
     Attributes
     ----------
-    pool : Pool
+    pool : SlabPool
         The new one.
     tail, free : int
         How many slabs are copied as they are, with the lists of those given back; 0 and 0 where they are compacted, and

@@ -24,7 +24,7 @@ class KeyLog:
 
     Parameters
     ----------
-    names : Names, optional
+    names : KeyArray, optional
         The key of each vertex; None as long as there was none.
     generation : int
         That of the numbering; see `mgraph.client.vertices.numbering.Numbering`.

@@ -229,7 +229,7 @@ class Snapshots:
             The description of a store that has nothing but this snapshot.
         more : dict, optional
             `offsets`, the last place in each source, and `last`, the kind of the last change.
-        names : Names, optional
+        names : KeyArray, optional
             The key of each vertex, on rank 0.
         local : bool
             Each rank describes its part where it is, and none waits for the others or drops what is old.

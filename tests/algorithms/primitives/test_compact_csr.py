@@ -12,7 +12,7 @@ from spmd import cut, run, shards
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.primitives import compact_csr as module
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Device
 
 
@@ -27,7 +27,7 @@ def test_rows(structure: str, device: str, small: None, always: None, size: int)
     for graph in [*shapes(), random_graph(1, 300, 4000, skew=True)]:
         for shard in shards(graph, cut(graph.n, size), structure, device=device):
             rows, want = compact_rows(shard, shard.out_edges), shard.out_edges.to_csr()
-            assert isinstance(rows, Rows)
+            assert isinstance(rows, CsrRows)
             assert rows.sorted_rows == shard.out_edges.sorted_rows
             for found, right in ((rows.offsets, want.offsets), (rows.ids, want.dst)):
                 np.testing.assert_array_equal(Device.to_host(found), Device.to_host(right))
@@ -38,7 +38,7 @@ def test_weights(structure: str, device: str, small: None, always: None) -> None
     graph.weight = np.random.default_rng(2).random(len(graph.src), np.float32)
     (shard,) = shards(graph, cut(graph.n, 1), structure, device=device)
     rows = compact_rows(shard, shard.out_edges, weights=True)
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, CsrRows)
     np.testing.assert_array_equal(Device.to_host(rows.weights), Device.to_host(shard.out_edges.to_csr().weight))
     assert compact_rows(shard, shard.out_edges).weights is None  # type: ignore[union-attr]
 

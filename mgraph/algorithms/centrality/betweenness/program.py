@@ -32,7 +32,7 @@ from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_roo
 from mgraph.algorithms.paths import bfs
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
 from mgraph.algorithms.primitives.frontier import words_of
-from mgraph.algorithms.primitives.transpose import Rows, transposed
+from mgraph.algorithms.primitives.transpose import CsrRows, transposed
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import Library, Struct
@@ -41,7 +41,7 @@ from mgraph.structures import Structure
 __all__ = ["run", "warm"]
 
 
-def _library(shard: Shard, rows: Structure | Rows) -> Library:
+def _library(shard: Shard, rows: Structure | CsrRows) -> Library:
     return kernels(shard, "algorithms/centrality/betweenness/brandes.cuh", rows.view())
 
 
@@ -56,7 +56,7 @@ def warm(shard: Shard) -> None:
 class _Side:
     """The edges of one direction, and the tasks of its hubs."""
 
-    def __init__(self, shard: Shard, rows: Structure | Rows) -> None:
+    def __init__(self, shard: Shard, rows: Structure | CsrRows) -> None:
         self.kernels, self.view, self.device = _library(shard, rows), rows.view(), shard.device
         self.room = task_room(rows)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)

@@ -64,7 +64,7 @@ from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
 from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull, Push, common
 from mgraph.algorithms.centrality.pagerank.teleport import Base, distribution, scale, teleport, whole
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.transpose import Rows, sample_rows, transposed
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.structures import Structure
@@ -204,7 +204,7 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
     rows = transposed(shard) if kept is None and max_iter > FEW and not weight else kept
 
     @cache
-    def every_row() -> Structure | Rows:
+    def every_row() -> Structure | CsrRows:
         assert rows is not None
         return rows if kept is None or max_iter <= FEW or started else compact_rows(shard, kept, weight)
 

@@ -48,7 +48,7 @@ from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_
 from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
-from mgraph.algorithms.primitives.weight_sums import Weights, unit_of
+from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
@@ -106,7 +106,7 @@ class _Level:
         self.shard, self.device, self.n = shard, shard.device, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.edges, self.loops, self.resolution = end - self.first, edges, loops, resolution
-        self.weights = Weights(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
+        self.weights = WeightSums(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
         self.tally = LabelCounts(shard, [self.weights.view], degrees)
         self.names = names
         self.strength = all_gather(shard, self.weights.strengths()) if strength is None else strength
@@ -262,7 +262,7 @@ def warm(shard: Shard) -> None:
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     rows = _Coarse(offsets, device.empty(0, np.uint32), none)
     for edges in (compact_rows_sample(shard, shard.out_edges), rows):
-        Weights(shard, edges.view(), edges, 0, 0, file=FILE)
+        WeightSums(shard, edges.view(), edges, 0, 0, file=FILE)
         label_count_kernels(shard, edges.view())
     _added(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))
 

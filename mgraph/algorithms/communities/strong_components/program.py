@@ -36,7 +36,7 @@ from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_roo
 from mgraph.algorithms.density.core_number.program import REMOVED, Peeling
 from mgraph.algorithms.density.core_number.program import warm as warm_peeling
 from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners
-from mgraph.algorithms.primitives.transpose import Rows, sample_rows
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
 from mgraph.kernels import Library, constants
@@ -48,7 +48,7 @@ FILE = "algorithms/communities/strong_components/search.cuh"
 NOBODY = constants(FILE, HUB_DEGREE=1024)["no_vertex"]
 
 
-def _library(shard: Shard, edges: Structure | Rows) -> Library:
+def _library(shard: Shard, edges: Structure | CsrRows) -> Library:
     return kernels(shard, FILE, edges.view())
 
 
@@ -64,7 +64,7 @@ class _Searches:
         See the kernels. Right for own vertices; `color` for all of them once it was shared.
     """
 
-    def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
+    def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
         self.ways = [(one.view(), _library(shard, one), task_room(one)) for one in edges]
         self.kernels = self.ways[0][1]
@@ -78,7 +78,7 @@ class _Searches:
         self.own = {"rows": self.rows, "first": shard.lo}
         self.round = 0
 
-    def trim(self, edges: list[Structure | Rows]) -> None:
+    def trim(self, edges: list[Structure | CsrRows]) -> None:
         """Make vertices components of their own that no cycle leads to, or that lead to none."""
         out, back = edges
         for counted, taken in ((back, out), (out, back)):

@@ -33,7 +33,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners, total
-from mgraph.algorithms.primitives.transpose import Rows, sample_rows
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
 from mgraph.device import Array
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -98,7 +98,7 @@ class Corners:
     both: Array
 
 
-def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library:
+def load_kernels(shard: Shard, edges: Structure | CsrRows | None = None) -> Library:
     """The kernels for the shard's out-edges, or for other edges of it."""
     return kernels(shard, FILE, (edges or shard.out_edges).view())
 
@@ -106,7 +106,7 @@ def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library
 class Keeper:
     """Keeps each edge at its lower end."""
 
-    def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
+    def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.edges, self.rows = shard, shard.device, edges, shard.hi - shard.lo
         self.views = [(one.view(), load_kernels(shard, one)) for one in edges]
         self.own_degrees = self.device.zeros(self.rows, np.uint32)

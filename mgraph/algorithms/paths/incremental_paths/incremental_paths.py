@@ -77,7 +77,7 @@ class IncrementalPaths:
     Parameters
     ----------
     shard : Shard
-    search : Search
+    search : NearFarSearch
         A search that has ended, whose lengths every rank knows.
     source : int
         The vertex that needs no support. With -1, no vertex of 0 hops needs one, and the lengths are hops in a forest:

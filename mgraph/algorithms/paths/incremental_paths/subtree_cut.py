@@ -29,7 +29,7 @@ class SubtreeCut:
 
     Parameters
     ----------
-    search : Search
+    search : NearFarSearch
         The search whose lengths are repaired.
     kernels : Library
         Those of ``incremental_paths.cuh``.

@@ -50,8 +50,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, library
-from mgraph.algorithms.primitives import weight_validation as check
-from mgraph.algorithms.primitives.weight_validation import check_weights
+from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 
@@ -72,7 +71,7 @@ def warm(shard: Shard) -> None:
     """Compile what a search in float32 runs on this shard."""
     for make in (library, tree_kernels):
         make(shard, Lengths.of("float32"))
-    check.weight_kernels(shard)
+    weight_kernels(shard)
 
 
 class Paths:
