@@ -4,7 +4,7 @@
 // vertices from `first` on.
 #pragma once
 #include "algorithms/paths/near_far/relax_persistent.cuh"
-#include "algorithms/paths/near_far/relax_by_block.cuh"
+#include "algorithms/paths/near_far/relax_blockwise.cuh"
 
 struct BeginSearch {  // one lane a source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;
