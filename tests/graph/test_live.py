@@ -112,7 +112,7 @@ def by_blocks(request, monkeypatch):
     """
     monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(worker_live, "SLOWER", 1e9)
-    monkeypatch.setattr(IncrementalPaths, "_regain", _regain_once)
+    monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
     if way:
         monkeypatch.setitem(search.BLOCKWISE, "cpu", 4096)
@@ -122,14 +122,14 @@ def by_blocks(request, monkeypatch):
     return device
 
 
-_regain = IncrementalPaths._regain
+_recompute = IncrementalPaths._recompute
 
 
-def _regain_once(self, *args):
-    """`IncrementalPaths._regain`, where no vertex was cut twice."""
+def _recompute_once(self, *args):
+    """`IncrementalPaths._recompute`, where no vertex was cut twice."""
     cut = self.device.to_host(self.cut_off)
     assert len(np.unique(cut)) == len(cut)
-    return _regain(self, *args)
+    return _recompute(self, *args)
 
 
 @pytest.mark.parametrize("few", [100, 1 << 15])

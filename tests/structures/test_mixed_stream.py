@@ -11,7 +11,7 @@ from stream_model import StreamModel, check_rows, random_stream
 from mgraph import Operations
 from mgraph.device import Device
 from mgraph.structures import create, names
-from mgraph.structures import mixed_stream as mixed
+from mgraph.structures import mixed_stream
 from mgraph.structures.mixed_stream import MixedStream, sort_stream
 from mgraph.structures.sort import make_keys
 
@@ -27,7 +27,7 @@ VARIANTS = [
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request, monkeypatch) -> Device:
     """Tiles count few operations each, so that small streams are cut too; new memory holds what was there before."""
-    monkeypatch.setitem(mixed.CHUNK, request.param, 70)
+    monkeypatch.setitem(mixed_stream.CHUNK, request.param, 70)
     real = Device.empty
 
     def empty(device, n, dtype):

@@ -221,8 +221,8 @@ def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]
     """Large turns look at near vertices only: what they follow is not the whole graph each time."""
     monkeypatch.setattr(search, "FEW", {"cpu": 0, "cuda": 0})
     followed = []
-    turn = search.NearFarSearch._turn
-    monkeypatch.setattr(search.NearFarSearch, "_turn", lambda self: (followed.append(self.near), turn(self)))
+    turn = search.NearFarSearch._relax
+    monkeypatch.setattr(search.NearFarSearch, "_relax", lambda self: (followed.append(self.near), turn(self)))
     n = 500
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     run(made, SSSP, 0)
