@@ -10,8 +10,7 @@ from stream_model import StreamModel, check_rows, random_stream
 
 from mgraph import Operations
 from mgraph.device import Device
-from mgraph.structures import create, names
-from mgraph.structures import mixed_stream
+from mgraph.structures import create, mixed_stream, names
 from mgraph.structures.mixed_stream import MixedStream, sort_stream
 from mgraph.structures.sort import make_keys
 

@@ -18,8 +18,7 @@ from mgraph.errors import Aborted
 from mgraph.failures import Stale
 from mgraph.operations import COLUMNS
 from mgraph.partition import Partition
-from mgraph.structures import mixed_stream
-from mgraph.structures import names
+from mgraph.structures import mixed_stream, names
 
 N = 40
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}, {"directed": False}]
