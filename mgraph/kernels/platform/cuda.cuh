@@ -57,7 +57,7 @@ DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
 constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
-// `warp_converged`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+// `warp_converged`: all tiles of the warp do the same at the same time, so no exchange checks which lanes take part.
 // A tile of one lane exchanges nothing: by an instruction for its lane alone, a warp's lanes would go one after another.
 template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;

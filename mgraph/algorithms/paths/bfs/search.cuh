@@ -1,8 +1,8 @@
 // The two kinds of breadth-first supersteps, with separate kernels for hubs. Top-down follows the edges of the
 // frontier. Bottom-up searches the in-edges of each unvisited vertex for a visited one. Both only set bits of `found`;
-// lanes may race to set the same bit, which is benign. With PREDECESSORS they also record for each vertex the minimum of
-// level << 32 | predecessor, which does not depend on the order of the finds. PREDECESSORS is a macro because, as a flag of
-// the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
+// lanes may race to set the same bit, which is benign. With PREDECESSORS they also record for each vertex the minimum
+// of level << 32 | predecessor, which does not depend on the order of the finds. PREDECESSORS is a macro because, as a
+// flag of the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
 #pragma once
 #include "algorithms/primitives/frontier.cuh"
 #include "algorithms/primitives/predecessors.cuh"
@@ -252,8 +252,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
 };
 
 template <class View>
-struct
-    PullHubs {  // bottom-up: a tile a task of a hub's row; without PREDECESSORS skipped if another tile found the vertex
+struct PullHubs {  // bottom-up: a tile a task of a hub's row; for distances alone, skipped if the vertex is found
     static constexpr int lanes = 32;
     View graph;  // in-edges
     i64 first;
