@@ -286,7 +286,7 @@ ROWS = """
 #include "structures/first_batch.cuh"
 struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 first;
     i64 last;
