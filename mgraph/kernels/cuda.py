@@ -130,7 +130,7 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
         launchers = {}
         for k in program.kernels:
             function = _function(module, k)
-            if k.stays:
+            if k.persistent:
                 launchers[k.name] = _stayer(device, function, k, processors)
             else:
                 most = _at_once(device, function, k, processors) if k.draws else processors * WAVES

@@ -75,7 +75,7 @@ class KernelSource:
     lanes: int
     template: bool
     shared: int = 0
-    stays: bool = False
+    persistent: bool = False
     resident: int = 0
     draws: bool = False
 
@@ -161,11 +161,11 @@ def read_program(
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         fields = _fields(found[3], views, view and view[1])
         shared = known.get(f"{name}::shared", 0)
-        stays = bool(known.get(f"{name}::stays", 0))
+        persistent = bool(known.get(f"{name}::persistent", 0))
         resident = known.get(f"{name}::resident", 0)
         draws = bool(known.get(f"{name}::draws", 0))
         lanes = known[f"{name}::lanes"]
-        kernels.append(KernelSource(name, fields, lanes, bool(found[1]), shared, stays, resident, draws))
+        kernels.append(KernelSource(name, fields, lanes, bool(found[1]), shared, persistent, resident, draws))
     text += views_text + body
     return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 

@@ -18,8 +18,8 @@ offset   size  what
 72       8     which log it belongs to: store, term and rank, hashed
 80       8     XXH3 of the bytes before
 88       -     the columns: src, dst, time, weight, op; or ids; or a time; then the place in a source, as JSON
-               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.Names.packed` has them, in
-               rank 0's record
+               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.KeyArray.packed` has them,
+               in rank 0's record
 =======  ====  ===========================================================================================
 
 Epochs count the attempts that are kept, but for changes of a kind of `WITHIN`: vertices that leave because they have no

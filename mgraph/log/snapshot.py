@@ -20,7 +20,7 @@ import xxhash
 
 from mgraph.columns import Texts
 from mgraph.errors import StoreError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.files import File, failed
 from mgraph.log.manifest import term_of
 from mgraph.log.records import checksum
@@ -129,7 +129,7 @@ def write_part(
     store.describe(about, {**what, "place": place} if mark is None else {**mark, "file": what, "place": place})
 
 
-def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any]:
+def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, Any]:
     """Write the keys of a graph's `n` vertices, durably, as an Arrow IPC file with the column key; what it is."""
     about = f"{folder}/keys.json"
     if store.files.exists(store.at(about)):

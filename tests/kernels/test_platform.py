@@ -283,10 +283,10 @@ def test_searches(machine, size):
 
 
 ROWS = """
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 first;
     i64 last;
@@ -313,7 +313,7 @@ def test_rows_up_to_the_last_id_and_one_more(machine, rows):
 MEET = """
 struct Rounds {  // one lane an item: what its right neighbour had in the round before, and one more
     static constexpr int lanes = 1;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     i64 n;
     i64 rounds;
     i64* values;  // two rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-from mgraph.algorithms.primitives.vertex_mappings import filled, is_named
+from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array
 from mgraph.checks import check_number
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.columns import as_array
@@ -21,9 +21,9 @@ def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
     In a mapping or a Series of pandas, a vertex without a number gets 0; with `mean`, the mean of a Series.
     `InvalidOption` and `UnknownVertex` name the argument.
     """
-    if is_named(values):
+    if is_mapping(values):
         facts = self._options.facts
-        return self._directory.read(lambda now: filled(values, facts(now), name, mean))
+        return self._directory.read(lambda now: mapping_array(values, facts(now), name, mean))
     n = self.num_vertices
     if isinstance(values, VertexValues):
         if isinstance(values, VertexRows) or len(values) != n:

@@ -13,7 +13,7 @@ template <class T> DEVICE T load(const T* p) {
 DEVICE void load_four(const u32* p, u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) v[i] = load(p + i);
 }
-template <class T> DEVICE T glance(const T* p) { return load(p); }  // on a GPU it may be stale
+template <class T> DEVICE T stale_load(const T* p) { return load(p); }  // on a GPU it may be stale
 template <class T> DEVICE void store(T* p, T v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T load_once(const T* p) { return *p; }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) {

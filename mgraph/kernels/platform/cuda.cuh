@@ -7,7 +7,7 @@
 #include "kernels/platform/common.cuh"
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
-template <class T> DEVICE T glance(const T* p) { return *p; }  // may be stale: from L1
+template <class T> DEVICE T stale_load(const T* p) { return *p; }  // may be stale: from L1
 DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, past L1
     uint4 all = __ldcg((const uint4*)p);
     v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
@@ -64,9 +64,9 @@ DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
 constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
-// `in_step`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+// `warp_converged`: all tiles of the warp do the same at the same time, so no exchange checks which lanes take part.
 // A tile of one lane exchanges nothing: by an instruction for its lane alone, a warp's lanes would go one after another.
-template <int W, bool in_step = false> struct Tile {
+template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
     static constexpr bool alone = W == 1;
     static constexpr DEVICE int size() { return W; }
@@ -74,9 +74,9 @@ template <int W, bool in_step = false> struct Tile {
     DEVICE int index() const { return threadIdx.x / W; }  // in its block
     DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
     DEVICE u32 own() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
-    DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
+    DEVICE u32 mask() const { return warp_converged ? 0xffffffffu : own(); }
     DEVICE u32 ballot(bool p) const { return alone ? (u32)p : (__ballot_sync(mask(), p) & own()) >> base(); }
-    DEVICE bool any(bool p) const { return alone ? p : in_step ? ballot(p) : __any_sync(mask(), p); }
+    DEVICE bool any(bool p) const { return alone ? p : warp_converged ? ballot(p) : __any_sync(mask(), p); }
     // lanes with the same
     template <class T> DEVICE u32 match(T v) const {
         return alone ? 1u : (__match_any_sync(mask(), v) & own()) >> base();

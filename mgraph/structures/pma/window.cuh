@@ -1,6 +1,6 @@
 // What preparing and committing a batch share: the located batch, ranks, and windows.
 #pragma once
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 
 struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     const u64* keys;
@@ -17,7 +17,7 @@ struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     DEVICE bool inserts(i64 k) const { return by_key(k) > 0; }
     DEVICE bool deletes(i64 k) const { return by_key(k) < 0; }
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
-    DEVICE u64 moves(i64 k) const { return moves_before(before, chunks, shift, k); }
+    DEVICE u64 moves(i64 k) const { return shifts_before(before, chunks, shift, k); }
     DEVICE i64 net(i64 k) const { return sum(moves(k)); }
     DEVICE i32 net32(i64 k) const { return (i32)net(k); }
     static DEVICE i64 sum(u64 moves) { return (i64)(moves >> 32) - (i64)(moves & 0xffffffffu); }
@@ -114,9 +114,9 @@ DEVICE i64 parts(const Window& w) {
     return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
 }
 
-struct Spread {  // n items spread evenly over some leaves: the first `extra` leaves hold one more
+struct EvenLayout {  // n items spread evenly over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
-    DEVICE Spread(i64 n, i64 leaves)
+    DEVICE EvenLayout(i64 n, i64 leaves)
         : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves),
           extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }

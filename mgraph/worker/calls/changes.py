@@ -12,7 +12,7 @@ from mgraph.batch import COUNTS, TOLD
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures import Run
-from mgraph.structures.mixed import load_kernels
+from mgraph.structures.mixed_stream import load_kernels
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.changes.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
 from mgraph.worker.changes.mixed import Execution, answered, logged, streams

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.read_only import ReadOnly
 from mgraph.log.remote import is_remote
 from mgraph.log.shared_memory_tail import finish as finish_logs
@@ -156,7 +156,7 @@ def keys(rank: Rank, generation: int = -1, n: int = 0) -> Value:
 def share_keys(rank: Rank, keys: np.ndarray | None = None) -> None:
     """Follow the keys of the vertices on rank 0, for other clients; `keys` are those that there are, on rank 0."""
     if rank.number == 0:
-        rank.ballot.keys = KeyLog(None if keys is None else Names.unpacked(keys), rank.shard.generation)
+        rank.ballot.keys = KeyLog(None if keys is None else KeyArray.unpacked(keys), rank.shard.generation)
 
 
 def _start_log(rank: Rank, **how: Any) -> None:

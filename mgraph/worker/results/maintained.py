@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, Changes
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta
 from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
@@ -58,7 +58,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
 
 
 def _gone_on(shard: Shard, held: MaintainedState) -> Value | None:
-    """Go on from the last result; what `follow` returns, or None where that is not possible.
+    """Go on from the last result; what `apply_changes` returns, or None where that is not possible.
 
     An error leaves no result, since it may have come when a part of the ranks were done.
     """
@@ -73,7 +73,7 @@ def _gone_on(shard: Shard, held: MaintainedState) -> Value | None:
     most, loops = max(int(arcs * held.share), FEW), _loops(shard, changes)
     followed = None
     if not _left_out(held, len(changes)):
-        followed = made.follow(changes, most) if len(changes) <= most else None
+        followed = made.apply_changes(changes, most) if len(changes) <= most else None
         _adapt(held, _longest(shard, began), None if followed is None else followed.edges / most, len(changes))
     touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
     if followed is None:
@@ -135,12 +135,12 @@ def _sum(shard: Shard, mine: int) -> int:
 # ---- what was changed since an epoch ---------------------------------------------------------------------------------
 
 
-def _changes(shard: Shard, epoch: int) -> Changes:
+def _changes(shard: Shard, epoch: int) -> EdgeDelta:
     """How the arcs of all ranks differ from those at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
     if shard.size == 1 and len(since) == 1:
         one = since[0][1]  # each arc is there once, and in order
-        return Changes(one.keys, one.kinds, one.deleted, one.old, one.new)
+        return EdgeDelta(one.keys, one.kinds, one.deleted, one.old, one.new)
     columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
@@ -160,7 +160,7 @@ def _changes(shard: Shard, epoch: int) -> Changes:
         first, last, was, now = first[differs], last[differs], was[differs], now[differs]
         kind = xp.where(was, xp.where(now, UPDATED, DELETED), INSERTED).astype(np.uint8)
         weights = {"old": columns["old"][first], "new": columns["new"][last]} if "old" in columns else {}
-        return Changes(keys[first], kind, int((kind == DELETED).sum()), **weights)
+        return EdgeDelta(keys[first], kind, int((kind == DELETED).sum()), **weights)
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:
@@ -180,7 +180,7 @@ def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array
     return {name: device.concatenate(shard.exchange.allgather(column)) for name, column in columns.items()}
 
 
-def _loops(shard: Shard, changes: Changes) -> Array:
+def _loops(shard: Shard, changes: EdgeDelta) -> Array:
     """How many changed arcs of an undirected graph are self-loops, on the device; None of a directed graph."""
     if shard.directed:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.device import Device
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.manifest import StoredGraph
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
@@ -83,7 +83,7 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: StoredGraph, afte
     return counts
 
 
-def keys_at(shard: Shard, store: Store, found: StoredGraph) -> Names | None:
+def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
     """The keys of the vertices as of the end of what was found in a store, on rank 0; None if there was none.
 
     All ranks call it together.
@@ -98,7 +98,7 @@ def keys_at(shard: Shard, store: Store, found: StoredGraph) -> Names | None:
     if about is not None:
         named = _named_keys(shard, store, about)
         if shard.rank == 0:
-            names = Names(about["kind"], Device("cpu"))
+            names = KeyArray(about["kind"], Device("cpu"))
             names.append(named)
     keys = KeyLog(names)
     entries = [shares[0] for shares in found.shares]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.files import Files
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
@@ -222,7 +222,7 @@ class Storage:
             if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
                 store.files.remove(store.at(folder_of(shard.epoch, 0, shard.changes)))
         self._check_shared(shard, store)
-        names = None if keys is None else Names.unpacked(keys)
+        names = None if keys is None else KeyArray.unpacked(keys)
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
 
     def _check_shared(self, shard: Shard, store: Store) -> None:

@@ -15,7 +15,7 @@ from mgraph.device import Device
 from mgraph.structures import Run, create
 from mgraph.structures.csr.structure import CsrStructure
 from mgraph.structures.gpma_plus.structure import GpmaPlus
-from mgraph.structures.mixed import Mixed
+from mgraph.structures.mixed_stream import MixedStream
 from mgraph.structures.run import sort_batch
 from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.__main__ import main
@@ -46,13 +46,13 @@ def test_execute(tmp_path, capsys):
 
 
 def test_execute_catches_a_wrong_answer(monkeypatch, capsys):
-    answer = Mixed.answer
+    answer = MixedStream.answer
 
     def forgets_the_updates(self, structure, outcome):
         self._before[:] = 0
         return answer(self, structure, outcome)
 
-    monkeypatch.setattr(Mixed, "answer", forgets_the_updates)
+    monkeypatch.setattr(MixedStream, "answer", forgets_the_updates)
     options = ["--structure", "csr", "--operations", "900", "--rows", "1", "--repeats", "1", "--runs", "900"]
     assert main(["bench", "execute", *SMALL, *options]) == 2
     assert "csr: the first 900 operations are answered otherwise" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
 from mgraph.algorithms.centrality.hits.program import run, warm
-from mgraph.algorithms.primitives.vertex_mappings import begun
+from mgraph.algorithms.primitives.vertex_mappings import starting_vector
 from mgraph.checks import check_number, check_whole
 from mgraph.errors import InvalidOption
 
@@ -107,7 +107,7 @@ def check(
     if weight and not graph.reverse:
         raise InvalidOption("weight=True needs in-edges; create the graph with reverse=True, or directed=False")
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
-    name, first = begun(graph, start, nstart)
+    name, first = starting_vector(graph, start, nstart)
     given = {} if first is None else {name: VertexData(first)}
     return {"tol": float(tol), "max_iter": most, "weight": bool(weight), "normalized": bool(normalized), **given}
 

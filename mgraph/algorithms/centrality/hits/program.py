@@ -29,8 +29,8 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.replicated import share, sides
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.replicated import all_gather, sides
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
@@ -43,7 +43,7 @@ STEPS = 20  #: vectors of a basis; 160 bytes a vertex
 WHAT = "hubs and authorities by weights"
 
 
-def _library(shard: Shard, rows: Structure | Rows, weight: bool) -> Library:
+def _library(shard: Shard, rows: Structure | CsrRows, weight: bool) -> Library:
     return kernels(shard, "algorithms/centrality/hits/gather.cuh", rows.view(), BY_WEIGHT=int(weight))
 
 
@@ -57,7 +57,7 @@ def warm(shard: Shard) -> None:
 class _Matrix:
     """The edges of one direction as a matrix."""
 
-    def __init__(self, shard: Shard, rows: Structure | Rows, weight: bool) -> None:
+    def __init__(self, shard: Shard, rows: Structure | CsrRows, weight: bool) -> None:
         self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
         self.kernels, self.view, self.room = _library(shard, rows, weight), rows.view(), task_room(rows)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
@@ -66,7 +66,7 @@ class _Matrix:
 
     def product(self, own: Array) -> Array:
         """The matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
-        sums, values = self.device.empty(self.n, np.float64), share(self.shard, own, self.everyone)
+        sums, values = self.device.empty(self.n, np.float64), all_gather(self.shard, own, self.everyone)
         if self.room:
             self.device.fill(self.n_tasks, 0)
         tasks = {"tasks": self.tasks, "n_tasks": self.n_tasks}

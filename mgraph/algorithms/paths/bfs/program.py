@@ -100,7 +100,7 @@ class _Progress:
 
 def search_kernels(shard: Shard, view: View, predecessors: bool) -> Library:
     """The kernels of a search over `view`."""
-    return kernels(shard, "algorithms/paths/bfs/search.cuh", view, NOTES=int(predecessors))
+    return kernels(shard, "algorithms/paths/bfs/search.cuh", view, PREDECESSORS=int(predecessors))
 
 
 class _Search:
@@ -195,7 +195,7 @@ class _Search:
             ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
             for r, part in enumerate(shard.exchange.alltoallv([notes[first:end] for first, end in ranges])):
                 if r != shard.rank:
-                    self.push_kernels.MergeNotes(len(own), part=part, n=len(own), notes=own)
+                    self.push_kernels.MergePredecessors(len(own), part=part, n=len(own), notes=own)
             own = shard.device.concatenate([own])  # a copy, so that the notes on other ranks' vertices are freed
         self.push_kernels.Predecessors(len(own), notes=own, n=len(own))
         return own.view(np.int64)

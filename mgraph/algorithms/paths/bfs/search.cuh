@@ -1,15 +1,15 @@
 // The two kinds of breadth-first supersteps, with separate kernels for hubs. Top-down follows the edges of the
 // frontier. Bottom-up searches the in-edges of each unvisited vertex for a visited one. Both only set bits of `found`;
-// lanes may race to set the same bit, which is benign. With NOTES they also record for each vertex the minimum of
-// level << 32 | predecessor, which does not depend on the order of the finds. NOTES is a macro because, as a flag of
-// the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
+// lanes may race to set the same bit, which is benign. With PREDECESSORS they also record for each vertex the minimum
+// of level << 32 | predecessor, which does not depend on the order of the finds. PREDECESSORS is a macro because, as a
+// flag of the kernels, it spilled registers: searches for distances over 1.05G arcs took 2.64 ms instead of 2.13.
 #pragma once
 #include "algorithms/primitives/frontier.cuh"
 #include "algorithms/primitives/predecessors.cuh"
 #include "kernels/rows.cuh"
 
-#ifndef NOTES
-#define NOTES 1
+#ifndef PREDECESSORS
+#define PREDECESSORS 1
 #endif
 
 constexpr u32 no_vertex = ~0u;
@@ -19,14 +19,14 @@ struct Marks {
     u32* found;
     const u32* seen;  // vertices settled or sent before this superstep; not written during it
     u64* notes;
-    u64 base;         // the note in which the predecessor is the first own vertex
+    u64 base;  // the note in which the predecessor is the first own vertex
     DEVICE void mark(u32 id, i64 row) const {
-        if (NOTES && saw_bit(seen, id)) return;
+        if (PREDECESSORS && saw_bit(seen, id)) return;
         set_bit(found, id);
-        if (NOTES) note(id, base + row);
+        if (PREDECESSORS) note(id, base + row);
     }
     DEVICE void note(i64 id, u64 value) const {
-        if (value < glance(notes + id)) atomic_min(notes + id, value);
+        if (value < stale_load(notes + id)) atomic_min(notes + id, value);
     }
 };
 
@@ -82,7 +82,7 @@ struct ExpandHubs {  // top-down: a tile a task of a hub's row
 template <class View>
 struct Walk {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     View graph;
     const u32* frontier;  // without hubs
     const i64* count;
@@ -135,10 +135,10 @@ struct Walk {
         }
     }
     DEVICE bool finds(u32 id, i64 row, i64 level) const {
-        if (NOTES) {
+        if (PREDECESSORS) {
             if (saw_bit(seen, id)) return false;
             u64 value = (u64)level << 32 | (u64)row;
-            if (value < glance(notes + id)) atomic_min(notes + id, value);
+            if (value < stale_load(notes + id)) atomic_min(notes + id, value);
         }
         if (saw_bit(found, id) || atomic_or(found + id / word_bits, bit_of(id)) & bit_of(id)) return false;
         distance[id] = (i32)level;
@@ -173,7 +173,7 @@ DEVICE u32 parent_in(const View& graph, Tile tile, i64 row, i64 unit, const u32*
 template <class View>
 struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its vertex's first edges, the tile the others
     static constexpr int lanes = 32;
-    static constexpr bool least = NOTES && !View::sorted;  // then the whole row has to be read
+    static constexpr bool least = PREDECESSORS && !View::sorted;  // then the whole row has to be read
     View graph;  // in-edges
     i64 first;
     i64 n;
@@ -195,7 +195,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
         if (open == 0) return;
         i64 row = open & bit_of(tile.rank()) ? w * word_bits + tile.rank() : -1;
         u32 parent = search(tile, row);
-        if (NOTES && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
+        if (PREDECESSORS && parent != no_vertex) marks.notes[first + row] = marks.base | parent;
         u32 hits = tile.ballot(parent != no_vertex);
         if (tile.rank() == 0 && hits) set_word(marks.found, first + w * word_bits, hits);
     }
@@ -219,7 +219,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
             }
             u32 parent = whole_row(Tile<lanes>{}, row);
             if (parent == no_vertex) continue;
-            if (NOTES) marks.notes[first + row] = marks.base | parent;
+            if (PREDECESSORS) marks.notes[first + row] = marks.base | parent;
             hits[row / word_bits - from] |= bit_of(row);
         }
         for (i64 w = from; w < to; ++w)
@@ -252,7 +252,7 @@ struct Pull {  // bottom-up: a tile a word of the own range; a lane reads its ve
 };
 
 template <class View>
-struct PullHubs {  // bottom-up: a tile a task of a hub's row; without NOTES skipped if another tile found the vertex
+struct PullHubs {  // bottom-up: a tile a task of a hub's row; for distances alone, skipped if the vertex is found
     static constexpr int lanes = 32;
     View graph;  // in-edges
     i64 first;
@@ -261,16 +261,16 @@ struct PullHubs {  // bottom-up: a tile a task of a hub's row; without NOTES ski
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        constexpr bool least = NOTES && !View::sorted;
+        constexpr bool least = PREDECESSORS && !View::sorted;
         for (i64 i : grid.items(tile, *n_tasks))
             visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
                 i64 all = (i64)graph.degree(row) + 1;
-                if (!NOTES && tile.any(get_bit(marks.found, first + row))) return true;
+                if (!PREDECESSORS && tile.any(get_bit(marks.found, first + row))) return true;
                 u32 parent = parent_in<least>(graph, tile, row, unit, marks.seen, all);
                 if (parent == no_vertex) return false;
                 if (tile.rank() == 0) {
                     set_bit(marks.found, first + row);
-                    if (NOTES) marks.note(first + row, marks.base | parent);
+                    if (PREDECESSORS) marks.note(first + row, marks.base | parent);
                 }
                 return !least;
             });

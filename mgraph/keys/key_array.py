@@ -11,12 +11,12 @@ from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
 
-__all__ = ["Names", "columns_in"]
+__all__ = ["KeyArray", "columns_in"]
 
 GROWTH = 4  #: arrays grow by a quarter
 
 
-class Names:
+class KeyArray:
     """Keys in the order of their numbers.
 
     Keys are only appended, and the last ones dropped, so that who noted how many there were goes on seeing the same.
@@ -126,17 +126,17 @@ class Names:
             column[old], column[places] = first, then
         return whole
 
-    def first(self, n: int) -> Names:
+    def first(self, n: int) -> KeyArray:
         """The first `n` keys as they are now, which what comes later does not touch. O(1)."""
         view = copy(self)
         view.drop(n)
         return view
 
-    def without(self, n: int, gone: np.ndarray) -> Names:
+    def without(self, n: int, gone: np.ndarray) -> KeyArray:
         """The first `n` keys but those of the numbers `gone`, which are in host memory. O(n)."""
         keep = np.ones(n, bool)
         keep[gone] = False
-        left, column = Names(self.kind, self.device), self.column(0, n)
+        left, column = KeyArray(self.kind, self.device), self.column(0, n)
         left.append(column[keep if isinstance(self._at, np.ndarray) else self.device.asarray(keep)])
         return left
 
@@ -153,7 +153,7 @@ class Names:
         return np.concatenate([at.view(np.uint8), column.text[column.at[0] : column.at[-1]]])
 
     @classmethod
-    def unpacked(cls, data: np.ndarray, device: Device | None = None) -> Names:
+    def unpacked(cls, data: np.ndarray, device: Device | None = None) -> KeyArray:
         """The keys in bytes of `packed`, which more bytes may follow; on a device, by default the CPU."""
         kind, device = columns_in(data)[0], device or Device("cpu")
         names = cls(kind, device if kind == "int64" else device.host)
@@ -173,7 +173,7 @@ class Names:
 
 
 def columns_in(data: np.ndarray) -> tuple[str, Any]:
-    """The kind and the keys in bytes of `Names.packed`, which more bytes may follow: int64[n] or `Texts`."""
+    """The kind and the keys in bytes of `KeyArray.packed`, which more bytes may follow: int64[n] or `Texts`."""
     data = np.ascontiguousarray(data)
     kind, n = np.frombuffer(data[:16], np.int64).tolist()
     if kind == 0:

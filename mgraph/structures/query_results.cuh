@@ -6,11 +6,11 @@
 #include "structures/sums.cuh"
 #include "structures/view.cuh"
 #include "kernels/search.cuh"
-#include "kernels/stream.cuh"
+#include "kernels/operation_kinds.cuh"
 
 constexpr u32 no_number = 0x7fc00000u;  // NaN
 
-struct Asked {           // queries of a sorted run
+struct SortedQueries {           // queries of a sorted run
     const i8* kinds;     // of the run, or of its stream where answers are by place
     const u32* place;    // of the run
     const u32* asked;    // where each query stands in the run
@@ -60,10 +60,10 @@ struct DegreeChanges {
 
 // One lane per query of an edge or of a weight, which it answers; and then one per update, where rows are asked for.
 template <class View>
-struct PointAnswers {
+struct EdgeResults {
     static constexpr int lanes = 1;
     View graph;
-    Asked queries;
+    SortedQueries queries;
     Updates updates;
     DegreeChanges degrees;
     i64 first;  // of these queries among all
@@ -102,10 +102,10 @@ struct PointAnswers {
 };
 
 template <class View>
-struct RowDegrees {  // one lane per query of a row
+struct DegreeResults {  // one lane per query of a row
     static constexpr int lanes = 1;
     View graph;
-    Asked queries;
+    SortedQueries queries;
     const u64* rows;
     i64 n;
     Sums changes;
@@ -122,10 +122,10 @@ struct RowDegrees {  // one lane per query of a row
 
 // A row as of a query: of the row before the batch what the updates so far leave, then what they have brought.
 template <class View>
-struct PatchedRows {  // one tile per query of a row
+struct NeighborResults {  // one tile per query of a row
     static constexpr int lanes = 32;
     View graph;
-    Asked queries;
+    SortedQueries queries;
     Updates updates;
     const u8* outcome;
     const u64* rows;

@@ -1,7 +1,7 @@
 // Streams of updates and queries on their way to a structure: their keys, and stable partitions of them by class. A
 // class is four bits of `table`, by the kind; a tile counts and then deals one chunk of the operations, in order.
 #pragma once
-#include "kernels/stream.cuh"
+#include "kernels/operation_kinds.cuh"
 
 struct StreamArcs {  // one lane per operation: its key and its kind, as one structure is to see them
     static constexpr int lanes = 1;

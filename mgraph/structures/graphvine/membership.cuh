@@ -1,7 +1,7 @@
 // Membership: each touched row is read once, and its edges are sought among its run of the batch.
 // position[k] gets one write at most, because a row holds an edge once; of equal keys the last one's is always written.
 #pragma once
-#include "kernels/deal.cuh"
+#include "kernels/load_balance.cuh"
 #include "structures/graphvine/run.cuh"
 
 constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows of more positions are joined in such stretches
@@ -19,8 +19,8 @@ struct Fresh {  // what later kernels need zeroed, by rows, at their first keys,
 };
 
 // A warp takes 32 keys and finds their rows; its lanes join the edges of the rows that begin there, four at a time.
-// Long rows are left to JoinHubs, and so are rows with long runs of keys, which get a filter in memory.
-struct Join {
+// Long rows are left to FindKeysOfHubs, and so are rows with long runs of keys, which get a filter in memory.
+struct FindKeys {
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -107,7 +107,7 @@ struct Join {
         Tile<32> warp;
         const u32 first = (u32)share.first;
         finish_last(share, long_one, [&](i32 i, i32) { position[i] = nobody; });
-        Dealt dealt((all + 3) / 4);
+        LoadBalance dealt((all + 3) / 4);
         if (dealt.total == 0) return;
         Filter filter;
         if (share.k < n && share.own >= share.first) filter.add((u32)share.key, (u32)share.own);
@@ -119,7 +119,7 @@ struct Join {
         }
     }
     // N fours per lane, all under way at once; returns how many fours that are.
-    template <int N> DEVICE u32 deal(const Filter& filter, const Dealt& dealt, u32 base, u32 first, u32 root,
+    template <int N> DEVICE u32 deal(const Filter& filter, const LoadBalance& dealt, u32 base, u32 first, u32 root,
                                      u32 all) const {
         Tile<32> warp;
         u32 row[N], at[N], ends[N];
@@ -156,7 +156,7 @@ struct Join {
     }
 };
 
-struct JoinHubs {  // one tile per stretch of a long row: its edges by fours, all under way at once
+struct FindKeysOfHubs {  // one tile per stretch of a long row: its edges by fours, all under way at once
     static constexpr int lanes = 32;
     static constexpr u32 few = 4;
     const u64* keys;

@@ -10,8 +10,8 @@ from stream_model import StreamModel, check_rows, random_stream
 
 from mgraph import Operations
 from mgraph.device import Device
-from mgraph.structures import create, mixed, names
-from mgraph.structures.mixed import Mixed, sort_stream
+from mgraph.structures import create, mixed_stream, names
+from mgraph.structures.mixed_stream import MixedStream, sort_stream
 from mgraph.structures.sort import make_keys
 
 VARIANTS = [
@@ -26,7 +26,7 @@ VARIANTS = [
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request, monkeypatch) -> Device:
     """Tiles count few operations each, so that small streams are cut too; new memory holds what was there before."""
-    monkeypatch.setitem(mixed.CHUNK, request.param, 70)
+    monkeypatch.setitem(mixed_stream.CHUNK, request.param, 70)
     real = Device.empty
 
     def empty(device, n, dtype):
@@ -54,9 +54,9 @@ def test_streams_against_a_replay(name, weighted, device):
         if size % 2000:
             largest = device.zeros(2, np.uint64)
             run = sort_stream(device, weight=on[3], src=on[1], dst=on[2], largest=largest)
-            separated = Mixed(device, run, on[0], [*ops.counts.values(), 0], largest)
+            separated = MixedStream(device, run, on[0], [*ops.counts.values(), 0], largest)
         else:  # as if it did not know how many operations of each kind there are
-            separated = Mixed(device, sort_stream(device, make_keys(device, *on[1:3]), weight=on[3]), on[0])
+            separated = MixedStream(device, sort_stream(device, make_keys(device, *on[1:3]), weight=on[3]), on[0])
         plan = s.prepare(separated.updates)
         answers = separated.answer(s, plan.outcome).answers()
         counts = s.commit(plan)

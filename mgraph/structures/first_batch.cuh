@@ -6,7 +6,7 @@
 constexpr i64 word_keys = 32;
 
 // one tile per word of 32 keys: which of them act, what becomes of each, and how many missed deletes there are
-struct Mark {
+struct MarkInserts {
     static constexpr int lanes = 32;
     const u64* keys;
     const i8* op;
@@ -39,7 +39,7 @@ struct Mark {
     }
 };
 
-struct Numbers {  // consecutive ones of the keys that act
+struct FirstBatch {  // consecutive ones of the keys that act
     const u32* acts;
     const u32* before;
     i64 n;  // keys

@@ -1,20 +1,20 @@
 // A search that goes on from many places at once.
 #pragma once
-#include "algorithms/paths/near_far/follow.cuh"
+#include "algorithms/paths/near_far/relax.cuh"
 
 // From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
 // on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most
 // have nothing, all lists are dealt out again, as after `steps` steps. It leaves when nothing is near, and after `turns`
 // turns. On a rank that is alone: every vertex's row is its own.
 template <class View>
-struct Spread {
+struct RelaxBlockwise {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     static constexpr u32 room = 1024;  // of each of a block's lists
     static constexpr u32 nobody_held = ~(u32)0;
     static constexpr i64 much = 128;
     View graph;
-    Search search;
+    NearFarLists search;
     i64 turns;
     i64 steps;
     u64* tasks;
@@ -38,7 +38,7 @@ struct Spread {
         SHARED(Word, words, 2 * room);
         SHARED(u32, counts, 5);
         const Own own{rows, words, counts};
-        const Search& s = search;
+        const NearFarLists& s = search;
         Tile<lanes> tile;
         u64 goal = 0;
         i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns, edges = 0;
@@ -49,25 +49,26 @@ struct Spread {
             i64 blocks = grid.items(Block{}, count).step, part = (count + blocks - 1) / blocks;
             for (i64 one : grid.items(1)) begin_turn(s, turn + one), store(s.idle(turn + 1), (i64)0);
             {
-                Finds finds(s, turn + 1, far_turn);
+                Relaxation relaxation(s, turn + 1, far_turn);
                 part = greater(lesser(part, (i64)room / 2), (i64)1);
                 for (i64 i : grid.items(Block{}, (count + part - 1) / part))
-                    edges += spread(own, i * part, lesser(count, (i + 1) * part), turn, blocks, finds);
+                    edges += relax_blockwise(own, i * part, lesser(count, (i + 1) * part), turn, blocks, relaxation);
                 if (Block{}.rank() == 0) atomic_add(s.idle(turn), (i64)1);
             }
             grid.meet(arrived, goal);
             i64 n_tasks = load(s.task_count(turn));
             if (n_tasks == 0) continue;
             {
-                Finds finds(s, turn + 1, far_turn);
-                for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, s, tile, load(tasks + i), ~(u64)0, finds);
+                Relaxation relaxation(s, turn + 1, far_turn);
+                for (i64 i : grid.items(tile, n_tasks))
+                    relax_task(graph, s, tile, load(tasks + i), ~(u64)0, relaxation);
             }
             grid.meet(arrived, goal);
         }
         count_edges(s, tile, edges);
     }
     // A block goes on from the near vertices at the places begin .. end - 1; what is left is near in the next turn.
-    DEVICE i64 spread(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Finds& finds) const {
+    DEVICE i64 relax_blockwise(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Relaxation& relaxation) const {
         Block block;
         i64 edges = 0;
         u32 side = 0, at = 0;
@@ -82,14 +83,14 @@ struct Spread {
             visit_in_block(
                 graph, n, [&](int i) { return load(list.rows + i); },
                 [&](auto group, int i, u32 row, int units) {
-                    edges += go_on(onward, group, row, load(list.words + i), units, finds);
+                    edges += go_on(onward, group, row, load(list.words + i), units, relaxation);
                 });
             if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(1 - side), 1u);
             block.sync();
             side = 1 - side, at = next;
         }
         const List list(own, side, at);
-        for (int i = block.rank(), n = list.size(); i < n; i += block.size()) finds.add_near(load(list.rows + i));
+        for (int i = block.rank(), n = list.size(); i < n; i += block.size()) relaxation.add_near(load(list.rows + i));
         block.sync();
         return edges;
     }
@@ -113,7 +114,7 @@ struct Spread {
     // A group follows the edges of a row, unless a shorter path to it is known since. A lane holds an edge until it has
     // the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be listed twice.
     template <class Group>
-    DEVICE i64 go_on(const List& onward, Group group, u32 row, Word word, int units, Finds& finds) const {
+    DEVICE i64 go_on(const List& onward, Group group, u32 row, Word word, int units, Relaxation& relaxation) const {
         Word now = load(search.length + row), shortest = 0;
         i64 edges = 0, begin = 0;
         u32 id = nobody_held;
@@ -123,12 +124,12 @@ struct Spread {
             if (now < word || !(next < shortest)) return;
             atomic_min(search.length + id, next);
             fetch_from(graph, begin);
-            list(onward, id, next, finds);
+            list(onward, id, next, relaxation);
         };
         if (units > 1) {
             if (now < word) return 0;
             if ((i64)graph.degree(row) > HUB_DEGREE) {
-                if (group.rank() == 0) finds.add_near(row);
+                if (group.rank() == 0) relaxation.add_near(row);
                 return 0;
             }
         }
@@ -144,9 +145,9 @@ struct Spread {
         if (id != nobody_held) take();
         return edges;
     }
-    DEVICE void list(const List& onward, u32 row, Word word, Finds& finds) const {
+    DEVICE void list(const List& onward, u32 row, Word word, Relaxation& relaxation) const {
         u32 n = atomic_add(onward.count, 1u);
-        if (n >= room) return finds.add_near(row);
+        if (n >= room) return relaxation.add_near(row);
         store(onward.rows + n, row), store(onward.words + n, word);
     }
 };

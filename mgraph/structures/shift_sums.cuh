@@ -3,13 +3,13 @@
 #pragma once
 #include "kernels/scan.cuh"
 
-DEVICE u64 moves_before(const u32* before, const u64* chunks, i64 shift, i64 k) {
+DEVICE u64 shifts_before(const u32* before, const u64* chunks, i64 shift, i64 k) {
     return chunks[k >> shift] + ((u64)(before[k] >> 16) << 32 | (before[k] & 0xffffu));
 }
 
 // The sums of a block's turn over its chunk, one lane per key: `move` is 1 << 16 for an insert and 1 for a delete, and
 // `moved` what the chunk's keys before the turn move. All lanes of the block call it.
-struct ChunkMoves {
+struct ChunkShifts {
     u32 moved = 0;
     DEVICE u32 before(Block block, u32 move) {
         u32 all, upto = scan(block, move, all), sum = moved + upto - move;

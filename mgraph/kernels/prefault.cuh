@@ -1,7 +1,7 @@
 // Host memory taken from the system now, and not when it is first written.
 #pragma once
 
-struct MapPages {  // one lane per page
+struct Prefault {  // one lane per page
     static constexpr int lanes = 1;
     u8* bytes;
     i64 n;

@@ -14,22 +14,22 @@ from mgraph.structures.graphvine.pool import Needs
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
 
-__all__ = ["Look", "Rows", "Scratch"]
+__all__ = ["BatchInspection", "GraphVineScratch", "TouchedRows"]
 
 GraphVine = Any  # the class in structure.py, which imports this module
 
 Array = Any
-_BATCH, _JOIN = constants("structures/graphvine/prepare.cuh"), constants("structures/graphvine/join.cuh")
+_BATCH, _JOIN = constants("structures/graphvine/prepare.cuh"), constants("structures/graphvine/membership.cuh")
 CHUNK, GROUP, COUNTERS = (_BATCH[name] for name in ("chunk", "group", "counters"))
 HUB_EXTENT, STRETCH_SLOTS, LONG_RUN = (_JOIN[name] for name in ("hub_extent", "stretch_slots", "long_run"))
 WORDS_OF_STRETCH = _JOIN.size("Stretch") // 8
 TILES = 1 << 13  # that join stretches, at least, about what a GPU holds: a single key's row may have many
-WORDS_OF_PIECE = constants("structures/graphvine/relayout.cuh").size("Piece") // 4
+WORDS_OF_PIECE = constants("structures/graphvine/reserve_blocks.cuh").size("Piece") // 4
 AT = {name: _BATCH[name] for name in _BATCH.enums["Status"]}  # words of status
 STATUS = AT["first_counter"]  # how many words; in the mailbox the counters follow them
 
 
-class Rows:
+class TouchedRows:
     """Memory for up to `capacity` sorted keys and their rows (Batch in ``batch.cuh``), and the kernels that join them.
 
     Attributes
@@ -42,7 +42,7 @@ class Rows:
     """
 
     def __init__(self, s: GraphVine, capacity: int, **fresh: Array) -> None:
-        self.device, kernels, graph = s.device, s.kernels["join"], s.view()
+        self.device, kernels, graph = s.device, s.kernels["membership"], s.view()
         slots = len(s.pool.slots)  # a long row has more than HUB_EXTENT, a long run more than LONG_RUN keys
         most = min(slots // HUB_EXTENT, slots // STRETCH_SLOTS + capacity) + capacity // LONG_RUN
         self.words, self.held, stretches, self.owner, self.end, self.position, self.filters = s.device.carve(
@@ -54,13 +54,13 @@ class Rows:
         self.sums = self.words[STATUS + 1 :]
         listed = {"stretches": stretches, "n_stretches": self.status[AT["stretches"] :]}
         found = {"graph": graph, "position": self.position, "filters": self.filters, **listed}
-        self._join = kernels.Join.bind(
+        self._join = kernels.FindKeys.bind(
             rows=s.n_rows, vertices=s.n_vertices, unknown=self.status[AT["unknown"]:],
             long_runs=self.status[AT["long_runs"]:],
             owner=self.owner, end=self.end, held=self.held,
             fresh=Struct(**{**dict.fromkeys(("moves", "used", "listed", "gone")), **fresh}), **found,
         )  # fmt: skip
-        self._join_hubs = kernels.JoinHubs.bind(**found)
+        self._join_hubs = kernels.FindKeysOfHubs.bind(**found)
         self._stretches = most
 
     def join(self, keys: Array) -> None:
@@ -71,7 +71,7 @@ class Rows:
         self._join_hubs(min(self._stretches, max(4 * n, TILES)), keys=keys)  # tiles stride over the stretches
 
 
-class Look:
+class BatchInspection:
     """What a look at a batch found.
 
     Attributes
@@ -84,7 +84,7 @@ class Look:
         How many keys have an id out of range.
     """
 
-    def __init__(self, scratch: Scratch, batch: Struct, words: list[int]) -> None:
+    def __init__(self, scratch: GraphVineScratch, batch: Struct, words: list[int]) -> None:
         self.scratch, self.batch, moves = scratch, batch, words[AT["all_moves"]]
         self.counts = Counts(moves >> 32, words[AT["updates"]], moves & 0xFFFFFFFF, words[AT["misses"]])
         self.needs, self.unknown = Needs.read(words[STATUS:]), words[AT["unknown"]]
@@ -96,7 +96,7 @@ class Look:
         return self.scratch.device.empty(WORDS_OF_PIECE * n, np.uint32) if n else None
 
 
-class Scratch:
+class GraphVineScratch:
     """Memory for a batch of up to `capacity` operations, 55 bytes each, and the kernels that prepare and commit one.
 
     Parameters
@@ -119,7 +119,7 @@ class Scratch:
         )  # fmt: skip
         self.holes = Struct(at=at, listed=listed, used=used, gone=gone)
         cleared = {"listed": listed, "gone": gone} if holes else {}
-        self.rows = rows = Rows(s, capacity, moves=self.moves, used=used, **cleared)
+        self.rows = rows = TouchedRows(s, capacity, moves=self.moves, used=used, **cleared)
         self.mail, mailbox = device.mailbox(STATUS + COUNTERS)
         self.sums = Struct(of_chunks=of_chunks, of_groups=rows.sums)
         kernels, graph = s.kernels["prepare"], s.view()
@@ -138,11 +138,11 @@ class Scratch:
         kernels, both = s.kernels["commit"], {"graph": s.view(), "pool": s.pool_struct()}
         self.move_tails = kernels.MoveTails.bind(**both, holes=self.holes)
         self._insert = (kernels.Insert if s.split else kernels.InsertByRow).bind(**both, holes=self.holes)
-        kernels, listed = s.kernels["relayout"], self.rows.status[AT["pieces_listed"] :]
-        self.relayout = kernels.Relayout.bind(**both, sums=self.sums, roots=self.roots, n_pieces=listed)
-        self.relayout_pieces = kernels.RelayoutPieces.bind(**both, roots=self.roots, n_pieces=listed)
+        kernels, listed = s.kernels["reserve_blocks"], self.rows.status[AT["pieces_listed"] :]
+        self.relayout = kernels.ReserveBlocks.bind(**both, sums=self.sums, roots=self.roots, n_pieces=listed)
+        self.relayout_pieces = kernels.ReserveBlocksByPiece.bind(**both, roots=self.roots, n_pieces=listed)
 
-    def look(self, run: Run) -> Look:
+    def look(self, run: Run) -> BatchInspection:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once."""
         n, rows = len(run), self.rows
         rows.join(run.keys)
@@ -155,7 +155,7 @@ class Scratch:
             self._list_holes(n, batch=batch)
         self._count_needs(-(-n // CHUNK), batch=batch)
         self.device.synchronize()  # the one wait for the device
-        return Look(self, batch, self.mail.tolist())
+        return BatchInspection(self, batch, self.mail.tolist())
 
     def lay_out(self, batch: Struct, queues: Struct, pieces: Array) -> None:
         """Give every touched row the blocks that it will use."""

@@ -2,16 +2,16 @@
 // the time: each holds what it adds, and takes places for many at once. All is in the list when the Appender ends.
 #pragma once
 
-struct Appender {
+struct BufferedAppender {
     static constexpr bool holds = Tile<32>::size() == 1;
     static constexpr i64 most = holds ? 256 : 1;
     u32* list;
     i64* count;  // of the list
     i64 n = 0;
     u32 held[most];
-    DEVICE Appender(u32* list, i64* count) : list(list), count(count) {}
-    Appender(const Appender&) = delete;
-    DEVICE ~Appender() { put(); }
+    DEVICE BufferedAppender(u32* list, i64* count) : list(list), count(count) {}
+    BufferedAppender(const BufferedAppender&) = delete;
+    DEVICE ~BufferedAppender() { put(); }
     DEVICE void add(u32 id) {
         if constexpr (!holds) return store(list + take_place(count), id);
         if (n == most) put();

@@ -1,6 +1,7 @@
 """Streams of updates and queries: one sort of both, the updates apart, and an answer to each query as of its place.
 
-The stream becomes a run, sorted by (row, dst, place in the stream); a query of a row has dst 0. `Mixed` separates it:
+The stream becomes a run, sorted by (row, dst, place in the stream); a query of a row has dst 0. `MixedStream`
+separates it:
 
 ==================  ===========================================================  =======================================
 part                order                                                        answered by
@@ -33,10 +34,10 @@ from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
 from mgraph.structures.sums import chunks_of, sum_chunks
 
-__all__ = ["Answers", "Coming", "Mixed", "load_kernels", "sort_stream"]
+__all__ = ["MixedStream", "PendingResults", "QueryResults", "load_kernels", "sort_stream"]
 
 Array = Any
-_KINDS = constants("kernels/stream.cuh")
+_KINDS = constants("kernels/operation_kinds.cuh")
 CLASSES = _KINDS["n_kinds"]
 BY_KIND = sum(kind << 4 * kind for kind in range(CLASSES))  #: each kind is a class
 #: of a run: updates, queries of rows, of edges and of weights, and the rest
@@ -57,7 +58,7 @@ CHUNK = {"cuda": 512, "cpu": 1 << 14}  #: operations that a tile counts
 
 
 @dataclass(frozen=True)
-class Answers:
+class QueryResults:
     """The answers to the queries of one run, in host memory; each kind's in one order, that of `place`.
 
     Parameters
@@ -80,25 +81,25 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Coming:
+class PendingResults:
     """Answers that the device is to write, and that are on their way to the host.
 
     Parameters
     ----------
     nbytes : int
-        As of `Answers`.
+        As of `QueryResults`.
     answers : callable
         Waits for them and returns them.
     """
 
     nbytes: int
-    answers: Callable[[], Answers]
+    answers: Callable[[], QueryResults]
 
 
 def load_kernels(structure: Structure) -> None:
     """Compile what streams run on this structure, so that the first is as fast as later ones."""
-    load(structure.device, "structures/mixed.cuh")
-    load(structure.device, "structures/answers.cuh", structure.view())
+    load(structure.device, "structures/mixed_stream.cuh")
+    load(structure.device, "structures/query_results.cuh", structure.view())
 
 
 def sort_stream(
@@ -117,7 +118,7 @@ def sort_stream(
     return Run(keys, kinds, weight, place=places)
 
 
-class Mixed:
+class MixedStream:
     """A run of updates and queries, separated; `answer` then answers the queries.
 
     Parameters
@@ -182,14 +183,14 @@ class Mixed:
             self._mail, mail = device.mailbox(CLASSES + 2)
             self._mail[:] = 0
         device.fill(words[4], 0)
-        load(device, "structures/mixed.cuh").CountClasses(
+        load(device, "structures/mixed_stream.cuh").CountClasses(
             chunks, by_kind=by_kind, by_part=by_part, arrived=words[4], largest=largest, mail=mail
         )
         return by_kind, by_part
 
     def _split(self, by_kind: Struct, by_part: Struct, n_updates: int, n_rows: int, n_points: int) -> None:
         """Take the run apart: so many updates, queries of rows and queries of edges."""
-        device, run, kernels = self.device, self._run, load(self.device, "structures/mixed.cuh")
+        device, run, kernels = self.device, self._run, load(self.device, "structures/mixed_stream.cuh")
         n, n_weights, word = n_rows + n_points, n_updates if run.weight is not None else 0, np.uint32
         keys, self._rows, weight, place, before, self._places, self._before, self._slots, op = device.carve(
             (n_updates, np.uint64), (n_rows, np.uint64), (n_weights, np.float32), (n_updates, word), (n_updates, word),
@@ -205,7 +206,7 @@ class Mixed:
             slots=self._slots, tiles=tiles,
         )  # fmt: skip
 
-    def answer(self, structure: Structure, outcome: Array) -> Coming:
+    def answer(self, structure: Structure, outcome: Array) -> PendingResults:
         """The answers as of before the updates are committed, which `structure` has prepared with this outcome.
 
         O(q log n) for q queries of edges and of degrees. A row takes O((d + u) log u) for d edges and u updates of it
@@ -232,11 +233,11 @@ class Mixed:
             )  # fmt: skip
             given = {"graph": (view := structure.view()), "queries": asked}
             into = {"words": words, "n_found": edges}
-            kernels = load(device, "structures/answers.cuh", view)
+            kernels = load(device, "structures/query_results.cuh", view)
             if n_rows:
                 device.fill(zeros, 0)
             changes, n_all = zeros[:n_rows], n_points + (len(self.updates) if n_rows else 0)
-            kernels.PointAnswers(
+            kernels.EdgeResults(
                 n_all, **given, updates=self._updates,
                 degrees=Struct(outcome=outcome, rows=self._rows, n_rows=n_rows, changes=changes),
                 first=n_rows, n=n_points, n_all=n_all, keys=self._run.keys, before=self._before,
@@ -245,23 +246,25 @@ class Mixed:
             if n_rows:  # a degree is also the length of the row that a query for neighbours gets
                 sums = changes.view(np.uint64)
                 sums = Struct(words=sums, before=sum_chunks(device, sums, zeros[n_rows:].view(np.uint64)))
-                kernels.RowDegrees(n_rows, **given, rows=self._rows, n=n_rows, changes=sums, **into)
+                kernels.DegreeResults(n_rows, **given, rows=self._rows, n=n_rows, changes=sums, **into)
             if neighbors + predecessors:
                 rows = self._patched(kernels, given, outcome, words[weights + degrees :], structure.weighted)
         fetched = device.fetching(answers[: numbers + 4 * (weights + degrees)])
         placed = None if places is None else device.fetching(places)
 
-        def answered() -> Answers:
+        def answered() -> QueryResults:
             host = fetched()
             here = host[numbers:].view(np.uint32)
-            return Answers(
+            return QueryResults(
                 host[:edges].view(bool), here[:weights].view(np.float32), here[weights:],
                 _part(rows, 0, neighbors), _part(rows, neighbors, neighbors + predecessors),
                 None if placed is None else placed(),
             )  # fmt: skip
 
         of_rows = sum(column.nbytes for column in (rows.offsets, rows.dst, rows.weight) if column is not None)
-        return Coming(edges + 4 * (weights + degrees) + (0 if places is None else places.nbytes) + of_rows, answered)
+        return PendingResults(
+            edges + 4 * (weights + degrees) + (0 if places is None else places.nbytes) + of_rows, answered
+        )
 
     def _held(self, structure: Structure) -> Array:
         """Whether the structure has the edge of each query of an edge, uint8[n]; None unless its search is its own."""
@@ -270,7 +273,7 @@ class Mixed:
             return None
         src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
         asked = self._places[len(self._rows) : len(self._rows) + n]
-        load(device, "structures/mixed.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
+        load(device, "structures/mixed_stream.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
         return structure._find(src, dst, device.empty(n, np.uint8)).view(np.uint8)
 
     def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
@@ -281,7 +284,7 @@ class Mixed:
         ends = device.fetch(offsets)
         dst = device.empty(int(ends[-1]), np.uint32)
         weight = device.empty(len(dst), np.float32) if weighted else None
-        kernels.PatchedRows(
+        kernels.NeighborResults(
             len(self._rows), **given, updates=self._updates, outcome=outcome, rows=self._rows, n=len(self._rows),
             offsets=offsets, first=sum(self._asked[:3]), dst=dst, weight=weight,
         )  # fmt: skip

@@ -19,7 +19,7 @@ struct Window {
 };
 
 // Of keys up to the lane's own, and of all, how many are inserted, << 16, and deleted. `mine` is that of one key.
-template <int W, bool in_step> DEVICE u32 add_up(Tile<W, in_step> tile, u32 mine, u32& all) {
+template <int W, bool warp_converged> DEVICE u32 add_up(Tile<W, warp_converged> tile, u32 mine, u32& all) {
     u32 in = tile.ballot(mine >> 16), out = tile.ballot(mine & 1), upto = (2u << tile.rank()) - 1;
     all = (u32)popcount(in) << 16 | (u32)popcount(out);
     return (u32)popcount(in & upto) << 16 | (u32)popcount(out & upto);
@@ -33,7 +33,7 @@ template <> struct Side<Block> {
     static constexpr int lanes = Tile<32>::size();
 };
 
-template <class Group> struct Walker {
+template <class Group> struct RowMerger {
     static constexpr int side = Side<Group>::lanes;
     static constexpr int together = 8;  // edges that a lane has under way
     static constexpr int nowhere = -2147483647 - 1;

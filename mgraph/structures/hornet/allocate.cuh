@@ -4,7 +4,7 @@
 
 // One block per array: its share of the blocks that are asked for goes into the list. Bare arrays are opened where a
 // class has too few: the first ones, but for blocks of several arrays, which lie behind all that is in use.
-struct TakeBlocks {
+struct AllocateBlocks {
     static constexpr int lanes = 256;
     static constexpr int words = in_flight > 1 ? bits_of_word : 4;  // leaf words that a lane takes from at once
     Arrays arrays;

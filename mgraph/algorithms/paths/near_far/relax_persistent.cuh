@@ -1,16 +1,16 @@
 // Many turns without the host, in the order of lengths; and how the limit rises.
 #pragma once
-#include "algorithms/paths/near_far/follow.cuh"
+#include "algorithms/paths/near_far/relax.cuh"
 
 // Turn after turn without the host, while few vertices are near: a launch and a read-back would take longer than each.
 // If the rank is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns`
 // turns.
 template <class View>
-struct Settle {
+struct RelaxPersistent {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     View graph;
-    Search search;
+    NearFarLists search;
     i64 alone;
     i64 most;
     i64 turns;
@@ -18,7 +18,7 @@ struct Settle {
     u64* tasks;
     u64* arrived;
     DEVICE void operator()(Grid grid) const {
-        const Search& s = search;
+        const NearFarLists& s = search;
         i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns, edges = 0;
         u64 limit = (u64)load(s.state + s_limit), goal = 0;
         grid.meet(arrived, goal);  // all have read them
@@ -39,29 +39,29 @@ struct Settle {
         i64 edges = 0, few = rows_at_once(grid, tile, count);
         for ([[maybe_unused]] i64 one : grid.items(1)) begin_turn(search, turn);
         {
-            Finds finds(search, turn + 1, far_turn);
+            Relaxation relaxation(search, turn + 1, far_turn);
             for (i64 i : grid.items(tile, (count + few - 1) / few)) {
                 i64 end = lesser(count, (i + 1) * few);
                 if constexpr (tile.size() > 1)
                     if (few <= narrow) {
-                        edges += follow_few(graph, search, tile, i * few, end, turn, limit, finds, tasks);
+                        edges += relax_few(graph, search, tile, i * few, end, turn, limit, relaxation, tasks);
                         continue;
                     }
-                edges += follow_near(graph, search, tile, i * few, end, turn, limit, finds, tasks);
+                edges += relax_near(graph, search, tile, i * few, end, turn, limit, relaxation, tasks);
             }
         }
         grid.meet(arrived, goal);
         i64 n_tasks = load(search.task_count(turn));
         if (n_tasks == 0) return edges;
         {
-            Finds finds(search, turn + 1, far_turn);
-            for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, search, tile, load(tasks + i), limit, finds);
+            Relaxation relaxation(search, turn + 1, far_turn);
+            for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, search, tile, load(tasks + i), limit, relaxation);
         }
         grid.meet(arrived, goal);
         return edges;
     }
     DEVICE void rise(Grid grid, u64& goal, i64 far, i64 turn, i64 far_turn, u64& limit) const {
-        const Search& s = search;
+        const NearFarLists& s = search;
         for ([[maybe_unused]] i64 one : grid.items(1)) store(s.least(far_turn + 1), ~(u64)0);
         for (i64 i : grid.items(far)) note_least(s, i, far_turn, limit);
         grid.meet(arrived, goal);
@@ -71,26 +71,26 @@ struct Settle {
         grid.meet(arrived, goal);
         limit = next;
     }
-    DEVICE static void end_rise(const Search& s, i64 far_turn, u64 limit) {
+    DEVICE static void end_rise(const NearFarLists& s, i64 far_turn, u64 limit) {
         store(s.state + s_far_turn, far_turn), store(s.state + s_limit, (i64)limit);
         store(s.least(0), ~(u64)0), store(s.least(1), ~(u64)0);
     }
-    DEVICE static void note_least(const Search& s, i64 at, i64 far_turn, u64 limit) {
+    DEVICE static void note_least(const NearFarLists& s, i64 at, i64 far_turn, u64 limit) {
         u64 word = load(s.length + s.first + load(s.far(far_turn) + at));
         if (word >= limit && word < load(s.least(far_turn))) atomic_min(s.least(far_turn), word);
     }
     // A far vertex below the old limit was near in the meantime; one below the new limit is near now.
-    DEVICE static void divide(Grid grid, const Search& s, i64 far, i64 turn, i64 far_turn, u64 old, u64 limit) {
-        Finds finds(s, turn, far_turn + 1);
+    DEVICE static void divide(Grid grid, const NearFarLists& s, i64 far, i64 turn, i64 far_turn, u64 old, u64 limit) {
+        Relaxation relaxation(s, turn, far_turn + 1);
         for (i64 i : grid.items(far)) {
             u32 row = load(s.far(far_turn) + i);
             u64 word = load(s.length + s.first + row);
             if (word >= limit) {
-                finds.far.add(row);
+                relaxation.far.add(row);
                 continue;
             }
             unmark(s.held, s.first + row);
-            if (word >= old) finds.add_near(row);
+            if (word >= old) relaxation.add_near(row);
         }
     }
 };
@@ -99,12 +99,12 @@ template <class View>
 struct FarLeast {  // one lane a far vertex: the least length from the limit on
     static constexpr int lanes = 1;
     View graph;
-    Search search;
+    NearFarLists search;
     i64 far_turn;
     i64 count;
     u64 limit;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(count)) Settle<View>::note_least(search, i, far_turn, limit);
+        for (i64 i : grid.items(count)) RelaxPersistent<View>::note_least(search, i, far_turn, limit);
     }
 };
 
@@ -112,7 +112,7 @@ template <class View>
 struct Divide {  // one lane a far vertex: which are near from now on
     static constexpr int lanes = 1;
     View graph;
-    Search search;
+    NearFarLists search;
     i64 turn;
     i64 far_turn;
     i64 count;
@@ -121,8 +121,8 @@ struct Divide {  // one lane a far vertex: which are near from now on
     DEVICE void operator()(Grid grid) const {
         for (i64 one : grid.items(1)) {
             store(search.far_count(far_turn), one);
-            Settle<View>::end_rise(search, far_turn + 1, limit);
+            RelaxPersistent<View>::end_rise(search, far_turn + 1, limit);
         }
-        Settle<View>::divide(grid, search, count, turn, far_turn, old, limit);
+        RelaxPersistent<View>::divide(grid, search, count, turn, far_turn, old, limit);
     }
 };

@@ -3,7 +3,7 @@
 #pragma once
 #include "structures/pma/window.cuh"
 
-struct Levels {  // the bounds of each level's full window, and which nodes are windows
+struct WindowTree {  // the bounds of each level's full window, and which nodes are windows
     const i64* least;
     const i64* most;
     i64 height;

@@ -83,13 +83,13 @@ inline Fibers::Fibers() {
 
 constexpr int in_flight = 1;  // as on a GPU
 
-template <int W, bool in_step = false> struct Tile {
+template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return W; }
     int rank() const { return fibers->now % W; }
     int index() const { return fibers->now / W; }  // in its block
     int base() const { return fibers->now / W * W; }
-    void sync() const { in_step ? fibers->wait(fibers->now / 32 * 32, 32) : fibers->wait(base(), W); }
+    void sync() const { warp_converged ? fibers->wait(fibers->now / 32 * 32, 32) : fibers->wait(base(), W); }
     template <class T, class F> auto gather(T v, F read) const {  // read(lane) sees every lane's v
         static_assert(sizeof(T) <= 8, "a lane hands over at most 8 bytes");
         std::memcpy(&fibers->box[fibers->now], &v, sizeof v);
@@ -179,4 +179,4 @@ template <class Kernel> void run_blocks(const Kernel& kernel, i64 blocks) {
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int) {
     run_blocks(kernel, lesser((items * Kernel::lanes + block_lanes - 1) / block_lanes, (i64)3));
 }
-template <class Kernel> void stay(const Kernel& kernel) { run_blocks(kernel, 1); }
+template <class Kernel> void launch_persistent(const Kernel& kernel) { run_blocks(kernel, 1); }

@@ -1,7 +1,7 @@
 // GraphVine: every touched row gets the blocks that it will use, before edges are inserted.
 // Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take the same one.
 #pragma once
-#include "kernels/deal.cuh"
+#include "kernels/load_balance.cuh"
 #include "structures/graphvine/batch.cuh"
 #include "structures/graphvine/queues.cuh"
 
@@ -40,7 +40,7 @@ struct Entries {
 struct Layout {
     VineView graph;
     Batch batch;
-    Pool pool;
+    GraphVinePool pool;
     Queues queues;
     u32* roots;
     // Finds the root of the row with first key `a`; of the lanes that write its entries one, which `says`, stores it.
@@ -77,13 +77,13 @@ struct Layout {
     }
 };
 
-struct Relayout {  // one block per chunk of keys, one lane per row, then one lane per entry
+struct ReserveBlocks {  // one block per chunk of keys, one lane per row, then one lane per entry
     static constexpr int lanes = 256;
     Batch batch;
     Queues queues;
     u32* pieces;  // may be null
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Sums sums;
     u32* roots;
     i64* n_pieces;
@@ -123,7 +123,7 @@ struct Relayout {  // one block per chunk of keys, one lane per row, then one la
             if (moves && i == push0 + mine.from()) ranks.push = counts[i];
         }
         if (moves && !cut) layout.begin(mine, k, ranks, true);
-        Dealt dealt(work);
+        LoadBalance dealt(work);
         for (u32 first = 0; first < dealt.total; first += (u32)tile.size()) {
             u32 entry = first + (u32)tile.rank();
             int lane = dealt.bearer(lesser(entry, dealt.total - 1));
@@ -165,13 +165,13 @@ struct Relayout {  // one block per chunk of keys, one lane per row, then one la
     }
 };
 
-struct RelayoutPieces {  // one tile per piece of a row with very many entries
+struct ReserveBlocksByPiece {  // one tile per piece of a row with very many entries
     static constexpr int lanes = 32;
     Batch batch;
     Queues queues;
     const u32* pieces;
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     u32* roots;
     const i64* n_pieces;
     DEVICE void operator()(Grid grid) const {

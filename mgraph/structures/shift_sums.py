@@ -1,4 +1,4 @@
-"""The chunks by which a batch's inserts and deletes are summed up; see ``moves.cuh``."""
+"""The chunks by which a batch's inserts and deletes are summed up; see ``shift_sums.cuh``."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ struct Landing {
     i64 rank, slot = 0;  // of the first; its slot's leaf begins there
     u32 at = 0, count = 0;  // in its leaf; items a leaf, 0 where that differs within the part
     u32 times = 0;  // 2**32 / count, rounded up: exact for what is below 2**32 / 128
-    DEVICE Landing(const Spread& spread, i64 first, i64 most) : rank(first) {
+    DEVICE Landing(const EvenLayout& spread, i64 first, i64 most) : rank(first) {
         i64 longer = (i64)(spread.extra * (spread.base + 1));
         bool all = first + most < longer;
         if (!all && first < longer) return;
@@ -124,7 +124,7 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
             for (i32 j = block.rank(); (from + j) * LEAF < part.last_slot; j += block.size())
                 key_of[j] = (i32)upper_bound(key_at, 1, keys, (i32)(j * LEAF - skew) * 2 - 1) - 1;
             Merge merge(batch, leaves, w);
-            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
+            EvenLayout spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
             Landing landing(spread, items - leaves.up_to(w.leaf) + skip + batch.net(part.first_key) - merge.net0,
                             2 * part_slots);
             block.sync();
@@ -157,7 +157,7 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
         for (int j = 0; j < ahead; ++j)
             item[j] = s + j * step < slots ? load_once(array.slot(part.first_slot + s + j * step)) : nobody;
     }
-    DEVICE void put(const Window& w, const Merge& merge, const Spread& spread, const Landing& landing, i64 distance,
+    DEVICE void put(const Window& w, const Merge& merge, const EvenLayout& spread, const Landing& landing, i64 distance,
                     u32 item, f32 item_weight) const {
         i64 base = (i64)w.scratch * LEAF;
         if (landing.count && !WEIGHTED) return landing.put(distance, item, out.slots + base);
@@ -181,7 +181,7 @@ struct CopyBack {  // one block per part of a wide window: from the copy into pl
             Window w = window_at(windows, i);
             i64 from = (i64)w.part * part_leaves, to = lesser(from + part_leaves, (i64)w.leaves);
             if (from >= to) continue;
-            Spread spread(Merge(batch, leaves, w).n, w.leaves);
+            EvenLayout spread(Merge(batch, leaves, w).n, w.leaves);
             for (i64 s = from * LEAF + block.rank(); s < to * LEAF; s += block.size()) {
                 bool live = (s & (LEAF - 1)) < spread.count(leaf_of(s));
                 u32 item = *array.slot((i64)w.leaf * LEAF + s) = copy.slots[(i64)w.scratch * LEAF + s];
