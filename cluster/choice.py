@@ -15,9 +15,9 @@ from mgraph.device import gpu_count
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.exchange.choice import best_exchange
 
-__all__ = ["Choice", "Machine", "choose"]
+__all__ = ["Choice", "Machine", "choose", "kind_of"]
 
-DEVICES = ("auto", "cpu", "gpu")
+KINDS = {"auto": "auto", "cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}  #: names of devices, and what graphs call them
 PROTOCOLS = ("tcp", "ucxx")
 INSTALL = 'pip install "dask-mgraph[cuda13]"'
 
@@ -110,8 +110,8 @@ def choose(
     rmm_pool: int | str | None = None,
 ) -> Choice:
     """The cluster that `start` would start on `machine`; see `start` for the options and the errors. O(1)."""
-    _check(device, protocol, machine, workers=workers, threads=threads, memory_limit=memory_limit)
-    use_gpus, device_why = _device(machine, device, gpus)
+    _check(protocol, machine, workers=workers, threads=threads, memory_limit=memory_limit)
+    use_gpus, device_why = _device(machine, kind_of(device), gpus)
     asked = "asked for"
     if use_gpus:
         if memory_limit is not None:
@@ -146,9 +146,14 @@ def choose(
     return Choice(kind, count, named, threads or share, protocol, exchange, memory_limit, rmm_pool, why)
 
 
-def _check(device: str, protocol: str, machine: Machine, **counts: int | None) -> None:
-    if device not in DEVICES:
-        raise InvalidOption(f"device {device!r} is none of {', '.join(DEVICES)}")
+def kind_of(device: str) -> str:
+    """Return "auto", "cpu" or "cuda", the name that graphs have for `device`; `InvalidOption` for an unknown one."""
+    if device not in KINDS:
+        raise InvalidOption(f"device {device!r} is none of {', '.join(KINDS)}")
+    return KINDS[device]
+
+
+def _check(protocol: str, machine: Machine, **counts: int | None) -> None:
     if protocol not in PROTOCOLS:
         raise InvalidOption(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
     if protocol == "ucxx" and not machine.distributed_ucxx:
@@ -170,7 +175,7 @@ def _device(machine: Machine, device: str, gpus: Sequence[int] | None) -> tuple[
         reason = f"{_count(machine.gpus)} and dask-cuda, which starts GPU workers, is not installed"
     else:
         return True, _count(machine.gpus) if device == "auto" else "asked for"
-    if device == "gpu" or gpus is not None:
+    if device == "cuda" or gpus is not None:
         wanted = 'device="gpu"' if gpus is None else f"gpus={list(gpus)}"
         raise DeviceError(
             f"{wanted} was asked for: {reason}; GPU workers need the NVIDIA driver, CuPy and dask-cuda ({INSTALL}); "

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
+from cluster.choice import kind_of
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.client.calls.bridge import Bridge
@@ -31,7 +32,7 @@ __all__ = ["BULK", "compare", "connect_ranks", "look", "open_ranks"]
 
 BULK = 64 << 20  #: bytes that each rank sends in the measured alltoallv, in equal parts to the others
 PROGRAM = "time_exchange"
-MEASURED = ("peer", "tcp", "ucx", "nccl")  #: in this order: what could end a worker comes last
+MEASURED = ("peer", "tcp", "ucx")  #: in this order: what could end a worker comes last
 SMALL_CALLS, BULK_CALLS = 300, 7
 
 
@@ -66,7 +67,7 @@ def _measured(
 ) -> dict[str, Any]:
     try:
         with open_ranks(client) as ranks:
-            why = why_unusable(name, device, ranks.addresses, found, apart)
+            why = why_unusable(name, ranks.addresses, found, apart)
             if not why and name in IN_CLEAR and encrypted(ranks.addresses):
                 why = "it sends unencrypted, and the cluster uses TLS"
             if why:
@@ -75,7 +76,7 @@ def _measured(
             call = {"name": PROGRAM, "result": "times", "generation": 0, "args": {"bulk": bulk}}
             client.run(register)
             try:
-                answers = ranks.call("run", call, connect=True)
+                answers = ranks.call("run", call)
             finally:
                 client.run(unregister)
     except MgraphError as error:
@@ -102,7 +103,7 @@ def open_ranks(client: Client) -> Iterator[Coordinator]:
 def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, list[dict[str, Any]], str]:
     """The device of the ranks' shards; what the workers have; and why they cannot map each other's memory, or ""."""
     found = ranks.call("inspect")
-    kind = choose_device(device, ranks.addresses, found)
+    kind = choose_device(kind_of(device), ranks.addresses, found)
     return kind, found, placement.why_apart(ranks, exchange, kind)
 
 

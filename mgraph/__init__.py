@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mgraph.client.asynchronous import AsyncDynamicGraph
     from mgraph.client.batches.mixed import Answers
     from mgraph.client.published.listing import PublishedGraph, list_graphs, unpublish
-    from mgraph.client.results.handles import VertexValues
+    from mgraph.client.results.results import VertexValues
     from mgraph.graph import DynamicGraph, UpdateReport
     from mgraph.operations import Operations
 
@@ -65,7 +65,7 @@ _LATE = {
     "Operations": "mgraph.operations",
     "PublishedGraph": "mgraph.client.published.listing",
     "UpdateReport": "mgraph.graph",
-    "VertexValues": "mgraph.client.results.handles",
+    "VertexValues": "mgraph.client.results.results",
     "list_graphs": "mgraph.client.published.listing",
     "unpublish": "mgraph.client.published.listing",
 }

@@ -58,8 +58,8 @@ def check_whole(value: Any, name: str) -> int:
 
 
 def is_series(values: Any) -> bool:
-    """Whether values come with an index that names what they belong to, as a Series of pandas does."""
-    return hasattr(values, "index") and hasattr(values, "to_numpy") and values.ndim == 1
+    """Return True if values come with an index that names their vertices, as those of a Series of pandas do."""
+    return hasattr(values, "index") and hasattr(values, "to_numpy") and getattr(values, "ndim", 0) == 1
 
 
 def check_flag(value: Any, name: str) -> bool:

@@ -124,7 +124,12 @@ class Texts:
         return int(self.at.nbytes + self.text.nbytes + (0 if self.codes is None else self.codes.nbytes))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.to_arrow().to_pylist())
+        return iter(self.tolist())
+
+    def tolist(self) -> list[str]:
+        """Return the strings of the rows, as an array's method of this name does."""
+        strings: list[str] = self.to_arrow().to_pylist()
+        return strings
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The strings of the rows as str objects."""
@@ -139,7 +144,9 @@ class Texts:
             return self.to_arrow()[int(rows)].as_py()
         if not isinstance(rows, slice):
             return self.take(np.flatnonzero(rows))
-        first, end, _ = rows.indices(len(self))
+        first, end, step = rows.indices(len(self))
+        if step != 1:
+            return self.take(np.arange(first, end, step))
         if self.codes is not None:
             return Texts(self.at, self.text, self.codes[first:end])
         return Texts(self.at[first : max(first, end) + 1], self.text)

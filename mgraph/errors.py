@@ -1,13 +1,14 @@
 """The errors that mgraph raises. All derive from `MgraphError`.
 
 Each message names the wrong value and the limit, and the rank and the epoch where they matter. Errors are sent from
-workers to the client, so every class takes its message as the only argument, which makes it picklable.
+workers to the client, so every class takes its message as the only positional argument, which makes it picklable. What
+the program decides by is a field, since messages are for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 __all__ = [
     "Aborted",
@@ -35,10 +36,16 @@ class MgraphError(Exception):
         The epoch that the failed call was to commit; None if it was to commit none, or was not sent.
     vertices : tuple of int
         The users' ids of the vertices that the message names, where `about` made it.
+    rank : int or None
+        The rank that raised it, where the message names it.
+    done : int64[k, 6] or None
+        Of a message with several batches, the counts of those that were committed before the one that failed.
     """
 
     during: int | None = None
     vertices: tuple[int, ...] = ()
+    rank: int | None = None
+    done: Any = None
     _text = ""
 
     @classmethod
@@ -96,7 +103,16 @@ class StoreError(MgraphError, RuntimeError):
     """A store cannot be written, read or opened; the message names the file and says what to do.
 
     A change that raises it was not made, and the graph goes on.
+
+    Parameters
+    ----------
+    reason : "in use" | "unseen", optional
+        Causes that may pass: another process has the store, or no worker sees a part of it.
     """
+
+    def __init__(self, *message: object, reason: Literal["in use", "unseen"] | None = None) -> None:
+        super().__init__(*message)
+        self.reason = reason
 
 
 class GraphClosed(MgraphError, RuntimeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from mgraph.batch import TOLD
 from mgraph.errors import MgraphError
 
 __all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "retold"]
+
+E = TypeVar("E", bound=MgraphError)
+
+FIELDS = ("rank", "done", "reason")  #: of errors, which stay where one error replaces another
 
 
 class Stale(MgraphError):
@@ -44,7 +49,7 @@ def encode_error(error: BaseException) -> bytes:
         data = pickle.dumps(error)
         pickle.loads(data)  # an exception whose constructor needs other arguments can be pickled but not unpickled
     except Exception:
-        data = pickle.dumps(MgraphError(f"{type(error).__name__}: {error}"))
+        data = pickle.dumps(_with_fields(MgraphError(f"{type(error).__name__}: {error}"), error))
     return data
 
 
@@ -52,7 +57,7 @@ def plain(error: BaseException) -> Exception:
     """`error`; an `MgraphError` with its text if it would end a process, a task or an iteration when raised."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
-    told = MgraphError(f"{type(error).__name__}: {error}")
+    told = _with_fields(MgraphError(f"{type(error).__name__}: {error}"), error)
     for note in getattr(error, "__notes__", ()):
         told.add_note(note)
     told.__cause__ = error
@@ -68,11 +73,21 @@ def decode_error(data: bytes) -> BaseException:
     return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
 
 
-def retold(error: BaseException, where: str) -> BaseException:
-    """`error` with `where` it happened: in the message if it is an `MgraphError`, else as a note."""
+def retold(error: BaseException, where: str, rank: int | None = None) -> BaseException:
+    """Return `error` with `where` it happened: in the message if it is an `MgraphError`, else as a note.
+
+    `rank` is given if `where` names the rank that raised it.
+    """
     if not isinstance(error, MgraphError):
         error.add_note(where)
         return error
-    told = type(error)(f"{error} ({where})")
+    told = _with_fields(type(error)(f"{error} ({where})"), error)
     told.__cause__ = error.__cause__
+    if rank is not None:
+        told.rank = rank
     return told
+
+
+def _with_fields(error: E, other: BaseException) -> E:
+    vars(error).update({name: value for name, value in vars(other).items() if name in FIELDS})
+    return error

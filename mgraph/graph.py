@@ -25,7 +25,7 @@ from mgraph.client.reads.changes import changes
 from mgraph.client.reads.properties import Properties
 from mgraph.client.reports.history import history
 from mgraph.client.reports.report import Balance, UpdateReport
-from mgraph.client.results import live
+from mgraph.client.results import maintained
 from mgraph.client.stores import stored
 from mgraph.client.stores.storing import Storing, asked
 from mgraph.client.vertices.numbering import Numbering
@@ -87,7 +87,7 @@ class DynamicGraph(Properties):
         work each, given the degree of every vertex.
     workers : list of str, optional
         Addresses of the workers that hold the graph. Default: all workers of the cluster.
-    exchange : "auto" | "loopback" | "peer" | "tcp" | "ucx" | "nccl"
+    exchange : "auto" | "loopback" | "peer" | "tcp" | "ucx"
         How the workers communicate. "auto" chooses peer where all workers can map each other's memory, as those of one
         host and user can; else UCX between GPUs, and TCP otherwise and on clusters with TLS.
     device : "auto" | "cpu" | "cuda"
@@ -289,6 +289,7 @@ class DynamicGraph(Properties):
 
     # ---- reads: defined in mgraph/client/reads/queries.py, bound here ------------------------------------------------
 
+    has_edge = queries.has_edge
     has_edges = queries.has_edges
     degrees = queries.degrees
     neighbors = queries.neighbors
@@ -351,7 +352,7 @@ class DynamicGraph(Properties):
     strongly_connected_components = algorithms.strong_components.strongly_connected_components
     transitivity = algorithms.triangles.transitivity
     triangles = algorithms.triangles.triangles
-    maintain = live.maintain
+    maintain = maintained.maintain
     run = queries.run
 
     # ---- distribution over the workers -------------------------------------------------------------------------------

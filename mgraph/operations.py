@@ -17,7 +17,7 @@ from mgraph.kernels import constants
 
 __all__ = ["COLUMNS", "KINDS", "Operations", "as_part", "check_kinds", "check_vertices", "updates_of"]
 
-_CODES = constants("kernels/stream.cuh")
+_CODES = constants("kernels/operation_kinds.cuh")
 KINDS = {  #: the codes of the kinds, by name
     "insert": _CODES["op_insert"],
     "delete": _CODES["op_delete"],

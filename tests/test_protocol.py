@@ -17,7 +17,7 @@ from plain_graph import fresh_rng
 
 import mgraph.errors
 from mgraph import protocol
-from mgraph.errors import CapacityError, MgraphError, UnknownVertex
+from mgraph.errors import CapacityError, MgraphError, StoreError, UnknownVertex
 from mgraph.failures import Stale, decode_error, encode_error, plain, retold
 from mgraph.protocol import (
     Abort,
@@ -269,6 +269,35 @@ def test_bytes_that_are_no_error_are_an_error(data):
 
 def test_what_is_pickled_and_no_error_is_one():
     assert str(decode_error(pickle.dumps([1]))) == "[1]"
+
+
+class Unsendable(MgraphError):
+    """Does not pickle."""
+
+    def __init__(self, *message: object) -> None:
+        super().__init__(*message)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("kind", [CapacityError, ZeroDivisionError, Unsendable, SystemExit])
+def test_what_the_program_decides_by_arrives_with_every_error(kind):
+    """Fields, also of an error that another one stands for; and they stay where an error is told with its place."""
+    error = kind("no room")
+    vars(error).update(rank=3, done=np.arange(12).reshape(2, 6))
+    found = decode_error(encode_error(error))
+    assert vars(found)["rank"] == 3
+    assert vars(found)["done"].tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+    told = retold(found, "step 2")
+    assert vars(told)["rank"] == 3
+    assert vars(told)["done"] is vars(found)["done"]
+    assert retold(CapacityError("no room"), "rank 4", 4).rank == 4
+
+
+def test_the_reason_of_an_error_of_a_store_arrives():
+    error = decode_error(encode_error(StoreError("the store is in use", reason="in use")))
+    assert (str(error), error.reason) == ("the store is in use", "in use")
+    assert retold(error, "rank 1").reason == "in use"
+    assert StoreError("damaged").reason is None
 
 
 def test_an_error_is_told_with_its_place():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mgraph.errors import CapacityError, MgraphError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "parser_of"]
 
 COMMANDS = (
     "bench",
@@ -28,16 +28,9 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and return the exit status: 0, 2 for an error of the user, 130 after an interrupt."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(prog="python -m workloads", description="Applications of mgraph.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    words = sys.argv[1:] if arguments is None else list(arguments)
     # a command that is named needs no package but its own: the demo runs without Matplotlib
-    for name in given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS:
-        module = importlib.import_module(f"workloads.{name}")
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(command)
-        command.set_defaults(act=module.run)
-    options = parser.parse_args(given)
+    options = parser_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS).parse_args(words)
     act = vars(options).pop("act")
     try:
         return int(act(options))
@@ -52,9 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser with these commands as subcommands, whose modules are imported."""
+    parser = argparse.ArgumentParser(prog="python -m workloads", description="Applications of mgraph.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in names:
+        module = importlib.import_module(f"workloads.{name}")
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(act=module.run)
+    return parser
+
+
 def _end_record() -> None:
     """What a run had measured before Ctrl-C, or before memory ran out, counts; its record says that it is not all."""
-    record = sys.modules.get("workloads.record")
+    record = sys.modules.get("workloads.results.record")
     if record is not None and record.Record.latest is not None:
         record.Record.latest.add("end", interrupted=True)
 

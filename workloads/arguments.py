@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 
-__all__ = ["add_born_graph", "add_kernel_device", "add_record", "check_least"]
+__all__ = ["add_born_graph", "add_device", "add_kernel_device", "add_record", "check_least", "device_of"]
 
 
 def add_born_graph(parser: argparse.ArgumentParser) -> None:
     """Declare where the graph lives and which edges the workers draw for it."""
     add = parser.add_argument
-    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
+    add_device(parser)
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--exchange", default="auto", help="how the workers exchange data (default: %(default)s)")
     add(
@@ -42,11 +43,35 @@ def add_record(parser: argparse.ArgumentParser, what: str) -> None:
     add("--commit", metavar="HASH", help="the commit that ran, outside of a git checkout")
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Declare the device on which the graph is; every command that has one declares it here."""
+    parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or gpu (default: %(default)s)")
+
+
 def add_kernel_device(parser: argparse.ArgumentParser) -> None:
-    """Declare where kernels run."""
-    add = parser.add_argument
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:INDEX (default: %(default)s)")
-    add("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
+    """Declare the device of kernels that run in this process, which `device_of` makes."""
+    add_device(parser)
+    parser.add_argument("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
+
+
+def device_of(name: str, threads: int | None = None) -> Device:
+    """Return the device of this process that ``--device`` names; "auto" is a GPU where there is one.
+
+    "cuda" is another name of "gpu", and "cuda:1" names one of several GPUs.
+
+    Raises
+    ------
+    InvalidOption
+        There is no device of this name, or `threads` is less than 1.
+    DeviceError
+        The GPU is not there.
+    """
+    if threads is not None and threads < 1:
+        raise InvalidOption(f"--threads is {threads}; at least 1 is needed")
+    if name == "auto":
+        name = "gpu" if gpu_count() else "cpu"
+    device = Device.of("cuda" if name == "gpu" else name)
+    return Device(device.kind, device.index, threads or device.threads)
 
 
 def check_least(options: argparse.Namespace, *names: str, least: int = 1) -> None:

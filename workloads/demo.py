@@ -23,10 +23,10 @@ from cluster import start
 from mgraph import DynamicGraph
 from mgraph.device import gpu_count
 from mgraph.errors import InvalidOption
-from workloads.arguments import check_least
-from workloads.edges import EdgeStream
-from workloads.readers import read
-from workloads.window import Batches
+from workloads.arguments import add_device, check_least
+from workloads.inputs.edges import EdgeStream
+from workloads.inputs.readers import read
+from workloads.inputs.window import Batches
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add = parser.add_argument
     add("--workers", type=int, metavar="N", help="worker processes (default: 2, or 1 where there is one GPU)")
-    add("--device", default="auto", choices=("auto", "cpu", "gpu"), help="where the graph lives (default: %(default)s)")
+    add_device(parser)
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
     add("--batch", type=int, default=50_000, metavar="N", help="changes a batch (default: %(default)s)")
     add("--target", default="libc6", metavar="NAME", help="the package that others may need (default: %(default)s)")

@@ -27,9 +27,9 @@ __all__ = [
     "HUB_DEGREE",
     "LANES",
     "Algorithm",
-    "Changes",
+    "ApplyResult",
     "Columns",
-    "Followed",
+    "EdgeDelta",
     "GraphFacts",
     "Maintained",
     "Names",
@@ -205,7 +205,7 @@ class Algorithm:
 
 
 @dataclass(frozen=True)
-class Changes:
+class EdgeDelta:
     """The arcs that differ between two epochs, the same on every rank. An undirected edge is two arcs, one each way.
 
     Parameters
@@ -235,7 +235,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Followed:
+class ApplyResult:
     """What it took to bring a result up to date: the edges that were visited, and whether the result has changed."""
 
     edges: int
@@ -245,11 +245,11 @@ class Followed:
 class Maintained(Protocol):
     """One rank's part of a result that follows the graph, with what it needs for that; made for the graph as it is.
 
-    Every rank makes the same calls. Between two calls of `follow` only the rows of the changed arcs differ, and the
-    number of vertices may have grown; ranges and internal ids are the same, or the result is made again.
+    Every rank makes the same calls. Between two calls of `apply_changes` only the rows of the changed arcs differ, and
+    the number of vertices may have grown; ranges and internal ids are the same, or the result is made again.
     """
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the result up to date with the shard's edges, which differ by `changes` from those of the last call.
 
         It may give up before the result is correct, and return None on every rank: where it would visit about `most`
@@ -259,7 +259,7 @@ class Maintained(Protocol):
 
     @property
     def takes_deletions(self) -> bool:
-        """Whether `follow` can go on after deletions; if not, the result is made again without a look at changes."""
+        """True if `apply_changes` can go on after deletions; if not, the result is computed again after one."""
         ...
 
     def columns(self) -> Columns:

@@ -18,8 +18,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from mgraph.client.batches.pending import PendingAnswers, PendingReport
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.bridge import STOPPED
-from mgraph.client.results.handles import VertexValues
-from mgraph.client.results.live import Live
+from mgraph.client.results.maintained import Live
+from mgraph.client.results.results import VertexValues
 from mgraph.errors import GraphClosed
 
 __all__ = ["AsyncDynamicGraph", "AsyncHandle", "either", "on_its_loop", "run_in_thread"]

@@ -130,6 +130,7 @@ def choose_device(device: str, workers: Sequence[str], found: Sequence[dict[str,
     DeviceError
         GPUs were asked for, and a worker has none.
     """
+    assert device in DEVICES, device
     without = [address for address, worker in zip(workers, found, strict=True) if not worker["gpus"]]
     if device == "cuda" and without:
         raise DeviceError(

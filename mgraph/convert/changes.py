@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.batch import EdgeBatch
+from mgraph.client.batches.updates import edge_columns
 from mgraph.client.reports.report import UpdateReport
 from mgraph.client.vertices.keyed import batch_of
 from mgraph.convert.build import Edges
@@ -84,13 +85,14 @@ def insert(
     source: str = "source",
     target: str = "target",
 ) -> UpdateReport:
-    """Insert edges: arrays, or the rows of a table. `update` lists returns and errors, and what is a table.
+    """Insert edges: arrays, pairs, one edge, or the rows of a table. `update` lists returns and errors, and tables.
 
     Parameters
     ----------
-    src, dst : array-like, shape (n,)
-        The ends, as `EdgeBatch` takes them. A table takes the place of both: ``g.insert(frame, source="from")``.
-    weight : array-like of numbers, shape (n,), or str, optional
+    src, dst : array-like, shape (n,), or one vertex each
+        The ends, as `EdgeBatch` takes them. A table or a list of pairs takes the place of both:
+        ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``.
+    weight : array-like of numbers, shape (n,), one of them for one edge, or str, optional
         The weights; for a table, the name of their column.
     time : array-like of integers or datetime64, shape (n,), one of them, or str, optional
         The times, in a graph with `times`; for a table, the name of their column.
@@ -104,6 +106,7 @@ def insert(
     >>> g.insert({"from": [0, 1], "to": [1, 2], "km": [1.5, 2.5]}, source="from", target="to", weight="km").inserted
     2
     """
+    src, dst, weight = edge_columns(src, dst, weight)
     if dst is None:
         batch = _batch_in(self, src, source, target, weight, time=time)
     else:
@@ -114,7 +117,8 @@ def insert(
 
 
 def delete(self: Any, src: Any, dst: Any = None, *, source: str = "source", target: str = "target") -> UpdateReport:
-    """Delete edges: arrays, or the rows of a table, as `insert` takes them. `update` lists returns and errors."""
+    """Delete edges, as `insert` takes them. `update` lists returns and errors."""
+    src, dst, _ = edge_columns(src, dst)
     if dst is None:
         batch = _batch_in(self, src, source, target, all_are=-1)
     else:

@@ -18,7 +18,7 @@ from mgraph.convert.frames import columns_in
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import KeyTable
-from mgraph.keys.names import columns_in as columns_in_bytes
+from mgraph.keys.key_array import columns_in as columns_in_bytes
 
 __all__ = ["from_dask"]
 
@@ -186,7 +186,7 @@ def _batch(part: Any, i: int, names: Sequence[str]) -> EdgeBatch:
 
 
 def _coded(part: Any, i: int, names: Sequence[str], keys: str) -> tuple[EdgeBatch, np.ndarray]:
-    """Partition `i` in numbers of its own; and its keys in their order, as `Names.packed` has them."""
+    """Partition `i` in numbers of its own; and its keys in their order, as `KeyArray.packed` has them."""
     edges, table = _edges(part, i, names, keys), KeyTable(keys, Device("cpu"))
     src, dst = table.number(edges.src), table.number(edges.dst)
     return EdgeBatch(src, dst, edges.weight), table.names.packed()

@@ -1,7 +1,7 @@
 """Worker-to-worker communication: the interface `Exchange`, and its implementations, one module each.
 
-`loopback` has no dependencies, `peer` needs ranks of one host, `tcp` Dask, `ucx` UCXX and `nccl` CuPy. This package
-imports only the interface and the loopback, so it can be imported without Dask.
+`loopback` has no dependencies, `peer` needs ranks of one host, `tcp` Dask and `ucx` UCXX. This package imports only the
+interface and the loopback, so it can be imported without Dask.
 """
 
 from mgraph.exchange.contract import Exchange, ExchangeError

@@ -8,15 +8,38 @@ from typing import Any
 
 from mgraph.errors import DeviceError, InvalidOption
 
-__all__ = ["EXCHANGES", "IN_CLEAR", "best_exchange", "check_exchange", "choose_exchange", "encrypted", "why_unusable"]
+__all__ = [
+    "EXCHANGES",
+    "IN_CLEAR",
+    "RETIRED",
+    "best_exchange",
+    "check_exchange",
+    "choose_exchange",
+    "encrypted",
+    "why_unusable",
+]
 
-EXCHANGES = ("auto", "loopback", "peer", "tcp", "ucx", "nccl")
-IN_CLEAR = ("ucx", "nccl")  #: these send unencrypted, even on a cluster with TLS
+EXCHANGES = ("auto", "loopback", "peer", "tcp", "ucx")
+IN_CLEAR = ("ucx",)  #: these send unencrypted, even on a cluster with TLS
+RETIRED = {"nccl": "auto"}  #: accepted for one more release, with a warning: the name that is taken instead
 
 
 def check_exchange(exchange: str, size: int) -> None:
-    """Raise `InvalidOption` if `exchange` is unknown, or cannot connect `size` workers."""
-    if exchange not in EXCHANGES:
+    """Raise `InvalidOption` if `exchange` is unknown, or cannot connect `size` workers.
+
+    Warns
+    -----
+    FutureWarning
+        `exchange` is one of `RETIRED`.
+    """
+    if exchange in RETIRED:
+        warnings.warn(
+            f'mgraph has no exchange "{exchange}" any more; the graph takes the one that "{RETIRED[exchange]}" takes. '
+            f'Write exchange="{RETIRED[exchange]}": the next release refuses "{exchange}"',
+            FutureWarning,
+            stacklevel=6,
+        )
+    elif exchange not in EXCHANGES:
         raise InvalidOption(f"exchange {exchange!r} is none of {', '.join(map(repr, EXCHANGES))}")
     if exchange == "loopback" and size > 1:
         raise InvalidOption(f"exchange 'loopback' is for 1 worker, and the graph has {size}")
@@ -25,7 +48,7 @@ def check_exchange(exchange: str, size: int) -> None:
 def choose_exchange(
     exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
 ) -> str:
-    """The name of the exchange to use: `exchange` itself, or that of `best_exchange` for "auto".
+    """Return the exchange to use: `exchange` itself, or that of `best_exchange` for "auto".
 
     Parameters
     ----------
@@ -35,27 +58,29 @@ def choose_exchange(
     workers : sequence of str
         The workers' addresses.
     found : sequence of dict
-        For each worker, whether `ucx` and `nccl` are installed.
+        For each worker, whether `ucx` is installed.
     apart : str
         Why the workers cannot map each other's memory; empty if they can.
 
     Raises
     ------
-    InvalidOption
-        NCCL was asked for, which transfers GPU memory only, and the device is the CPU.
     DeviceError
-        UCX or NCCL was asked for, and a worker does not have it; or peer, and the workers are apart.
+        UCX was asked for, and a worker does not have it; or peer, and the workers are apart.
 
     Warns
     -----
     UserWarning
-        UCX or NCCL was asked for on a cluster with TLS.
+        UCX was asked for on a cluster with TLS.
     """
     if exchange in IN_CLEAR and encrypted(workers):
-        _warn_in_clear(exchange)
-    if why := why_unusable(exchange, device, workers, found, apart):
-        error = InvalidOption if exchange == "nccl" and device != "cuda" else DeviceError
-        raise error(f'exchange "{exchange}" was asked for and {why}')
+        warnings.warn(
+            f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
+            'TLS, and UCX listens on every interface without authentication; exchange="tcp" is encrypted',
+            UserWarning,
+            stacklevel=3,
+        )
+    if why := why_unusable(exchange, workers, found, apart):
+        raise DeviceError(f'exchange "{exchange}" was asked for and {why}')
     return best_exchange(device, workers, found, apart)[0] if exchange == "auto" else exchange
 
 
@@ -65,7 +90,7 @@ def best_exchange(
     """The exchange that "auto" chooses, and why; the parameters are those of `choose_exchange`.
 
     It is loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS, because
-    UCX and NCCL send unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
+    UCX sends unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
     """
     if len(workers) == 1:
         return "loopback", "a single worker exchanges nothing"
@@ -82,37 +107,16 @@ def best_exchange(
     return "ucx", f"{apart}, and every worker has UCXX"
 
 
-def why_unusable(
-    exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
-) -> str:
+def why_unusable(exchange: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = "") -> str:
     """Why the workers cannot use `exchange`, or empty; the parameters are those of `choose_exchange`."""
     if exchange == "peer" and apart:
         return f"the workers cannot map each other's memory: {apart}; it is for workers of one host and one user"
-    if exchange not in IN_CLEAR:
-        return ""
-    if exchange == "nccl" and device != "cuda":
-        return f"NCCL transfers GPU memory only, and the device is {device!r}"
-    without = ", ".join(address for address, worker in zip(workers, found, strict=True) if not worker[exchange])
-    if without and exchange == "ucx":
-        return f'these workers have no UCXX (pip install "dask-mgraph[cuda13]"): {without}'
-    if without:
-        return (
-            "on these workers CuPy finds no NCCL (pip install nvidia-nccl-cu13, or nvidia-nccl-cu12 with CUDA 12): "
-            f"{without}"
-        )
+    without = [address for address, worker in zip(workers, found, strict=True) if not worker["ucx"]]
+    if exchange == "ucx" and without:
+        return f'these workers have no UCXX (pip install "dask-mgraph[cuda13]"): {", ".join(without)}'
     return ""
 
 
 def encrypted(workers: Sequence[str]) -> bool:
     """Whether the workers' addresses are those of a cluster with TLS."""
     return any(address.startswith("tls://") for address in workers)
-
-
-def _warn_in_clear(exchange: str) -> None:
-    listens = ", and UCX listens on every interface without authentication" if exchange == "ucx" else ""
-    warnings.warn(
-        f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
-        f'TLS{listens}; exchange="tcp" is encrypted',
-        UserWarning,
-        stacklevel=4,
-    )

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from mgraph.errors import Aborted, InvalidOption
+from mgraph.exchange.common import check_op, check_parts
 from mgraph.exchange.contract import Array, Exchange
-from mgraph.exchange.rules import check_op, check_parts
 
 __all__ = ["Loopback"]
 

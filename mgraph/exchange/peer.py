@@ -1,8 +1,8 @@
 """The exchange among ranks of one host, through memory that they map: /dev/shm, and each other's GPU memory.
 
 Every rank has a segment of shared memory, into which the others write their messages; see mailbox.h. On GPUs, data go
-from the sender's GPU straight into a window of the receiver's GPU memory (`windows.Windows`), and messages carry only
-their lengths. A rank that waits for another looks for 20 us without a pause, then yields its core, and sleeps after
+from the sender's GPU straight into a buffer in the receiver's GPU memory (`IpcBuffers`), and messages carry only their
+lengths. A rank that waits for another looks for 20 us without a pause, then yields its core, and sleeps after
 200 us until the other rings; it never waits inside a kernel.
 """
 
@@ -19,11 +19,11 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, MgraphError, WorkerLost
+from mgraph.exchange.common import another_call, call_code, check_addresses, check_op, check_parts, reduce_ranks
 from mgraph.exchange.contract import Array, Exchange, ExchangeError
-from mgraph.exchange.rules import another_call, call_code, check_addresses, check_op, check_parts, reduce_ranks
+from mgraph.exchange.ipc_buffers import BUFFER_BYTES, IpcBuffers
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import PATIENCE
-from mgraph.exchange.windows import WINDOW, Windows
 from mgraph.kernels import constants, load
 
 __all__ = ["PeerExchange", "why_not"]
@@ -61,12 +61,12 @@ class PeerExchange(Exchange):
     DeviceError
         This host has no shared memory left, or no compiler for the kernels of the host.
     CapacityError
-        The GPU has too little memory for the windows.
+        The GPU has too little memory for the buffers.
 
     Notes
     -----
-    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB a rank, and the windows
-    ``2 * size * WINDOW`` bytes of GPU memory. A part is copied once by its sender and once by its receiver.
+    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB a rank, and the buffers
+    ``2 * size * BUFFER_BYTES`` bytes of GPU memory. A part is copied once by its sender and once by its receiver.
     """
 
     name: ClassVar[str] = "peer"
@@ -88,17 +88,17 @@ class PeerExchange(Exchange):
         self._kernels = load(host, FILE)
         self._slot = HEAD + -(-min(part_limit or SLOT, SLOT) // LINE) * LINE
         nbytes = _segment_bytes(size, self._slot)
-        self._windows = Windows(device, rank, size, part_limit or WINDOW) if device.kind == "cuda" else None
+        self._buffers = IpcBuffers(device, rank, size, part_limit or BUFFER_BYTES) if device.kind == "cuda" else None
         self._lock, self._over, self._step = threading.Lock(), "", 0
         self._others = [r for r in range(size) if r != rank]
         extra: dict[str, Any] = {"pid": os.getpid()}
         try:
-            if self._windows is not None:
-                extra["window"] = self._windows.handle
+            if self._buffers is not None:
+                extra["window"] = self._buffers.handle
             with host.taking(nbytes, "the exchange's messages"):
                 self._own, self._place = Segment.create(nbytes, extra)
         except BaseException:
-            self._free_windows()
+            self._free_buffers()
             raise
         self._segments: list[Segment | None] = [None] * size
         self._segments[rank] = self._own
@@ -115,7 +115,7 @@ class PeerExchange(Exchange):
 
     @property
     def address(self) -> bytes:
-        """The place of this rank's segment, and the handle of its window."""
+        """The place of this rank's segment, and the handle of its buffer."""
         return self._place.encode()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
@@ -167,11 +167,11 @@ class PeerExchange(Exchange):
             Segment.unlink(self._place)
             self._segments = [None] * self.size
             self._own = None  # type: ignore[assignment]
-            self._free_windows()
+            self._free_buffers()
 
-    def _free_windows(self) -> None:
-        if self._windows is not None:
-            self._windows.close()
+    def _free_buffers(self) -> None:
+        if self._buffers is not None:
+            self._buffers.close()
 
     # ---- connecting --------------------------------------------------------------------------------------------------
 
@@ -179,8 +179,8 @@ class PeerExchange(Exchange):
         for r in self._others:
             self._segments[r] = Segment.open(places[r])
         self._addresses[:] = [segment.address for segment in self._segments if segment is not None]
-        if self._windows is not None:
-            self._windows.map([(place.extra["pid"], place.extra["window"]) for place in places])
+        if self._buffers is not None:
+            self._buffers.map([(place.extra["pid"], place.extra["window"]) for place in places])
         self._kernels.Greet(self.size, segments=self._addresses, rank=self.rank, size=self.size, slot=self._slot)
 
     def _await_others(self) -> None:
@@ -206,8 +206,8 @@ class PeerExchange(Exchange):
         with self._lock:
             self._check()
             try:
-                through_windows = self._windows is not None and not on_host
-                received = self._by_window(call, parts) if through_windows else self._by_host(call, parts)
+                on_device = self._buffers is not None and not on_host
+                received = self._by_buffer(call, parts) if on_device else self._by_host(call, parts)
             except BaseException as error:
                 self._over = self._over or f"failed before: {error}"
                 raise
@@ -220,23 +220,23 @@ class PeerExchange(Exchange):
         received[self.rank] = parts[self.rank]
         return received
 
-    def _by_window(self, call: str, parts: Sequence[Array]) -> list[Array]:
-        """As `_by_host` for device arrays: data by the windows, lengths by messages, as often as the longest needs."""
-        assert self._windows is not None
-        windows, dtype = self._windows, parts[self.rank].dtype
+    def _by_buffer(self, call: str, parts: Sequence[Array]) -> list[Array]:
+        """As `_by_host` for device arrays: data by the buffers, lengths by messages, as often as the longest needs."""
+        assert self._buffers is not None
+        buffers, dtype = self._buffers, parts[self.rank].dtype
         code, received, left = call_code(call, dtype), list(parts), list(self._others)
         lengths = [np.array([part.nbytes], np.int64) for part in parts]
         first = 0
         while left:
-            windows.write(parts, left, first)
-            said = self._messages(code, lengths, left, _words)
+            buffers.write(parts, left, first)
+            received_lengths = self._messages(code, lengths, left, _words)
             if not first:
                 for r in left:
-                    if said[r].dtype != np.int64 or len(said[r]) != 1:
+                    if received_lengths[r].dtype != np.int64 or len(received_lengths[r]) != 1:
                         raise ExchangeError(f"{self._here()}: rank {r} sent no length")
-                    received[r] = self._device.empty(int(said[r][0]) // dtype.itemsize, dtype)
-            windows.read(received, left, first)
-            first += windows.nbytes
+                    received[r] = self._device.empty(int(received_lengths[r][0]) // dtype.itemsize, dtype)
+            buffers.read(received, left, first)
+            first += buffers.nbytes
             left = [r for r in left if max(parts[r].nbytes, received[r].nbytes) > first]
         return received
 
@@ -296,7 +296,7 @@ def why_not(addresses: Sequence[bytes], rank: int, device: Device) -> str:
             if r != rank:
                 Segment.open(place)
         if device.kind == "cuda":
-            Windows.try_map([(place.extra["pid"], place.extra["window"]) for place in places], rank)
+            IpcBuffers.try_map([(place.extra["pid"], place.extra["window"]) for place in places], rank)
     except (DeviceError, MgraphError) as error:
         return str(error)
     return ""

@@ -21,10 +21,10 @@ from distributed.comm import Comm
 from mgraph.comms import outlast
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
+from mgraph.exchange.comm_dispatcher import CommDispatcher, Key
+from mgraph.exchange.common import check_addresses, check_op, check_parts, reduce_ranks
 from mgraph.exchange.contract import Array, Exchange
-from mgraph.exchange.hub import Hub, Key
 from mgraph.exchange.messages import Head
-from mgraph.exchange.rules import check_addresses, check_op, check_parts, reduce_ranks
 from mgraph.exchange.waiting import PATIENCE, POLL
 
 __all__ = ["TcpExchange"]
@@ -43,8 +43,8 @@ class TcpExchange(Exchange):
         See `Exchange`.
     device : Device
         Where the arrays are. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
-    hub : Hub
-        The worker's hub. Calls run on its loop and must come from another thread.
+    dispatcher : CommDispatcher
+        The worker's dispatcher. Calls run on its loop and must come from another thread.
     key : tuple of str and int
         The graph's id and the number of the attempt. A message of another attempt is an `ExchangeError`.
     part_limit : int
@@ -71,7 +71,7 @@ class TcpExchange(Exchange):
         aborted: Callable[[], bool],
         device: Device,
         *,
-        hub: Hub,
+        dispatcher: CommDispatcher,
         key: Key,
         part_limit: int = PART_LIMIT,
         patience: float = PATIENCE,
@@ -79,16 +79,16 @@ class TcpExchange(Exchange):
         if part_limit < 8:
             raise InvalidOption(f"part_limit is {part_limit} bytes; it must be at least 8, as one item may need 8")
         super().__init__(rank, size, aborted)
-        self._device, self._hub, self._key = device, hub, key
+        self._device, self._dispatcher, self._key = device, dispatcher, key
         self._part_limit, self._patience = part_limit, patience
         self._out: dict[int, Comm] = {}
         self._step, self._over = 0, ""  # _over: why no further call is possible
-        self._inbox = hub.open(key, rank, size)
+        self._inbox = dispatcher.open(key, rank, size)
 
     @property
     def address(self) -> bytes:
         """The worker's contact address."""
-        return self._hub.address.encode()
+        return self._dispatcher.address.encode()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
         """Open a comm to every other rank and wait until they have opened theirs.
@@ -98,7 +98,7 @@ class TcpExchange(Exchange):
         WorkerLost
             A rank could not be reached, or did not connect, in time.
         ExchangeError
-            A rank is in another attempt, or its worker has no hub.
+            A rank is in another attempt, or its worker has no dispatcher.
         """
         check_addresses(addresses, self.size)
         self._call(self._connect([address.decode() for address in addresses]))
@@ -125,7 +125,7 @@ class TcpExchange(Exchange):
         """Abort the comms, from any thread; it may be called twice. Returns when that is done, or after 5 s."""
         if not self._over:
             self._over = "was closed"
-        loop = self._hub.loop
+        loop = self._dispatcher.loop
         if not loop.is_running():  # nothing else uses the comms any more
             self._release()
             return
@@ -156,7 +156,7 @@ class TcpExchange(Exchange):
             raise
 
     def _wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._hub.loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._dispatcher.loop)
         while True:
             try:
                 return future.result(POLL)
@@ -166,7 +166,7 @@ class TcpExchange(Exchange):
                 if self._over or self.aborted():
                     future.cancel()
                     raise Aborted(f"{self._here()} {self._over or 'was aborted'}") from None
-                if not self._hub.loop.is_running():
+                if not self._dispatcher.loop.is_running():
                     raise CancelledError from None
 
     def _to_device(self, arrays: list[Array]) -> list[Array]:
@@ -194,7 +194,7 @@ class TcpExchange(Exchange):
             outlast(comm, self._patience)
 
     async def _reach(self, rank: int, address: str) -> None:
-        connecting = self._hub.connect(address, self._key, self.rank, rank, self._patience)
+        connecting = self._dispatcher.connect(address, self._key, self.rank, rank, self._patience)
         try:
             comm = await asyncio.wait_for(connecting, self._patience)
         except (OSError, TimeoutError) as error:
@@ -250,7 +250,7 @@ class TcpExchange(Exchange):
         self._release()
 
     def _release(self) -> None:
-        self._hub.release(self._key, self.rank)
+        self._dispatcher.release(self._key, self.rank)
         for comm in self._out.values():
             comm.abort()
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, WorkerLost
-from mgraph.exchange.contract import Array, Exchange
-from mgraph.exchange.rules import (
+from mgraph.exchange.common import (
     CODE_BITS,
     another_call,
     call_code,
@@ -32,6 +31,7 @@ from mgraph.exchange.rules import (
     check_parts,
     reduce_ranks,
 )
+from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucxx_api import Ucxx
 from mgraph.exchange.waiting import PATIENCE, wait_until

@@ -9,7 +9,7 @@ DEVICE i64 words_of(i64 n) { return (n + word_bits - 1) / word_bits; }
 DEVICE u32 bit_of(i64 v) { return 1u << (u32)((u64)v % word_bits); }
 DEVICE bool get_bit(const u32* bits, i64 v) { return load(bits + (u64)v / word_bits) & bit_of(v); }
 // may miss a recent one
-DEVICE bool saw_bit(const u32* bits, i64 v) { return glance(bits + (u64)v / word_bits) & bit_of(v); }
+DEVICE bool saw_bit(const u32* bits, i64 v) { return stale_load(bits + (u64)v / word_bits) & bit_of(v); }
 DEVICE void set_bit(u32* bits, i64 v) {
     if (!saw_bit(bits, v)) atomic_or(bits + (u64)v / word_bits, bit_of(v));
 }

@@ -39,7 +39,8 @@ SUM = 8  # the level of an expression between < and > of a template
 TOKEN = re.compile(r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*\b|(\w+|::|<<|>>|[<>=!]=|&&|\|\||[^\s\w]))")
 MACRO = re.compile(r"^#define (\w+) ([^\n]+)$", re.M)
 STRUCT = re.compile(
-    r"^(?:template <([^>]*)>\s*)?struct (?:alignas\((\d+)\) )?(\w+)( : [^{;\n]*)? \{(?:([^\n]*)\};|[^\n]*\n(.*?)^\};)",
+    r"^(?:template <([^>]*)>\s*)?struct (?:OVERLAY )?(?:alignas\((\d+)\) )?(\w+)( : [^{;\n]*)? "
+    r"\{(?:([^\n]*)\};|[^\n]*\n(.*?)^\};)",
     re.M | re.S,
 )
 NAMESPACE = re.compile(r"^namespace \w+ \{.*?^\}  // namespace", re.M | re.S)  # used in its own file only

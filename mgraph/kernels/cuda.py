@@ -139,7 +139,7 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
         launchers = {}
         for k in program.kernels:
             function = _function(module, k)
-            if k.stays or k.entry == "drive":
+            if k.persistent or k.entry == "drive":
                 launchers[k.name] = _stayer(device, function, k, processors)
             else:
                 most = _at_once(device, function, k, processors) if k.draws else processors * WAVES

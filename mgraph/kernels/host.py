@@ -56,7 +56,7 @@ def _build() -> str:
 
 def host_platform() -> str:
     """The platform header of the chosen build."""
-    return "kernels/platform/lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
+    return "kernels/platform/simulated_lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
 
 
 def _entries(program: Program) -> str:
@@ -64,7 +64,8 @@ def _entries(program: Program) -> str:
     for kernel in program.kernels:
         kind = kernel.kind(program.view)
         fields = f"*(const {kind}*)fields"
-        call = f"stay({fields})" if kernel.stays else f"{kernel.entry or 'launch'}({fields}, items, threads)"
+        run = kernel.entry or "launch"
+        call = f"launch_persistent({fields})" if kernel.persistent else f"{run}({fields}, items, threads)"
         lines.append(
             f'extern "C" __attribute__((visibility("default"))) '
             f"void mgraph_{kernel.name}(const void* fields, i64 items, int threads) "

@@ -38,7 +38,7 @@ DTYPES = {
     "f32": "float32", "f64": "float64",
 }  # fmt: skip
 _INCLUDE = re.compile(r'^#include "([^"]+)"[^\n]*\n', re.M)
-_STRUCT = re.compile(r"^(template <class View>\s*)?struct (\w+) \{(.*?)^\};", re.M | re.S)
+_STRUCT = re.compile(r"^(template <class View>\s*)?struct (?:OVERLAY )?(\w+) \{(.*?)^\};", re.M | re.S)
 _FIELD = re.compile(r"^    (?:const )?(\w+)(\*?) (\w+);", re.M)
 _STATE = re.compile(r"^    struct State \{(.*?)^    \};", re.M | re.S)
 _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)+)", re.M)
@@ -91,7 +91,7 @@ class KernelSource:
     lanes: int
     template: bool
     shared: int = 0
-    stays: bool = False
+    persistent: bool = False
     resident: int = 0
     draws: bool = False
     struct: str = ""
@@ -185,7 +185,7 @@ def read_program(
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         fields = _fields(found[3], views, view and view[1])
         shared = known.get(f"{name}::shared", 0)
-        stays = bool(known.get(f"{name}::stays", 0))
+        persistent = bool(known.get(f"{name}::persistent", 0))
         resident = known.get(f"{name}::resident", 0)
         draws = bool(known.get(f"{name}::draws", 0))
         lanes = known[f"{name}::lanes"]
@@ -198,7 +198,7 @@ def read_program(
                     lanes,
                     bool(found[1]),
                     shared,
-                    stays,
+                    persistent,
                     resident,
                     draws,
                     name,

@@ -2,17 +2,13 @@
 // One lane looks up one key. Concurrent claims of a slot race on purpose: an atomic decides, and equal keys agree.
 #pragma once
 #include "kernels/search.cuh"
+#include "kernels/splitmix.cuh"
 
 constexpr u32 no_number = 0xffffffffu;
 
 struct Keys {
     const i64* at;  // numbers, or where each text begins, and one more
     const u8* text;  // null for numbers
-    DEVICE static u64 mix(u64 h) {  // SplitMix64's finaliser
-        h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
-        h = (h ^ (h >> 27)) * 0x94d049bb133111ebull;
-        return h ^ (h >> 31);
-    }
     DEVICE static u64 word(const u8* p) {  // 8 bytes at any address; one load
         return (u64)p[0] | (u64)p[1] << 8 | (u64)p[2] << 16 | (u64)p[3] << 24 | (u64)p[4] << 32 | (u64)p[5] << 40 |
                (u64)p[6] << 48 | (u64)p[7] << 56;
@@ -23,13 +19,13 @@ struct Keys {
         return w;
     }
     DEVICE u64 hash(i64 i) const {
-        if (!text) return mix((u64)at[i]);
+        if (!text) return mix64((u64)at[i]);
         const u8* p = text + at[i];
         i64 n = at[i + 1] - at[i];
-        if (n < 8) return mix(short_word(p, n) ^ (u64)n << 56);
+        if (n < 8) return mix64(short_word(p, n) ^ (u64)n << 56);
         u64 h = (u64)n;
-        for (i64 k = 0; k + 8 < n; k += 8) h = mix(h ^ word(p + k)) + 0x9e3779b97f4a7c15ull;
-        return mix(h ^ word(p + n - 8));
+        for (i64 k = 0; k + 8 < n; k += 8) h = mix64(h ^ word(p + k)) + splitmix_step;
+        return mix64(h ^ word(p + n - 8));
     }
     DEVICE bool same(i64 i, const Keys& other, i64 j) const {
         if (!text) return at[i] == other.at[j];

@@ -1,7 +1,7 @@
 """The way from a key to its number: an open-addressing hash table, of which `table.cuh` has the kernels.
 
-A slot holds a number, 4 bytes, and the key is compared where it lies in `Names`, so that two different keys never get
-one number. At most half of the slots are full. A key of 64 bits takes 16 to 26 bytes, the way back included.
+A slot holds a number, 4 bytes, and the key is compared where it lies in `KeyArray`, so that two different keys never
+get one number. At most half of the slots are full. A key of 64 bits takes 16 to 26 bytes, the way back included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
-from mgraph.keys.names import Names
+from mgraph.keys.key_array import KeyArray
 
 __all__ = ["NONE", "KeyTable"]
 
@@ -32,18 +32,18 @@ class KeyTable:
     kind : "int64" | "string"
     device : Device
         Where keys are looked up; the host for strings.
-    names : Names, optional
+    names : KeyArray, optional
         The keys that are there already, which differ.
 
     Attributes
     ----------
-    names : Names
+    names : KeyArray
         The key of each number.
     """
 
-    def __init__(self, kind: str, device: Device, names: Names | None = None) -> None:
+    def __init__(self, kind: str, device: Device, names: KeyArray | None = None) -> None:
         self.kind, self.device = kind, device if kind == "int64" else device.host
-        self.names = Names(kind, self.device) if names is None else names
+        self.names = KeyArray(kind, self.device) if names is None else names
         self._kernels = load(self.device, "keys/table.cuh")
         self._lock = threading.RLock()
         self._slots = self._made(self.names.n)

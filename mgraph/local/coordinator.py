@@ -10,10 +10,11 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from mgraph.calls import CALLS, CallSize, Kind, RemoteCall
 from mgraph.client.calls.caller import Flight, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
-from mgraph.local.session import READS, Session
+from mgraph.local.session import Session
 from mgraph.protocol import ShardState
 
 __all__ = ["Coordinator"]
@@ -43,13 +44,13 @@ class Coordinator:
 
     Attributes
     ----------
-    bridge, one_process, unsettled, life, silent
+    bridge, one_process, unsettled, life, groups, silent
         As on a cluster: calls are always answered, in this process, and what they did is known when they end.
     states : list of ShardState
         The state of the shard after the last call.
     """
 
-    bridge, one_process, unsettled, life = _Here(), True, False, 0
+    bridge, one_process, unsettled, life, groups = _Here(), True, False, 0, False
     silent: tuple[str, ...] = ()
     client = None
     addresses: tuple[str, ...] = (ADDRESS,)
@@ -73,35 +74,33 @@ class Coordinator:
 
     def call(
         self,
-        method: str,
+        name: str,
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
-        *,
-        connect: bool = False,
-        commits: bool = False,
     ) -> list[Value]:
-        """The shard's answer to a call of `method`, in a list. Raises what the call raises, or as `check`."""
-        given = {**args} if args else {}
+        """Make a call and return the shard's answer, in a list. Raises what the call raises, or as `check`."""
+        call, given = CALLS[name], {**args} if args else {}
         if shares:
             given.update(shares[0])
         session = self._begin()
         try:
-            if connect and not self._connected:
+            if call.exchange and not self._connected:
                 self._connect(session)
-            if commits:
+            if call.epoch:
                 given["epoch"] = self.states[0].epoch + 1
-            return [self._ask(session, method, given)]
+            return [self._ask(session, call, given)]
         finally:
             self._end()
 
     def _connect(self, session: Session) -> None:
         """Give the shard its exchange, which it keeps."""
-        opened = self._ask(session, "open_exchange", {})
-        self._ask(session, "connect_exchange", {"addresses": [opened["address"]]})
+        opened = self._ask(session, CALLS["open_exchange"], {})
+        self._ask(session, CALLS["connect_exchange"], {"addresses": [opened["address"]]})
         self._connected = True
 
-    def _ask(self, session: Session, method: str, given: Value) -> Value:
-        if method in READS and not self._garbage:
+    def _ask(self, session: Session, call: RemoteCall, given: Value) -> Value:
+        method = call.handler
+        if call.kind is Kind.READ and not self._garbage:
             return session.ask(method, given)  # Ctrl-C may stop it anywhere: the shard is as it was
         free = [self._garbage.popleft() for _ in range(len(self._garbage))] if self._garbage else ()
         try:
@@ -118,8 +117,9 @@ class Coordinator:
 
     def launch(
         self,
-        method: str,
+        name: str,
         shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
@@ -128,12 +128,16 @@ class Coordinator:
         flight: Future[list[Value]] = Future()
         sent(flight, self.epoch + 1)
         try:
-            flight.set_result(self.call(method, shares=shares, connect=True, commits=True))
+            flight.set_result(self.call(name, shares=shares))
         except Exception as error:
             flight.set_exception(error)
         except BaseException:
             flight.cancel()
             raise
+
+    def post(self, small: Any) -> None:
+        """Take no small batches: `groups` is False."""
+        raise AssertionError("a graph of this process sends no messages that batches could share")
 
     def land(self) -> None:
         """Nothing is in flight."""

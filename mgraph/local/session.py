@@ -15,8 +15,6 @@ from mgraph.worker.calls import Calls, Host
 
 __all__ = ["Session"]
 
-#: calls that leave the shard as it is
-READS = frozenset({"has_edges", "weights", "degrees", "neighbors", "rows", "fingerprint", "fetch", "top"})
 _NOWHERE = nullcontext()
 
 

@@ -7,9 +7,9 @@ crash and what was refused is not:
    that is begun `ahead`, because others follow it, is voted on when its record is written, and `safe` says when it is
    on the disk: its answer waits for that, and one sync may do for several.
 2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
-3. See `mgraph.log.survey` for what is read after a crash.
+3. See `mgraph.log.recovery_scan` for what is read after a crash.
 
-With ``sync="background"``, `ready` returns when the record is written; where there is a spool, `keep` returns when that
+With ``sync="background"``, `ready` returns when the record is written; where there is a tail, `keep` returns when that
 has the record, from which it is written later. Another thread syncs all the time. A process that is killed then loses
 nothing; a machine that stops loses the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not
 synced, or the oldest of them for longer than `Lag.seconds`.
@@ -31,11 +31,11 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
-from mgraph.log.behind import Behind
 from mgraph.log.files import failed
 from mgraph.log.records import Draft, draft
 from mgraph.log.segments import Segments
-from mgraph.log.spool import Copy, Spool
+from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
+from mgraph.log.write_behind import WriteBehind
 
 __all__ = ["SYNCS", "Lag", "Log"]
 
@@ -58,7 +58,7 @@ class _Open:
     record: Draft
     place: int
     offset: tuple[str, int] | None
-    written: Future[None] | None = None  #: None while it is copied to the spool
+    written: Future[None] | None = None  #: None while it is copied to the tail
 
     @property
     def end(self) -> int:
@@ -94,6 +94,8 @@ class Log:
         The last place in each source, by what was committed.
     last : str
         The kind of the last change that was committed.
+    common : int
+        An epoch that is on the disks of all ranks, as far as this rank knows.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -131,11 +133,11 @@ class Log:
         self._open: _Open | None = None
         self._put_off: Callable[[], None] | None = None  # the rest of `begin`
         self._problem: Exception | None = None  # of that
-        self._durable = epoch
+        self._durable = self.common = epoch
         self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
         self._written: Future[None] | None = None  # of the last change that was kept
         self._syncing: Future[None] | None = None
-        self._behind: Behind | None = None
+        self._behind: WriteBehind | None = None
         self.safe: Future[None] | None = None
 
     # ---- a change ----------------------------------------------------------------------------------------------------
@@ -144,15 +146,14 @@ class Log:
         """Begin to write the record of a change that is to be `epoch`, or belongs to it.
 
         Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
-        goes from a GPU to a spool is put off until `proceed`.
+        goes from a GPU to a tail is put off until `proceed`.
 
         Raises
         ------
         StoreError
             There is no room, or the log is broken. Nothing was written.
         """
-        if self.broken is not None:
-            raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
+        self._check()
         assert self._open is None, "the change before this one was neither kept nor refused"
         behind = self._behind
         work = partial(self._begin, behind, kind, columns, epoch, ahead)
@@ -165,6 +166,11 @@ class Log:
         else:  # what lies on the host takes long to copy
             work()
 
+    def _check(self) -> None:
+        """Raise `StoreError` if nothing can be logged any more."""
+        if self.broken is not None:
+            raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
+
     def proceed(self) -> None:
         """Do what `begin` has put off, if anything: 60 us that a GPU's kernels may cover. `ready` raises its error."""
         work, self._put_off = self._put_off, None
@@ -174,9 +180,11 @@ class Log:
             except Exception as error:
                 self._problem = error
 
-    def _begin(self, behind: Behind | None, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool) -> None:
+    def _begin(
+        self, behind: WriteBehind | None, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool
+    ) -> None:
         if self._segments.full:
-            self._turn()
+            self._rotate()
         ahead = ahead and self._sync == "always"
         record = draft(kind, columns, epoch, self._number(epoch), ahead)
         try:
@@ -252,7 +260,7 @@ class Log:
             self._wait(self._syncing)
 
     def _hand_over(self, change: _Open) -> Future[None]:
-        """What ends when the file has the change. If it goes to a spool, it is there when this returns."""
+        """What ends when the file has the change. If it goes to a tail, it is there when this returns."""
         if change.written is None:
             assert self._behind is not None
             change.written = self._behind.take(change.record, change.place)
@@ -278,11 +286,13 @@ class Log:
         )
 
     def keep(self) -> None:
-        """What was begun was committed. Waits until a spool has it."""
+        """What was begun was committed. Waits until a tail has it."""
         change, self._open = self._open, None
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
         self._written, self.last = self._hand_over(change), change.record.kind
+        if self._sync == "always" and not change.record.ahead:  # all ranks voted, and so had synced their records
+            self.common = change.record.epoch
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -344,19 +354,25 @@ class Log:
         return max(0, self._segments.last - self._segments.synced)
 
     @property
+    def synced(self) -> int:
+        """The place up to which all records are on the disk."""
+        return self._segments.synced
+
+    @property
     def place(self) -> int:
         """The place behind the last record: bytes logged since the log was begun."""
         return self._segments.end
 
-    def turn(self) -> int:
+    def rotate(self) -> int:
         """Begin a new segment; its place."""
-        self._turn()
+        self._rotate()
         return self._segments.end
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         self._drain()
+        self._check()
         try:
-            self._segments.turn()
+            self._segments.rotate()
         except OSError as error:
             raise failed(error, self._segments.path, "no room for a log after") from error
 
@@ -366,17 +382,17 @@ class Log:
             self._hurry()
             wait_for([self._written])
 
-    def hold(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
-        """Hold later records in the spool that `make` makes in the writing thread; they are written as before if none.
+    def hold(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
+        """Hold later records in the tail that `make` makes in the writing thread; they are written as before if none.
 
-        With ``sync="background"`` only. See `mgraph.log.spool`.
+        With ``sync="background"`` only. See `mgraph.log.shared_memory_tail`.
         """
         self._written = self._writer.submit(self._attach, make)
 
-    def _attach(self, make: Callable[[], tuple[Spool, Copy] | None]) -> None:
+    def _attach(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
         if (made := make()) is not None:
             self._segments.attach(made[0])
-            self._behind = Behind(self._segments, made[1], self._writer, self._write_held)
+            self._behind = WriteBehind(self._segments, made[1], self._writer, self._write_held)
 
     def _drain(self) -> None:
         self.flush()

@@ -18,8 +18,8 @@ offset   size  what
 72       8     which log it belongs to: store, term and rank, hashed
 80       8     XXH3 of the bytes before
 88       -     the columns: src, dst, time, weight, op; or ids; or a time; then the place in a source, as JSON
-               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.Names.packed` has them, in
-               rank 0's record
+               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.KeyArray.packed` has them,
+               in rank 0's record
 =======  ====  ===========================================================================================
 
 Epochs count the attempts that are kept, but for changes of a kind of `WITHIN`: vertices that leave because they have no
@@ -53,6 +53,7 @@ __all__ = [
     "draft",
     "foreign",
     "header_of",
+    "is_header",
     "keys_of",
     "layout",
     "log_id",
@@ -90,7 +91,7 @@ _WORD = struct.Struct("<Q")
 
 @dataclass
 class Draft:
-    """A record that is to be written: the columns' buffers, if they are not in a spool, and what its header needs."""
+    """A record that is to be written: the columns' buffers, if they are not in a tail, and what its header needs."""
 
     kind: str
     mask: int
@@ -220,7 +221,7 @@ def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) 
     if len(head) < HEADER:
         return None
     kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _HEAD.unpack_from(head)
-    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not _is_header(head):
+    if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not is_header(head):
         return None
     return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
 
@@ -247,10 +248,11 @@ def segment_start(name: str) -> int | None:
 
 def foreign(head: bytes, log: int) -> bool:
     """Whether a segment that begins with these bytes begins with a record of another log."""
-    return len(head) == HEADER and _is_header(head) and bool(_HEAD.unpack_from(head)[-1] != log)
+    return len(head) == HEADER and is_header(head) and bool(_HEAD.unpack_from(head)[-1] != log)
 
 
-def _is_header(head: bytes) -> bool:
+def is_header(head: bytes) -> bool:
+    """Return True if these bytes are the header of a record, of any log."""
     return head[:4] == MAGIC and checksum(head[:-8]) == _WORD.unpack_from(head, HEADER - 8)[0]
 
 

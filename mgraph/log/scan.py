@@ -1,8 +1,8 @@
-"""Reading one rank's log: its records up to a torn end, and whether something in the middle is broken.
+"""Reading one rank's log: its records up to a torn end, and where a synced record is broken.
 
-A crash tears what was not synced. So a record that is damaged behind the last place of which the log says that it was
-synced is the torn end; one that is damaged before that place is a broken middle. The log says it in each record's
-header, by marks, and by the names of segments, since a segment is begun when the one before it is synced.
+A crash tears what was not synced. So a damaged record behind the last place that was synced is the torn end; before
+that place it is a broken middle. The synced place is in each record's header, in marks, in the names of segments, since
+a segment is begun when the one before it is synced, and in the head of the log.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mgraph.log.bodies import Bodies
 from mgraph.log.files import Contents, Files, pieces
-from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of, segment_start
+from mgraph.log.record_columns import RecordColumns
+from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of, is_header, segment_start
 
-__all__ = ["Scan", "scan"]
+__all__ = ["Scan", "has_records", "scan"]
 
 WINDOW = 1 << 16  #: bytes that are read for headers at a time
 _MAGIC = np.frombuffer(MAGIC, np.uint32)[0]
@@ -24,7 +24,7 @@ _MAGIC = np.frombuffer(MAGIC, np.uint32)[0]
 
 @dataclass
 class Scan:
-    """What one rank's log holds.
+    """The records of one rank's log.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Scan:
         Changes and refusals, in their order in the log.
     broken : str or None
         The file and the offset of a damaged record that had been synced, after which nothing is read.
-    there : bool
+    exists : bool
         Whether there is a log at all.
     last : str or None
         The path of the last segment.
@@ -45,72 +45,100 @@ class Scan:
 
     entries: list[Entry] = field(default_factory=list)
     broken: str | None = None
-    there: bool = False
+    exists: bool = False
     last: str | None = None
     nbytes: int = 0
     segments: int = 0
     first: int | None = None
 
 
-def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = False) -> Scan:
-    """Read the headers of a rank's log from `begin` on, where a segment begins; and the columns of what may be torn.
+def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = False, mark: int = 0) -> Scan:
+    """Read the records of a rank's log from place `begin` on, where a segment begins. O(records), and the bytes read.
 
-    With `verify`, read all columns. O(records), and the bytes that are read. The last segment may be that of a graph
-    that goes on, and be cut to its length meanwhile.
+    The last segment may be that of a graph that goes on, and be cut to its length meanwhile.
+
+    Parameters
+    ----------
+    verify : bool
+        Check the columns of all records, not only of those that may be torn.
+    mark : int
+        A place up to which the log was synced.
     """
-    found, synced = Scan(), begin
-    starts = [start for name in files.names(folder) if (start := segment_start(name)) is not None and start >= begin]
-    place = starts[0] if starts else begin
-    found.there, found.first = bool(starts), starts[0] if starts else None
-    if starts and place > begin:
-        found.broken = f"{folder}: the segment with place {begin} is missing"
-        return found
+    segments = [place for name in files.names(folder) if (place := segment_start(name)) is not None]
+    starts = [start for start in segments if start >= begin]
+    result = Scan(exists=bool(segments), first=starts[0] if starts else None)
+    if segments and begin not in starts:
+        result.broken = f"{folder}: the segment with place {begin} is missing"
+        return result
+
+    # Read the headers, one segment after another, and the largest place that they call synced.
+    place, synced = begin, max(begin, mark)
     for number, start in enumerate(starts):
         synced = max(synced, start)
-        if start < place:  # there was no room for it, and the segment before it went on
+        if start < place:  # a full disk: the segment before it went on
             continue
         if place != start:
             break
         path = f"{folder}/{start:016x}.log"
         with files.contents(path) as contents:
             size = contents.size
-            found.last, found.segments, found.nbytes = path, number + 1, found.nbytes + size
-            heads = _Heads(contents)
-            if foreign(heads.at(0), log):
-                found.broken = f"{path} belongs to another store, or to another rank"
-                return found
-            while (entry := heads.entry(place - start, start, log, path, size)) is not None:
-                synced = max(synced, entry.synced, entry.n if entry.kind == "mark" else 0)
+            result.last, result.segments, result.nbytes = path, number + 1, result.nbytes + size
+            headers = _Headers(contents)
+            if foreign(headers.at(0), log):
+                result.broken = f"{path} belongs to another store, or to another rank"
+                return result
+            while (entry := headers.entry(place - start, start, log, path, size)) is not None:
+                synced = max(synced, _synced_by(entry))
                 place = entry.end
                 if entry.kind != "mark":
-                    found.entries.append(entry)
-            for later in _later(contents, place - start, start, log, path, size):
-                synced = max(synced, later.synced, later.n if later.kind == "mark" else 0)
-    torn = _first_damaged(files, found.entries, synced, verify)
+                    result.entries.append(entry)
+            later = _later(contents, place - start, start, log, path, size)
+            synced = max([synced, *map(_synced_by, later)])
+
+    # Cut the log at the first record whose columns are damaged; one that had been synced breaks it.
+    torn = _first_damaged(files, result.entries, synced, verify)
     if torn is not None:
-        place = found.entries[torn].place
-        del found.entries[torn:]
-    if place < synced:
+        place = result.entries[torn].place
+        del result.entries[torn:]
+    if starts and place < synced:
         start = max(start for start in starts if start <= place)
-        found.broken = f"{folder}/{start:016x}.log, offset {place - start}: a record that was synced is damaged"
-    return found
+        path = f"{folder}/{start:016x}.log"
+        with files.contents(path) as contents:
+            fate = "damaged" if place - start < contents.size else "missing: the file ends there"
+        result.broken = f"{path}, offset {place - start}: a record that was synced is {fate}"
+    return result
 
 
-class _Heads:
-    """Reads the headers of records, with what is around them, since records may be small."""
+def has_records(files: Files, folder: str) -> bool:
+    """Return True if a segment in `folder` holds the header of a record, of whatever log. O(bytes)."""
+    for name in files.names(folder):
+        if segment_start(name) is not None:
+            with files.contents(f"{folder}/{name}") as contents:
+                if any(is_header(head) for _, head in _magic_heads(contents, 0, contents.size)):
+                    return True
+    return False
+
+
+def _synced_by(entry: Entry) -> int:
+    """Return the place up to which a record says that its log was synced."""
+    return max(entry.synced, entry.n if entry.kind == "mark" else 0)
+
+
+class _Headers:
+    """Reads the headers of records, with the bytes around them, since records may be small."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents, self._bytes, self._begin, self._n = contents, bytearray(WINDOW), 0, 0
 
     def at(self, offset: int) -> bytes:
-        """The bytes of a header at an offset."""
+        """Return the bytes of a header at an offset."""
         first = offset - self._begin
         if not 0 <= first <= self._n - HEADER:
             self._begin, first, self._n = offset, 0, self._contents.read(offset, [self._bytes])
         return bytes(self._bytes[first : min(first + HEADER, self._n)])
 
     def entry(self, offset: int, start: int, log: int, path: str, size: int) -> Entry | None:
-        """The record at an offset of the segment that begins at `start`. A graph may just have written it."""
+        """Return the record at an offset of the segment that begins at `start`. A graph may just have written it."""
         entry = header_of(self.at(offset), offset, start + offset, log, path, size)
         if entry is None and self._begin < offset:
             self._n = 0
@@ -119,22 +147,28 @@ class _Heads:
 
 
 def _first_damaged(files: Files, entries: list[Entry], synced: int, verify: bool) -> int | None:
-    """The number of the first entry whose columns are not what was written, of those that may be torn, or of all."""
-    with Bodies(files) as bodies:
+    """Return the number of the first entry with damaged columns, among those that may be torn, or all if `verify`."""
+    with RecordColumns(files) as columns:
         for number, entry in enumerate(entries):
-            if entry.kind != "refused" and (verify or entry.end > synced) and not bodies.whole(entry):
+            if entry.kind != "refused" and (verify or entry.end > synced) and not columns.whole(entry):
                 return number
     return None
 
 
 def _later(contents: Contents, at: int, start: int, log: int, path: str, size: int) -> Iterator[Entry]:
-    """Records of this log behind a damaged place of a segment, wherever one begins."""
+    """Yield the records of this log behind a damaged place of a segment, wherever one begins."""
+    for offset, head in _magic_heads(contents, at, size):
+        if (entry := header_of(head, offset, start + offset, log, path, size)) is not None:
+            yield entry
+
+
+def _magic_heads(contents: Contents, at: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each offset from `at` on where a header may begin, with the bytes of that header."""
     for data in pieces(contents, at, size):
         words = data[: len(data) // 8 * 8].view(np.uint32)[::2]
         for number in np.flatnonzero(words == _MAGIC).tolist():
             head = bytearray(HEADER)
             offset = at + 8 * number
             contents.read(offset, [head])
-            if (entry := header_of(bytes(head), offset, start + offset, log, path, size)) is not None:
-                yield entry
+            yield offset, bytes(head)
         at += len(data)

@@ -4,8 +4,9 @@ A segment is synced before the next one is made, so that only the last one can h
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
 for what must be written even then: that the record is refused.
 
-With a `Spool` a record may be held there before it is written: `hold`, and then `put`, in other threads than `claim`.
-The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need not wait.
+With a `SharedMemoryTail` a record is staged there before it is written: `stage`, and then `put`, in other threads than
+`claim`. The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need
+not wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft, segment_name
-from mgraph.log.spool import Spool, laid
+from mgraph.log.shared_memory_tail import SharedMemoryTail, laid
 
 __all__ = ["SEGMENT", "Segments"]
 
@@ -64,9 +65,10 @@ class Segments:
         self.end = self.synced = self.last = 0
         self._lock = threading.Lock()
         self._start, self._allocated = 0, 0
-        # ascending, the places of records that are claimed and not written, and of those that no spool has either
+        # ascending, the places of records that are claimed and not written, and of those that no tail has either
         self._unwritten, self._unheld = OrderedDict[int, None](), OrderedDict[int, None]()
-        self._spool: Spool | None = None
+        self._unnoted: dict[int, Draft] = {}  # by place, records of `note` that could not be written
+        self._tail: SharedMemoryTail | None = None
         try:
             files.folder(folder)
             self._file = self._made(0)
@@ -77,7 +79,7 @@ class Segments:
         path = f"{self.folder}/{segment_name(start)}"
         file = self._files.open(path)
         try:
-            self._allocate(file, RESERVE + (0 if self._spool is None else self._spool.capacity))
+            self._allocate(file, RESERVE + (0 if self._tail is None else self._tail.capacity))
             file.sync()
             self._files.sync_folder(self.folder)
         except BaseException:
@@ -109,7 +111,7 @@ class Segments:
     @property
     def full(self) -> bool:
         """Whether the next record should begin a segment, also where that has to wait for the disk."""
-        return self.end - self._start >= self._limit * (1 if self._spool is None else PATIENT)
+        return self.end - self._start >= self._limit * (1 if self._tail is None else PATIENT)
 
     def _room(self, end: int) -> None:
         if end > self._allocated:
@@ -127,7 +129,7 @@ class Segments:
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
     def put(self, record: Draft, place: int, hasher: Executor | None = None) -> None:
-        """Write a record at its place; its columns from the spool, if it comes without them.
+        """Write a record at its place; its columns from the tail, if it comes without them.
 
         With a `hasher` a long one is hashed by that meanwhile.
         """
@@ -149,63 +151,63 @@ class Segments:
         with self._lock:
             for places in lacking:
                 places.pop(place, None)
-            if self._spool is not None:
-                self._spool.tell(next(iter(self._unwritten), self.end), next(iter(self._unheld), self.end))
+            if self._tail is not None:
+                self._tail.tell(next(iter(self._unwritten), self.end), next(iter(self._unheld), self.end))
 
-    # ---- a spool -----------------------------------------------------------------------------------------------------
+    # ---- a tail -----------------------------------------------------------------------------------------------------
 
-    def attach(self, spool: Spool) -> None:
-        """Hold later records in a spool, which is closed with the segments."""
-        spool.follow(self.path, self._start)
+    def attach(self, tail: SharedMemoryTail) -> None:
+        """Hold later records in a tail, which is closed with the segments."""
+        tail.follow(self.path, self._start)
         with self._lock:
             self._unheld |= self._unwritten
-            self._spool = spool
+            self._tail = tail
         self._allocate_ahead()
         self._told(place=-1)
 
     def _allocate_ahead(self) -> None:
-        """Have room for all that the spool can hold; a claim waits for the disk where there is none."""
-        assert self._spool is not None
-        end = self.end - self._start + self._spool.capacity + RESERVE
+        """Have room for all that the tail can hold; a claim waits for the disk where there is none."""
+        assert self._tail is not None
+        end = self.end - self._start + self._tail.capacity + RESERVE
         if end > self._allocated:
             with suppress(OSError):  # the claim finds out
-                self._file.allocate(end + self._spool.capacity // 4)
-                self._allocated = end + self._spool.capacity // 4
+                self._file.allocate(end + self._tail.capacity // 4)
+                self._allocated = end + self._tail.capacity // 4
 
     def rest(self) -> None:
         """Begin a new segment if one is due and nothing is being written; the thread that syncs calls it."""
         with self._lock:
-            if self._spool is not None and self.end - self._start >= self._limit and not self._unwritten:
+            if self._tail is not None and self.end - self._start >= self._limit and not self._unwritten:
                 try:
-                    self.turn()
+                    self.rotate()
                 except OSError as error:  # without room it is tried again, at the latest when it is `full`
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                         raise
 
     def has_room(self, end: int) -> bool:
-        """Whether the spool has room for what is claimed up to a place."""
-        return self._spool is not None and end - self._spool.written <= self._spool.capacity
+        """Whether the tail has room for what is claimed up to a place."""
+        return self._tail is not None and end - self._tail.written <= self._tail.capacity
 
     @property
     def pressed(self) -> bool:
-        """Whether three quarters of the spool are taken."""
-        return self._spool is not None and 4 * (self.end - self._spool.written) > 3 * self._spool.capacity
+        """Whether three quarters of the tail are taken."""
+        return self._tail is not None and 4 * (self.end - self._tail.written) > 3 * self._tail.capacity
 
     def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        """Begin to copy a record to the spool, which has room: it is `held` when that is done."""
-        assert self._spool is not None
+        """Begin to copy a record to the tail, which has room: it is `held` when that is done."""
+        assert self._tail is not None
         head = memoryview(record.packed(self.synced, place, self._log, ()))
-        for view, part, at in laid([head], self._spool.views(place, HEADER)):
+        for view, part, at in laid([head], self._tail.views(place, HEADER)):
             view[:] = part[at : at + len(view)]
         copy(record.parts, self._views(place, record))
 
     def held(self, place: int) -> None:
-        """The spool has all of the record at a place: the process need not live until it is written."""
+        """The tail has all of the record at a place: the process need not live until it is written."""
         self._told(self._unheld, place=place)
 
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
-        assert self._spool is not None
-        return self._spool.views(place + HEADER, record.nbytes)
+        assert self._tail is not None
+        return self._tail.views(place + HEADER, record.nbytes)
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
@@ -230,10 +232,23 @@ class Segments:
         if self.has_room(place + record.size):
             self.hold(record, place, lambda parts, views: None)
             self.held(place)
-        self.put(record, place)
+        try:
+            self.put(record, place)
+        except OSError:
+            self._unnoted[place] = record
+            raise
 
-    def turn(self) -> None:
-        """Begin a new segment, unless this one is empty; nothing is being written meanwhile."""
+    def rotate(self) -> None:
+        """Begin a new segment, unless this one is empty; nothing is being written meanwhile.
+
+        Raises
+        ------
+        OSError
+            It cannot be begun, or a record in this one could not be written: a new segment says that all before it is
+            on the disk.
+        """
+        if self._unwritten:
+            raise OSError(errno.EIO, f"the record at place {next(iter(self._unwritten))} could not be written")
         self._file.sync()
         self.synced = start = self.end
         if start == self._start:
@@ -248,18 +263,21 @@ class Segments:
         file.truncate(start - self._start)
         file.close()
         self._file, self._start = made, start
-        if self._spool is not None:
-            self._spool.follow(self.path, start)
+        if self._tail is not None:
+            self._tail.follow(self.path, start)
 
     def close(self) -> None:
         """Sync, give back what was allocated and not used, and close."""
         try:
+            for place, record in self._unnoted.items():  # behind it there may be changes that were acknowledged
+                self.put(record, place)
             if self.synced < self.last:
                 self.sync()
             self._file.truncate(self.end - self._start)
             self._file.sync()
+            self.synced = max(self.synced, next(iter(self._unwritten), self.end))
         finally:
             self._file.close()
-            if self._spool is not None:
-                self._spool.close(keep=bool(self._unwritten))
-                self._spool = None  # and with it its memory: what refers to the log may live on
+            if self._tail is not None:
+                self._tail.close(keep=bool(self._unwritten))
+                self._tail = None  # and with it its memory: what refers to the log may live on

@@ -20,8 +20,9 @@ import xxhash
 
 from mgraph.columns import Texts
 from mgraph.errors import StoreError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.files import File, failed
+from mgraph.log.manifest import term_of
 from mgraph.log.records import checksum
 from mgraph.log.store import Store
 
@@ -128,7 +129,7 @@ def write_part(
     store.describe(about, {**what, "place": place} if mark is None else {**mark, "file": what, "place": place})
 
 
-def write_keys(store: Store, folder: str, names: Names, n: int) -> dict[str, Any]:
+def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, Any]:
     """Write the keys of a graph's `n` vertices, durably, as an Arrow IPC file with the column key; what it is."""
     about = f"{folder}/keys.json"
     if store.files.exists(store.at(about)):
@@ -224,14 +225,14 @@ def drop_old(store: Store, retain: int) -> None:
         archive.files.remove(archive.at(f"{folder}.json"))
         archive.files.sync_folder(archive.path)
         archive.files.remove(archive.at(folder))
-    for term in store.terms():
-        if term.number < first["term"]:
-            files.remove(store.at(f"term-{term.number:06d}.json"))
+    names = {name.removesuffix(".json") for name in files.names(store.path)}
+    for name in sorted(names):  # a folder too of which only the description was removed
+        if (number := term_of(name)) and number < first["term"]:
+            files.remove(store.at(f"{name}.json"))
             files.sync_folder(store.path)
-            files.remove(store.at(f"term-{term.number:06d}"))
-        elif term.number == first["term"]:
-            for rank, place in enumerate(first["places"]):
-                store.drop_segments(term.number, rank, place)
+            files.remove(store.at(name))
+    for rank, place in enumerate(first["places"]):
+        store.drop_segments(first["term"], rank, place)
 
 
 def whole_file(store: Store, about: Mapping[str, Any]) -> np.ndarray:

@@ -1,19 +1,24 @@
 """A store: a folder with the description of a graph, its terms, the logs of each term's ranks, and snapshots.
 
 ==================================  ====================================================================================
-name                                what
+name                                content
 ==================================  ====================================================================================
 ``store.json``                      format, id, the kind of graph
 ``term-000001.json``                the number of ranks, and the epoch at which the term begins
 ``term-000001/rank-0000/*.log``     the segments of one rank's log
+``head-0000.json``                  the newest term, and how far the rank's log in it was synced
 ``snapshot-000000000042.json``      epoch, the places of the logs, the files with their checksums
 ``snapshot-000000000042/*.arrow``   the edges of one rank
 ``owner.json``                      the store's id, where the snapshots are elsewhere
-``lock``, ``rank-0000.lock``        locked by rank 0, and by each rank that has a log open; who has it is inside
+``lock``, ``rank-0000.lock``        locked by rank 0, and by each rank that has a log open; the holder is inside
+``*.damaged``                       what a repair gave up
 ==================================  ====================================================================================
 
-A graph that is opened begins a term, whatever the number of its ranks. The description of a term ends the term before
-it at its own epoch. Descriptions carry a checksum, and a rename makes them valid.
+A term is one opening of a graph for writing, as in Raft. The description of a term ends the term before it at its own
+epoch. Descriptions carry a checksum, and a rename makes them valid.
+
+Order of the writes when a term begins: the description of the term; the log of each rank; the head of each rank; then
+the first record. So a crash leaves a head that is older than the store, and never one that names what is missing.
 """
 
 from __future__ import annotations
@@ -23,42 +28,61 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.bodies import Bodies
 from mgraph.log.files import Files, failed
+from mgraph.log.manifest import FORMAT, PLAIN, Head, StoredGraph, Term, described, head_name, term_of
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
 from mgraph.log.remote import files_at, is_remote
-from mgraph.log.scan import Scan, scan
-from mgraph.log.terms import FORMAT, PLAIN, Survey, Term, described
+from mgraph.log.scan import Scan, has_records, scan
 
 __all__ = ["Store"]
 
-OWNER = "owner.json"  #: whose snapshots are there, where they are not with the log
+OWNER = "owner.json"  #: names the store of the snapshots in a folder without a log
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
+#: fields by which a description is told from one of something else
+FIELDS = {
+    "store": {"format", "id"},
+    "term": {"number", "size", "epoch", "sync"},
+    "head": {"store", "term", "rank", "synced", "epoch"},
+    "snapshot": {"epoch", "term", "n_vertices", "places", "files"},
+    "owner": {"id"},
+}
+
+T = TypeVar("T")
 
 
 class Store:
-    """The files of a store: its descriptions, segments and locks. `mgraph.log.survey` says what they hold.
+    """The files of a store: its descriptions, segments and locks. `mgraph.log.recovery_scan` reads the graph in it.
 
     Parameters
     ----------
     path : str
-        Or a URL of fsspec, for what has snapshots only.
+        A folder, or a URL of fsspec for a place that has snapshots only.
     files : Files, optional
+
+    Attributes
+    ----------
+    missing_reason : "unseen" or None
+        The reason of a `StoreError` about the missing log of a rank.
     """
+
+    missing_reason: Literal["unseen"] | None = None
 
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
         self.files = files_at(path) if files is None else files
         self._archive: Store | None = None
+        self._heads: dict[tuple[int, int], Head] = {}
+        self.last_term = 0  #: the newest term that was begun to be described, as of `terms`
 
     @property
     def archive(self) -> Store:
-        """Where the snapshots are: here, or at the URL that ``store.json`` names."""
+        """The store that has the snapshots: this one, or that at the URL that ``store.json`` names."""
         if self._archive is None:
             elsewhere = self.about().get("snapshots") if self.exists else None
             if elsewhere is None:
@@ -67,25 +91,25 @@ class Store:
         return self._archive
 
     def at(self, *names: str) -> str:
-        """The path of something in the store."""
+        """Return the path of something in the store."""
         return "/".join((self.path, *names))
 
     # ---- descriptions ------------------------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """Whether there is a store."""
+        """True if the folder holds a store."""
         return self.files.exists(self.at("store.json"))
 
     def create(self, kind: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a store for a graph of this kind; its description.
+        """Make a store for a graph of this kind, and return its description.
 
         Raises
         ------
         InvalidOption
-            There is one.
+            The folder holds a store.
         StoreError
-            It cannot be written.
+            The folder cannot be written.
         """
         self.check_new()
         about = described(kind, uuid.uuid4().hex)
@@ -94,15 +118,15 @@ class Store:
         return about
 
     def check_new(self) -> None:
-        """Raise `InvalidOption` if there is a store."""
-        if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):  # or a part of one
+        """Raise `InvalidOption` if the folder holds a store, or terms without its description."""
+        if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):
             raise InvalidOption(
                 f"{self.path} holds a store: open it with DynamicGraph.open({self.path!r}), on a cluster with its "
                 "client before the path"
             )
 
     def check_place(self, kind: Mapping[str, Any]) -> None:
-        """Raise `InvalidOption` if the place where a new graph's snapshots are to be has those of another one."""
+        """Raise `InvalidOption` if the place for a new graph's snapshots has those of another graph."""
         if (elsewhere := kind.get("snapshots")) is not None:
             archive = Store(elsewhere)
             if any(
@@ -111,14 +135,14 @@ class Store:
                 raise InvalidOption(f"{archive.path} has snapshots of another graph: choose another place")
 
     def mark_archive(self, about: Mapping[str, Any]) -> None:
-        """Say where the snapshots are that they are of this store, if they are elsewhere."""
+        """Write the store's id beside the snapshots, if they are elsewhere."""
         if (elsewhere := about.get("snapshots")) is not None:
             archive = Store(elsewhere)
             archive.make_folder()
             archive.describe(OWNER, {"id": about["id"]})
 
     def check_archive(self) -> None:
-        """Raise `StoreError` if another store has the place of the snapshots. An earlier version did not mark it."""
+        """Raise `StoreError` if another store has the place of the snapshots. Earlier versions did not mark it."""
         archive = self.archive
         marked = archive is not self and archive.files.exists(archive.at(OWNER))
         if marked and archive.read(OWNER)["id"] != self.about()["id"]:
@@ -128,16 +152,16 @@ class Store:
             )
 
     def make_folder(self) -> None:
-        """Make the folder; `StoreError` if that is not possible."""
+        """Make the folder; `StoreError` if that fails."""
         try:
             self.files.folder(self.path)
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
-        with suppress(OSError):  # where it was there before, its name may not be durable; its folder may not be ours
+        with suppress(OSError):  # of a folder that existed the name may not be durable; the one above may not be ours
             self.files.sync_folder(os.path.dirname(self.path))
 
     def describe(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a description, durably and at once."""
+        """Write a description, durably, in one step."""
         text = json.dumps(content, sort_keys=True)
         sealed = json.dumps({"content": content, "checksum": f"{checksum(text.encode()):016x}"}, sort_keys=True)
         try:
@@ -146,7 +170,7 @@ class Store:
             raise failed(error, self.at(name), "the store cannot be written:") from error
 
     def read(self, name: str) -> dict[str, Any]:
-        """A description; `StoreError` if it is not what was written."""
+        """Return a description; `StoreError` if it is damaged, or describes something else than its name says."""
         path = self.at(name)
         try:
             sealed = json.loads(self.files.read(path))
@@ -158,15 +182,18 @@ class Store:
             whole = False
         if not whole:
             raise StoreError(f"{path} is damaged: its checksum is another; restore it from a backup")
+        kind = name.partition(".")[0].partition("-")[0]
+        if "/" not in name and not FIELDS.get(kind, set()) <= content.keys():
+            raise StoreError(f"{path} is misnamed: it does not describe a {kind}; restore it from a backup")
         return content
 
     def about(self) -> dict[str, Any]:
-        """The description of the graph.
+        """Return the description of the graph.
 
         Raises
         ------
         StoreError
-            There is none here, or it is damaged, or of a version to come.
+            The description is missing, damaged, or of a version to come.
         """
         if not self.exists:
             raise StoreError(
@@ -178,7 +205,7 @@ class Store:
         return about
 
     def check_described(self) -> None:
-        """Raise `StoreError` if there are terms of a graph, and not its description."""
+        """Raise `StoreError` if the folder holds terms of a graph, and not its description."""
         if not self.exists and (terms := self._descriptions("term-")):
             raise StoreError(f"{self.at('store.json')} is missing, and {terms[0]} is there: restore it from a backup")
 
@@ -190,48 +217,113 @@ class Store:
                 "the version that wrote it, or a newer one"
             )
 
-    def terms(self) -> list[Term]:
-        """All terms, in their order."""
-        found = [self.read(name) for name in self._descriptions("term-")]
-        return [Term(**content) for content in found]
+    def terms(self, damaged: list[str] | None = None) -> list[Term]:
+        """Return all terms, in their order. `damaged`: see `_all_of`."""
+
+        def parse(name: str) -> Term:
+            term = Term(**self.read(name))
+            if name != f"term-{term.number:06d}.json":
+                raise StoreError(f"{self.at(name)} is misnamed: it describes term {term.number}; rename it")
+            return term
+
+        terms = self._all_of("term-", parse, damaged)
+        self.last_term = max((term.number for term in terms), default=0)
+        return terms
+
+    def heads(self, damaged: list[str] | None = None) -> list[Head]:
+        """Read the heads, by which `scan` checks the logs, and return them. `damaged`: see `_all_of`."""
+        store = self.about()["id"]
+        heads = self._all_of("head-", lambda name: Head.parse(self.read(name), self.at(name), store), damaged)
+        self._heads = {head.key: head for head in heads}
+        return heads
 
     def snapshots(self, damaged: list[str] | None = None) -> list[dict[str, Any]]:
-        """The descriptions of the whole snapshots, by epoch.
+        """Return the descriptions of the whole snapshots, by epoch. `damaged`: see `_all_of`."""
 
-        The names of damaged ones are added to `damaged`, if it is given; else `StoreError` names the first.
+        def parse(name: str) -> dict[str, Any]:
+            content = {"folder": name.removesuffix(".json"), **self.read(name)}  # a store of format 1 may not have it
+            if name != f"{content['folder']}.json":
+                raise StoreError(f"{self.at(name)} is misnamed: it describes {content['folder']}; rename it")
+            return content
+
+        return self._all_of("snapshot-", parse, damaged)
+
+    def _all_of(self, begins: str, parse: Callable[[str], T], damaged: list[str] | None) -> list[T]:
+        """Parse all descriptions of a kind.
+
+        The names of those that are damaged or misnamed are appended to `damaged`; without it, `StoreError` names the
+        first.
         """
-        found = []
-        for name in self._descriptions("snapshot-"):
+        results = []
+        for name in self._descriptions(begins):
             try:
-                found.append(self.read(name))
+                results.append(parse(name))
             except StoreError as error:
                 if damaged is None:
                     raise StoreError(f"{error}, or open the store with repair=True, which does without it") from None
                 damaged.append(name)
-        return found
+        return results
 
     def _descriptions(self, begins: str) -> list[str]:
         names = self.files.names(self.path)
         return [name for name in names if name.startswith(begins) and name.endswith(".json")]
 
-    def begin(self, survey: Survey | None, size: int, sync: str) -> Term:
-        """Begin a term after what was surveyed, which is made durable first, and cut what is behind it."""
-        for path in survey.tails if survey else []:
+    def undescribed(self) -> list[str]:
+        """Return the folders of terms that hold a whole record, and have no description."""
+        names = self.files.names(self.path)
+        return [name for name in names if term_of(name) and f"{name}.json" not in names and self._has_records(name)]
+
+    def _has_records(self, term: str) -> bool:
+        """Return True if a log in the folder of a term holds a whole record."""
+        return any(has_records(self.files, self.at(term, rank)) for rank in self.files.names(self.at(term)))
+
+    def missing_term(self, number: int) -> str:
+        """Return the message that the description of a term is missing."""
+        return f"{self.at(f'term-{number:06d}.json')} is missing"
+
+    def begin_term(self, stored: StoredGraph | None, size: int, sync: str) -> Term:
+        """Begin a term after what was scanned, which is made durable first; what is behind that is cut.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be written, or the folder of the new term holds a record.
+        """
+        for path in stored.unsynced if stored else []:
             self.sync(path)
-        for name in survey.damaged if survey else []:
-            self.archive.files.rename(self.archive.at(name), self.archive.at(f"{name}.damaged"))
-        number, epoch = (survey.term + 1, survey.epoch) if survey else (1, 0)
-        term = Term(number, size, epoch, sync, self.beginning(survey))
-        self.files.remove(self.at(f"term-{number:06d}"))  # of an opening that ended before it began
-        self.describe(f"term-{number:06d}.json", term.content)
+        if stored:
+            for name in stored.damaged:
+                self.archive.set_aside(name)
+            for name in stored.aside:
+                self.set_aside(name)
+        number, epoch = (stored.term + 1, stored.epoch) if stored else (1, 0)
+        term = Term(number, size, epoch, sync, self.vertices_at_start(stored))
+        name = f"term-{number:06d}"
+        if self._has_records(name):
+            raise StoreError(f"{self.at(name)} holds records, and the term begins only now; move the folder away")
+        self.files.remove(self.at(name))  # of an opening that ended before its first record
+        self.describe(f"{name}.json", term.content)
         return term
 
-    def beginning(self, survey: Survey | None) -> int | None:
-        """The number of vertices that the description of a new term needs."""
-        return survey.left if survey and survey.about["format"] > PLAIN else None
+    def set_aside(self, name: str) -> None:
+        """Rename a file or folder that a repair gives up, so that nobody reads it; nothing if it does not exist."""
+        new, number = f"{name}.damaged", 1
+        while self.files.exists(self.at(new)):
+            number += 1
+            new = f"{name}.damaged-{number}"
+        if self.files.exists(self.at(name)):
+            self.files.rename(self.at(name), self.at(new))
+
+    def vertices_at_start(self, stored: StoredGraph | None) -> int | None:
+        """Return the number of vertices that the description of a new term needs, or None."""
+        return stored.left if stored and stored.about["format"] > PLAIN else None
+
+    def write_head(self, head: Head) -> None:
+        """Write the head of a rank's log, durably."""
+        self.describe(head_name(head.rank), head.content)
 
     def sync(self, path: str) -> None:
-        """Make durable what is in a file."""
+        """Make the content of a file durable."""
         try:
             file = self.files.open(path)
             try:
@@ -242,7 +334,7 @@ class Store:
             raise failed(error, path, "the log cannot be synced:") from error
 
     def usage(self) -> tuple[int, int]:
-        """The number of segments, and the bytes of all files."""
+        """Return the number of segments, and the bytes of all files."""
         segments = nbytes = 0
         for folder, _, names in os.walk(self.path):
             segments += sum(name.endswith(".log") for name in names)
@@ -252,11 +344,11 @@ class Store:
         return segments, nbytes
 
     def log_folder(self, term: int, rank: int) -> str:
-        """The folder of one rank's log."""
+        """Return the folder of one rank's log."""
         return self.at(f"term-{term:06d}", f"rank-{rank:04d}")
 
     def drop_segments(self, term: int, rank: int, place: int) -> None:
-        """Remove the segments of a log that end at a place or before it, where a segment begins."""
+        """Remove the segments of a log that end at or before `place`, where a segment begins."""
         folder = self.log_folder(term, rank)
         for name in self.files.names(folder):
             start = segment_start(name)
@@ -266,33 +358,36 @@ class Store:
     # ---- locks -------------------------------------------------------------------------------------------------------
 
     def lock(self, name: str = "lock", who: str = "", seconds: float = LOCK_SECONDS) -> Any:
-        """Lock the store until what is returned is closed, or this process ends, however it ends.
+        """Lock the store until the result is closed, or this process ends, however it ends.
 
         Raises
         ------
         StoreError
-            Another process has it, or it cannot be locked. The message says who has it, as the holder gave itself.
+            Another process has the lock, or the file cannot be locked. The message names the holder.
         """
         path, end = self.at(name), time.monotonic() + seconds
         while True:
             try:
-                held = self.files.lock(path)
+                lock = self.files.lock(path)
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise StoreError(f"{self.path} is in use by {self._holder(path)}: close that graph first") from None
+                    what = f"{self.path} is in use by {self._holder(path)}: close that graph first"
+                    raise StoreError(what, reason="in use") from None
                 time.sleep(0.05)
             except OSError as error:
                 raise failed(error, path, "the store cannot be locked:") from error
+
+        # Write the holder into the file, for the message above.
         process = f"process {os.getpid()} on {socket.gethostname()}"
         with suppress(OSError):
-            held.truncate(0)
-            held.write((f"{who}, {process}" if who else process).encode())
-            held.flush()
-        return held
+            lock.truncate(0)
+            lock.write((f"{who}, {process}" if who else process).encode())
+            lock.flush()
+        return lock
 
     def lock_rank(self, rank: int, who: str = "") -> Any:
-        """Lock what a rank writes; as `lock`."""
+        """Lock the files that a rank writes, like `lock`."""
         return self.lock(f"rank-{rank:04d}.lock", who)
 
     def check_ranks(self, who: str = "") -> None:
@@ -307,33 +402,39 @@ class Store:
         except OSError:
             return "another graph"
 
-    # ---- what a survey reads -----------------------------------------------------------------------------------------
+    # ---- logs, as a recovery scan reads them -------------------------------------------------------------------------
 
     def has_all_epochs(self, terms: list[Term]) -> bool:
-        """Whether the log has all epochs, and none was dropped after a snapshot."""
-        begun = terms and terms[0].number == 1
+        """Return True if the log has all epochs, and none was dropped after a snapshot."""
         first = segment_name(0)
-        return bool(begun) and all(first in self.files.names(self.log_folder(1, r)) for r in range(terms[0].size))
+        return bool(terms and terms[0].number == 1) and all(
+            first in self.files.names(self.log_folder(1, rank)) for rank in range(terms[0].size)
+        )
 
     def scans_of(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
-        """What the logs of a term's ranks hold from these places on."""
+        """Scan the logs of a term's ranks from `places` on."""
         return [self.scan(term.number, rank, places[rank], repair) for rank in range(term.size)]
 
     def scan(self, term: int, rank: int, place: int, repair: bool) -> Scan:
-        """What the log of one rank holds from a place on."""
+        """Scan the log of one rank from `place` on."""
         folder, log = self.log_folder(term, rank), log_id(self.about()["id"], term, rank)
+        mark = self._heads[term, rank].synced if (term, rank) in self._heads else 0
         try:
-            return scan(self.files, folder, log, place, repair)
+            return scan(self.files, folder, log, place, repair, mark)
         except OSError as error:
             raise failed(error, error.filename or folder, "the log cannot be read:") from error
 
+    def must_exist(self, term: Term, rank: int) -> bool:
+        """Return True if the log of one rank cannot be missing: its head was written after the log was made."""
+        return (term.number, rank) in self._heads
+
     def missing(self, term: Term, rank: int) -> str:
-        """That the log of one rank is missing."""
+        """Return the message that the log of one rank is missing."""
         return f"{self.log_folder(term.number, rank)} is missing"
 
     def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
-        """The places in sources that records have, and these records."""
-        with Bodies(self.files) as bodies:
+        """Yield the records that have a place in a source, and that place."""
+        with RecordColumns(self.files) as columns:
             for entry in entries:
-                if entry.extra and (offset := bodies.offset(entry)) is not None:
+                if entry.extra and (offset := columns.offset(entry)) is not None:
                     yield entry, offset

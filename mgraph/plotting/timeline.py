@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.calls import CHANGES
 from mgraph.checks import check_number
 from mgraph.client.reports.history import Event
 from mgraph.errors import InvalidOption
@@ -15,7 +16,6 @@ from mgraph.plotting.canvas import needed, shown_once
 __all__ = ["plot"]
 
 BINS = 120  #: of the rates: at most one a second
-CHANGES = ("update", "ingest", "execute", "expire", "delete_vertices", "add_vertices")
 
 
 def plot(self: Any, minutes: float = 10.0) -> Any:

@@ -1,12 +1,6 @@
 // Edges of a recursive-matrix graph, one lane an edge. An edge's random bits are hashes of its number and the seed.
 #pragma once
-
-DEVICE u64 splitmix(u64 counter, u64 start) {
-    u64 z = counter * 0x9E3779B97F4A7C15ull + start;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-}
+#include "kernels/splitmix.cuh"
 
 struct RmatEdges {  // at each level 16 random bits, compared with low, middle and high, choose the quadrant
     static constexpr int lanes = 1;

@@ -9,12 +9,12 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import load
+from mgraph.splitmix import start_of
 
 __all__ = ["Rmat"]
 
 GRAPH500 = (0.57, 0.19, 0.19, 0.05)
 MAX_SCALE = 31  #: the largest scale: 2**32 vertices would leave no uint32 value for "no vertex"
-_WORD = 2**64
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,7 @@ class Rmat:
         low, middle, high = (round(sum(self.quadrants[: k + 1]) * 65536) for k in range(3))
         load(device, "sources/rmat.cuh").RmatEdges(
             n, first=self.first + (step * size + rank) * n, n=n, scale=self.scale, low=low, middle=middle, high=high,
-            start=_start(self.seed), shuffle=_start(self.seed ^ 0x5EED), shuffled=int(self.shuffled), src=src, dst=dst,
+            start=start_of(self.seed), shuffle=start_of(self.seed ^ 0x5EED), shuffled=int(self.shuffled),
+            src=src, dst=dst,
         )  # fmt: skip
         return src, dst
-
-
-def _start(seed: int) -> int:
-    """The start of the sequence of hashes for `seed`, a 64-bit number."""
-    return (seed * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) % _WORD

@@ -22,12 +22,12 @@ from mgraph.structures.reads import Reads
 from mgraph.structures.run import Run, check_batch, sort_batch, sort_run
 from mgraph.structures.sort import make_keys
 
-__all__ = ["DEAD_BITS", "HUB_DEGREE", "KEPT", "Structure"]
+__all__ = ["DELETED_BITS", "HUB_DEGREE", "KEPT", "Structure"]
 
 Array = Any
 HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
 MOST = (1 << 31) - 1  # operations in one run
-DEAD_BITS = constants("structures/dead.cuh")["dead_bits"]  #: vertices per word, in the bitmap of deleted vertices
+DELETED_BITS = constants("structures/deleted_set.cuh")["deleted_bits"]  #: vertices per word of the deleted set
 KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one
 
 
@@ -267,9 +267,9 @@ class Structure(Reads):
         empty, zeros = self.device.empty, self.device.zeros
         view = self.view()
         kernels = load(self.device, "structures/incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
-        dead, dead_rows = (zeros(bound // DEAD_BITS + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
-        kernels.MarkDead(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
-        kernels.MarkDead(len(rows), vertices=rows, n=len(rows), dead=dead_rows)
+        dead, dead_rows = (zeros(bound // DELETED_BITS + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
+        kernels.MarkDeleted(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
+        kernels.MarkDeleted(len(rows), vertices=rows, n=len(rows), dead=dead_rows)
         tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
         offsets: Array = zeros(self.n_rows + 1, np.int64)
         keys: Array = None

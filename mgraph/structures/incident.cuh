@@ -1,7 +1,7 @@
 // The edges from and to a set of vertices, in any structure: one scan counts them by row, and a second one lists them,
 // each row's at the sum of the counts before it. Rows are dealt as in rows.cuh.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "kernels/rows.cuh"
 
 struct Vertices {  // bits: whose in-edges are sought, and whose rows
@@ -12,10 +12,10 @@ struct Vertices {  // bits: whose in-edges are sought, and whose rows
 // The tile's part of one unit: counted into next[row + 1], or, where `keys` is given, put from next[row] on.
 template <class View, class Group>
 DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const Vertices& sought, i64* next, u64* keys) {
-    bool all = is_dead(sought.dead_rows, (u32)row);
+    bool all = is_deleted(sought.dead_rows, (u32)row);
     i64 mine = 0;
     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-        bool hit = live && (all || is_dead(sought.dead, id));
+        bool hit = live && (all || is_deleted(sought.dead, id));
         u32 hits = group.ballot(hit);
         if (!keys) mine += popcount(hits);
         if (!keys || !hits) return false;

@@ -36,7 +36,7 @@ class Run:
         The batch that the run was made of, while its ids have not been compared with their bounds.
     place : uint32[n] or None
         The place of each operation in its stream; ascends among equal keys. Only a run with queries has it, whose `op`
-        holds kinds of `mgraph.operations`. Structures take the updates of it alone, which `mgraph.structures.mixed`
+        holds kinds of `mgraph.operations`. Structures take only its updates, which `mgraph.structures.mixed_stream`
         separates.
     time : int64[n] or None
         The time of each insertion, in a graph with times; that of a deletion means nothing. Structures ignore it.

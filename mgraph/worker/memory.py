@@ -47,4 +47,4 @@ def _reclaim() -> None:
 
 def map_pages(device: Device, array: np.ndarray) -> None:
     """Make the system map all pages of an array of bytes now, using the threads of a CPU device."""
-    load(device, "kernels/pages.cuh").MapPages(-(-len(array) // PAGE), bytes=array, n=len(array), page=PAGE)
+    load(device, "kernels/prefault.cuh").Prefault(-(-len(array) // PAGE), bytes=array, n=len(array), page=PAGE)

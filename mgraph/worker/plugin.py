@@ -19,13 +19,9 @@ from distributed.core import Status
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import GraphClosed, MgraphError
-from mgraph.exchange import Exchange, Loopback
-from mgraph.exchange.hub import HANDLER, Hub
-from mgraph.exchange.nccl import NcclExchange
-from mgraph.exchange.peer import PeerExchange
-from mgraph.exchange.tcp import TcpExchange
-from mgraph.exchange.ucx import UcxExchange
-from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.exchange import Exchange
+from mgraph.exchange.comm_dispatcher import HANDLER, CommDispatcher
+from mgraph.exchange.factory import make_exchange
 from mgraph.protocol import Hello
 from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
@@ -46,7 +42,7 @@ class MgraphPlugin(WorkerPlugin):
     ----------
     table : SessionTable
         The sessions, one for each shard.
-    hub : Hub
+    dispatcher : CommDispatcher
         Accepts the connections of other workers' exchanges.
     meter : Meter
         The metrics of the shards, for the dashboard.
@@ -59,7 +55,7 @@ class MgraphPlugin(WorkerPlugin):
 
     worker: Worker
     table: SessionTable
-    hub: Hub
+    dispatcher: CommDispatcher
     meter: Meter
     budget: Budget
 
@@ -69,7 +65,7 @@ class MgraphPlugin(WorkerPlugin):
         """Register the handlers and metrics, and ignore Ctrl-C in workers that have a nanny."""
         self.worker = worker
         self.table = SessionTable(self._calls)
-        self.hub = Hub(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
+        self.dispatcher = CommDispatcher(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
         self.budget = budget_under(self._memory_limit())
         self._data = DaskData(worker.data, asyncio.get_running_loop(), self.budget, self._nbytes)
         self.meter = Meter(self.table)
@@ -90,7 +86,7 @@ class MgraphPlugin(WorkerPlugin):
         for name in self.meter.metrics():
             worker.metrics.pop(name, None)
         await self.table.close(TEARDOWN_SECONDS)
-        self.hub.close()
+        self.dispatcher.close()
 
     async def mgraph_session(self, comm: Comm, hello: dict[str, Any]) -> Status:
         """Serve a session on `comm` until it closes."""
@@ -98,7 +94,7 @@ class MgraphPlugin(WorkerPlugin):
 
     async def mgraph_exchange(self, comm: Comm, **hello: Any) -> Status:
         """Pass `comm` to the exchange that it is for, and hold it until that closes."""
-        return await self.hub.accept(comm, **hello)
+        return await self.dispatcher.accept(comm, **hello)
 
     async def mgraph_published(self, end: str | None = None) -> list[dict[str, Any]]:
         """The graphs that are published here, but for the one with the name `end`, which is not any more."""
@@ -130,19 +126,8 @@ class MgraphPlugin(WorkerPlugin):
     def _open_exchange(
         self, hello: Hello, name: str, rank: int, size: int, attempt: int, device: Device, aborted: Callable[[], bool]
     ) -> Exchange:
-        patience = hello.patience
-        if name == "loopback":
-            return Loopback(aborted)
-        if name == "peer":
-            return PeerExchange(rank, size, aborted, device, patience=patience)
-        if name == "ucx":
-            return UcxExchange(rank, size, aborted, device, patience=patience)
-        if name == "nccl":  # counts and votes are in host memory, which NCCL does not send
-            small = "ucx" if ucx_installed() else "tcp"
-            companion = self._open_exchange(hello, small, rank, size, attempt, Device("cpu"), aborted)
-            return NcclExchange(rank, size, aborted, device, small=companion, patience=patience)
-        key = hello.graph, attempt
-        return TcpExchange(rank, size, aborted, device, hub=self.hub, key=key, patience=patience)
+        key, dispatcher = (hello.graph, attempt), self.dispatcher
+        return make_exchange(name, rank, size, aborted, device, dispatcher=dispatcher, key=key, patience=hello.patience)
 
     def _nbytes(self, key: str) -> int:
         """Bytes that a key's value takes in memory."""

@@ -17,10 +17,10 @@ def test_one_rank_fails_while_the_other_waits_for_it():
     with fake_cluster(2) as (coordinator, workers):
         began = time.monotonic()
         with pytest.raises(CapacityError, match="rank 1 has no room"):
-            coordinator.call("fail", {"ranks": [1]}, connect=True)
+            coordinator.call("fail_together", {"ranks": [1]})
         assert time.monotonic() - began < 2
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
-        answers = coordinator.call("echo", connect=True)  # the graph is usable, over a new exchange
+        answers = coordinator.call("echo_together")  # the graph is usable, over a new exchange
         assert [answer["attempt"] for answer in answers] == [1, 1]
         assert workers[0].log[-3:] == ["open_exchange", "connect_exchange", "echo"]
 
@@ -38,17 +38,17 @@ def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
     with fake_cluster(2) as (coordinator, workers):
         began = time.monotonic()
         with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
-            coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
+            coordinator.call("wait_together", {"ranks": [0, 1]})
         assert time.monotonic() - began < 2
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
-        assert len(coordinator.call("echo", connect=True)) == 2
+        assert len(coordinator.call("echo_together")) == 2
 
 
 def test_keyboard_interrupt_while_a_rank_polls_nothing():
     with fake_cluster(2) as (coordinator, _):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("deaf", {"ranks": [1], "seconds": 3.5})
-        assert len(coordinator.call("echo", connect=True)) == 2  # waits for the rank to come back
+        assert len(coordinator.call("echo_together")) == 2  # waits for the rank to come back
 
 
 def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
@@ -59,7 +59,7 @@ def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
             when(lambda: coordinator.attempt.settling, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
-            coordinator.call("deaf", {"ranks": [1], "seconds": 1.5}, connect=True)
+            coordinator.call("deaf_together", {"ranks": [1], "seconds": 1.5})
         assert time.monotonic() - began < 1.2  # nobody waited for the rank
         assert coordinator.unsettled
         assert coordinator.attempt.settling
@@ -72,7 +72,7 @@ def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
     """The client's thread may have left before its event loop heard of the interrupt."""
     with fake_cluster(2) as (coordinator, _):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
-            coordinator.call("wait", {"ranks": [0, 1]}, connect=True)
+            coordinator.call("wait_together", {"ranks": [0, 1]})
         assert not coordinator.attempt.settling
         assert coordinator.unsettled
         with pytest.raises(CapacityError):
@@ -104,7 +104,7 @@ def test_commit_fails_on_one_rank_and_the_graph_is_lost():
     with fake_cluster(2) as (coordinator, _):
         coordinator.call("commit_fails", {"ranks": []})
         with pytest.raises(RuntimeError, match="the commit failed"):
-            coordinator.call("commit_fails", {"ranks": [1]}, connect=True)
+            coordinator.call("commit_fails_together", {"ranks": [1]})
         for _ in range(2):
             with pytest.raises(GraphLost, match="last epoch acknowledged by all is 1"):
                 coordinator.call("echo")
@@ -113,7 +113,7 @@ def test_commit_fails_on_one_rank_and_the_graph_is_lost():
 def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
     with fake_cluster(2) as (coordinator, _):
         with pytest.raises(CapacityError):
-            coordinator.call("fail_commit_alike", connect=True)
+            coordinator.call("fail_commit_alike_together")
         with pytest.raises(GraphLost, match="the commit failed"):
             coordinator.call("echo")
 

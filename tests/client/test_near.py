@@ -157,7 +157,7 @@ def test_the_room_comes_back_of_calls_that_fail():
         with pytest.raises(MgraphError, match="Local"):
             coordinator.call("odd", {"src": array})
         with pytest.raises(CapacityError, match="rank 1 has no room"):
-            coordinator.call("fail", {"ranks": [1], "src": array}, connect=True)
+            coordinator.call("fail_together", {"ranks": [1], "src": array})
         with pytest.raises(TypeError):
             coordinator.call("echo", {"src": array, "lock": threading.Lock()})
         assert all_free(coordinator, workers)
@@ -167,7 +167,7 @@ def test_the_room_comes_back_of_calls_that_fail():
 def test_the_room_comes_back_after_ctrl_c():
     with fake_cluster(2) as (coordinator, workers):
         with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
-            coordinator.call("wait", {"ranks": [0, 1], "src": np.arange(LARGE)}, connect=True)
+            coordinator.call("wait_together", {"ranks": [0, 1], "src": np.arange(LARGE)})
         assert all_free(coordinator, workers)
         assert coordinator.call("echo", {"src": np.arange(LARGE)})[0]["src"][-1] == LARGE - 1
 

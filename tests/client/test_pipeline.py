@@ -16,6 +16,7 @@ from fakes import FakeWorker, fake_cluster, sending
 from interrupts import after, ctrl_c
 
 from mgraph.batch import COLUMNS
+from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.group import MOST, Small
 from mgraph.client.calls.posting import Posted
@@ -71,7 +72,7 @@ def test_other_calls_come_after_the_batches_before_them():
         pending = [pipe.update({"seconds": 0.05}) for _ in range(4)]
         assert len(coordinator.call("echo")) == 2
         assert all(p.done() for p in pending)
-        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 5
+        assert coordinator.call("update")[0]["epoch"] == 5
         assert pipe.update({}).result().epoch == 6
 
 
@@ -92,7 +93,7 @@ def test_a_batch_fails_and_those_after_it_are_not_applied(failing):
         assert coordinator.epoch == 2
         for worker in workers:
             assert worker.log.count("begin 4") == 0
-        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 3
+        assert coordinator.call("update")[0]["epoch"] == 3
 
 
 def test_the_next_call_raises_what_an_earlier_batch_did():
@@ -142,7 +143,7 @@ def test_keyboard_interrupt_drops_what_is_in_flight():
         assert all(p.done() for p in pending)
         assert pending[-1].exception() is not None
         assert 1 <= coordinator.epoch <= 3  # what a rank has committed, all have
-        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == coordinator.epoch
+        assert coordinator.call("update")[0]["epoch"] == coordinator.epoch
 
 
 def test_worker_is_lost_with_batches_in_flight():
@@ -207,7 +208,7 @@ def test_other_calls_come_after_small_batches_that_wait():
     with fake_cluster(2) as (coordinator, _), pipeline(coordinator) as pipe:
         for k in range(5):
             pending = [pipe.update(small(milliseconds=5)) for _ in range(20)]
-            assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == 21 * (k + 1)
+            assert coordinator.call("update")[0]["epoch"] == 21 * (k + 1)
             assert all(p.done() for p in pending)
 
 
@@ -226,7 +227,7 @@ def test_a_small_batch_fails_and_those_before_it_are_reported(at):
         assert all(isinstance(p.exception(0), MgraphError) for p in pending[at + 1 :])
         assert "before it failed" in str(pending[-1].exception(0))
         assert coordinator.epoch == at + 1
-        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == at + 2
+        assert coordinator.call("update")[0]["epoch"] == at + 2
 
 
 def test_keyboard_interrupt_drops_small_batches_that_wait():
@@ -239,7 +240,7 @@ def test_keyboard_interrupt_drops_small_batches_that_wait():
         assert [p.result(0).epoch for p in made] == list(range(1, len(made) + 1))
         assert len(made) <= coordinator.epoch < 200
         assert isinstance(pending[-1].exception(0), GraphClosed)
-        assert coordinator.call("update", commits=True, connect=True)[0]["epoch"] == coordinator.epoch
+        assert coordinator.call("update")[0]["epoch"] == coordinator.epoch
 
 
 def test_a_worker_is_lost_with_small_batches_that_wait():
@@ -301,7 +302,7 @@ def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
     sender = SimpleNamespace(room=lambda n: None, group_sent=lambda *sent: None)
     share = {**dict.fromkeys(COLUMNS), "src": none, "dst": none}
 
-    async def launch(method, shares, room, told, group):
+    async def launch(call, shares, sizes, room, told, group):
         sent.extend(item.nbytes for item in group.items)
 
     async def run():
@@ -309,7 +310,7 @@ def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
         posted._waiting = waiting = Watched()
 
         def post(n):
-            if posted.add(Small(sender, [share], n, None, None)):
+            if posted.add(Small(sender, [share], [CallSize(n)], None)):
                 posted.begin(launch)
 
         post(1)

@@ -12,8 +12,8 @@ from plain_graph import PlainGraph, cuts, fresh_rng, numberings
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, Vertex, VertexData
-from mgraph.client.results.handles import VertexIds, VertexValues
-from mgraph.client.results.running import run_algorithm
+from mgraph.client.results.results import VertexIds, VertexValues
+from mgraph.client.results.run import run_algorithm
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.failures import Stale
@@ -188,7 +188,7 @@ def test_columns_are_freed_once_by_close_or_with_the_last_reference():
     before.close()
     before.close()
     assert len(graph.forgotten) == 1
-    for call in (before.to_numpy, before.top, before.__iter__, before.__array__):
+    for call in (before.to_numpy, before.head, before.__iter__, before.__array__):
         with pytest.raises(GraphClosed, match="this result of marks .epoch 0. was closed"):
             call()
     del before

@@ -9,8 +9,9 @@ import pytest
 from fakes import fake_cluster, sending
 from interrupts import after, ctrl_c
 
+from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.room import SMALL, WORK, Load, doubtful, lack, load_of
+from mgraph.client.calls.room import SMALL, WORK, doubtful, lack
 from mgraph.errors import CapacityError
 from mgraph.protocol import ShardState
 
@@ -22,22 +23,6 @@ BIG = np.zeros(6 * MIB, np.uint8)
 
 def states(*left: int) -> list[ShardState]:
     return [ShardState(memory_left=nbytes) for nbytes in left]
-
-
-def test_the_load_of_an_update_is_its_bytes_and_its_operations():
-    ids = np.zeros(10, np.uint32)
-    assert vars(load_of("update", {"src": ids, "dst": ids, "op": None, "weight": None, "epoch": 3})) == {
-        "nbytes": 80, "operations": 10, "columns": False,
-    }  # fmt: skip
-    assert load_of("update", {"src": ids, "dst": ids, "op": -1}).columns is False
-    weighted = load_of("update", {"src": ids, "dst": ids, "weight": np.zeros(10, np.float32)})
-    assert (weighted.nbytes, weighted.columns) == (120, True)
-    assert weighted.most == 120 + 10 * WORK
-
-
-def test_the_load_of_another_call_is_its_bytes_wherever_they_are():
-    args: dict[str, Any] = {"ids": np.zeros(10, np.uint32), "data": {"a": {"values": np.zeros(4)}}, "source": b"12345"}
-    assert vars(load_of("run", args)) == {"nbytes": 40 + 32 + 5, "operations": 0, "columns": False}
 
 
 @pytest.mark.parametrize(
@@ -53,8 +38,15 @@ def test_the_load_of_another_call_is_its_bytes_wherever_they_are():
     ],
 )
 def test_who_is_asked(nbytes, flying, left, expected):
-    others = [[Load(0), Load(flying)]] if flying else []
-    assert doubtful([Load(0), Load(nbytes)], others, states(1 << 62, left)) is expected
+    others = [[CallSize(0), CallSize(flying)]] if flying else []
+    assert doubtful([CallSize(0), CallSize(nbytes)], others, states(1 << 62, left)) is expected
+
+
+def test_a_worker_is_asked_where_it_has_no_room_to_work_on_the_operations():
+    small, large = CallSize(5 * MIB, 0), CallSize(5 * MIB, 10_000)
+    left = states(5 * MIB + 10_000 * WORK - 1)
+    assert [doubtful([size], [], left) for size in (small, large)] == [False, True]
+    assert not doubtful([large], [], states(5 * MIB + 10_000 * WORK))
 
 
 def test_why_a_worker_has_no_room():
@@ -69,16 +61,16 @@ def told(workers: Any, rank: int) -> list[str]:
 
 def test_workers_that_have_room_are_not_asked():
     with fake_cluster(2) as (coordinator, workers):
-        coordinator.call("update", {"array": BIG}, connect=True, commits=True)
+        coordinator.call("update", {"array": BIG})
         coordinator.call("have", {"left": 0})
-        coordinator.call("update", {"array": BIG[:SMALL]}, connect=True, commits=True)
+        coordinator.call("update", {"array": BIG[:SMALL]})
         assert told(workers, 0) == ["begin 1", "begin 2"]
 
 
 def test_memory_is_kept_until_what_it_is_for_has_arrived():
     with fake_cluster(2) as (coordinator, workers):
         coordinator.call("have", shares=[{"left": 1 << 62}, {"left": 7 * MIB}])
-        coordinator.call("update", {"src": BIG}, connect=True, commits=True)  # which takes more than its bytes
+        coordinator.call("update", {"src": BIG})  # which takes more than its bytes
         assert told(workers, 0) == told(workers, 1) == [f"asked {6 * MIB}", f"release {6 * MIB}", "begin 1"]
 
 
@@ -86,10 +78,10 @@ def test_nothing_is_sent_where_one_worker_has_no_room_and_the_others_keep_nothin
     with fake_cluster(2) as (coordinator, workers):
         coordinator.call("have", shares=[{"left": 1 << 62}, {"left": 5 * MIB}])
         with pytest.raises(CapacityError, match=f"graph g: rank 1: {6 * MIB} bytes are needed.*; nothing was sent"):
-            coordinator.call("update", {"array": BIG}, connect=True, commits=True)
+            coordinator.call("update", {"array": BIG})
         assert told(workers, 0) == [f"asked {6 * MIB}", f"release {6 * MIB}", "asked 0"]
         assert coordinator.states[0].memory_left == 1 << 62
-        coordinator.call("update", {"array": BIG[:9]}, connect=True, commits=True)
+        coordinator.call("update", {"array": BIG[:9]})
         assert coordinator.epoch == 1
 
 

@@ -143,7 +143,7 @@ def test_client_loop_ends_before_the_graph_is_closed():
     client.run(cancel_all())
     client.stop()
     with pytest.raises(GraphClosed, match="client"):
-        coordinator.call("echo")
+        coordinator.call("inspect")
     coordinator.close()
     assert_clean([worker])
     worker.stop()
@@ -193,7 +193,7 @@ def test_sessions_end_with_the_coordinator_which_nothing_keeps():
         coordinator.open()
         coordinator.call("echo")
         with pytest.raises(CapacityError):
-            coordinator.call("fail", {"ranks": [1]}, connect=True)
+            coordinator.call("fail_together", {"ranks": [1]})
         with Pipeline(coordinator, sending(coordinator), 100) as pipe:
             report = pipe.update({})
         gone = weakref.ref(coordinator)

@@ -39,7 +39,7 @@ def under_way(coordinator: Coordinator, workers: list[FakeWorker], method: str, 
 
     def call() -> None:
         try:
-            coordinator.call(method, args, connect=True)
+            coordinator.call(f"{method}_together", args)
         except MgraphError as error:
             errors.append(error)
 
@@ -73,7 +73,7 @@ def test_a_client_is_lost_after_the_vote(lost, committed, doubting, epoch):
         assert isinstance(errors[0], WorkerLost | GraphLost)
         with pytest.raises((WorkerLost, GraphLost)):
             first.call("echo")
-        answers = other.call("update", connect=True, commits=True)
+        answers = other.call("update")
         assert [answer["epoch"] for answer in answers] == [epoch + 1] * 3
 
 
@@ -82,7 +82,7 @@ def test_calls_wait_behind_that_of_another_client():
         with under_way(first, workers, "wait", ranks=[0, 1], seconds=0.5):
             assert epochs(other) == [0, 0]
             assert [worker.log.index("echo") > worker.log.index("wait") for worker in workers] == [True, True]
-        first.call("update", connect=True, commits=True)
+        first.call("update")
         assert epochs(other) == [1, 1]
         assert other.epoch == 1
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
@@ -91,8 +91,8 @@ def test_calls_wait_behind_that_of_another_client():
 def test_a_failed_call_of_one_client_is_over_for_the_other():
     with two() as (first, other, _):
         with pytest.raises(CapacityError, match="rank 1"):
-            first.call("fail", {"ranks": [1]}, connect=True)
-        other.call("update", connect=True, commits=True)
+            first.call("fail_together", {"ranks": [1]})
+        other.call("update")
         assert epochs(first) == [1, 1]
 
 

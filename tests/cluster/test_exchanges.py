@@ -15,7 +15,8 @@ from cluster.exchanges import PROGRAM, compare
 from cluster.probe import as_text, probe
 from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS
-from mgraph.errors import DeviceError
+from mgraph.device import gpu_count
+from mgraph.errors import DeviceError, InvalidOption
 from mgraph.exchange import segment
 
 BULK = 1 << 20
@@ -35,11 +36,10 @@ def test_every_exchange_is_timed_or_has_a_reason(client) -> None:
     assert (found["ranks"], found["device"], found["auto"]) == (2, "cpu", "peer")
     assert found["why"] == "the workers map each other's memory"
     by_name = {one["exchange"]: one for one in found["exchanges"]}
-    assert list(by_name) == ["peer", "tcp", "ucx", "nccl"]
+    assert list(by_name) == ["peer", "tcp", "ucx"]
     for name in ("peer", "tcp"):
         assert by_name[name]["bulk_bytes"] == BULK
         assert min(by_name[name]["allreduce_s"], by_name[name]["bulk_s"]) > 0
-    assert "GPU memory only" in by_name["nccl"]["why"]
     assert ("no UCXX" in by_name["ucx"].get("why", "")) != ("bulk_s" in by_name["ucx"])
     assert PROGRAM not in ALGORITHMS, "these workers are threads of this process, whose graphs would know it"
     assert_clean(client)
@@ -89,11 +89,27 @@ def test_without_mapped_memory_the_probe_the_log_and_the_graph_agree(client, cau
     assert says in line.getMessage()
 
 
+@pytest.mark.skipif(gpu_count() > 0, reason="for machines without a GPU")
+def test_a_gpu_that_is_asked_for_is_looked_for(client) -> None:
+    with pytest.raises(DeviceError, match="2 of 2 workers have no GPU"):
+        compare(client, "gpu")
+    with pytest.raises(InvalidOption, match="'tpu' is none of auto, cpu, gpu"):
+        compare(client, "tpu")
+
+
+def test_a_graph_by_a_retired_name_gets_what_auto_gets(client) -> None:
+    with pytest.warns(FutureWarning, match='exchange "nccl" any more') as warned:
+        graph = DynamicGraph(client, 4, device="cpu", exchange="nccl")
+    assert [warning.filename for warning in warned] == [__file__]
+    with graph:
+        assert graph.exchange == "peer"
+
+
 def test_a_rank_that_fails_is_told_and_the_others_are_timed(client, monkeypatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise DeviceError("the space is gone now")
 
-    monkeypatch.setattr("mgraph.worker.plugin.PeerExchange", fails)
+    monkeypatch.setattr("mgraph.exchange.factory.PeerExchange", fails)
     found = compare(client, "cpu", BULK)
     assert found["exchanges"][0] == {"exchange": "peer", "why": "the space is gone now"}
     assert found["exchanges"][1]["bulk_s"] > 0

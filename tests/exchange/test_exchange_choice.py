@@ -14,7 +14,7 @@ TWO = ["tcp://a:1", "tcp://b:1"]
 
 def found(**of_the_second: bool) -> list[dict[str, Any]]:
     """What two workers report; the second may lack something."""
-    whole = {"gpus": 1, "ucx": True, "nccl": True}
+    whole = {"gpus": 1, "ucx": True}
     return [whole, {**whole, **of_the_second}]
 
 
@@ -33,13 +33,17 @@ def test_peer_by_name_is_refused_with_the_reason() -> None:
         choose_exchange("peer", "cpu", TWO, found(), "no space")
 
 
-def test_nccl_is_for_gpus() -> None:
-    check_exchange("nccl", 2)
-    assert choose_exchange("nccl", "cuda", TWO, found(ucx=False)) == "nccl"
-    with pytest.raises(InvalidOption, match="transfers GPU memory only, and the device is 'cpu'"):
-        choose_exchange("nccl", "cpu", TWO, found())
-    with pytest.raises(DeviceError, match="nvidia-nccl.*: tcp://b:1$"):
-        choose_exchange("nccl", "cuda", TWO, found(nccl=False))
+def test_ucx_by_name_is_refused_where_a_worker_has_no_ucxx() -> None:
+    assert choose_exchange("ucx", "cuda", TWO, found(), "why") == "ucx"
+    with pytest.raises(DeviceError, match="no UCXX .*: tcp://b:1$"):
+        choose_exchange("ucx", "cuda", TWO, found(ucx=False))
+
+
+def test_a_retired_name_warns_and_an_unknown_one_is_refused() -> None:
+    with pytest.warns(FutureWarning, match='Write exchange="auto": the next release refuses "nccl"'):
+        check_exchange("nccl", 2)
+    with pytest.raises(InvalidOption, match="'mpi' is none of 'auto', 'loopback', 'peer', 'tcp', 'ucx'$"):
+        check_exchange("mpi", 2)
 
 
 def test_on_a_cluster_with_tls_auto_is_encrypted_and_others_warn() -> None:
@@ -47,6 +51,5 @@ def test_on_a_cluster_with_tls_auto_is_encrypted_and_others_warn() -> None:
     assert choose_exchange("auto", "cuda", workers, found(), "why") == "tcp"
     assert choose_exchange("auto", "cuda", workers, found()) == "peer"  # nothing leaves the host
     assert choose_exchange("auto", "cuda", workers[:1], found()[:1]) == "loopback"
-    for name, says in (("ucx", "listens on every interface"), ("nccl", "unencrypted")):
-        with pytest.warns(UserWarning, match=says):
-            assert choose_exchange(name, "cuda", workers, found()) == name
+    with pytest.warns(UserWarning, match="unencrypted .* listens on every interface"):
+        assert choose_exchange("ucx", "cuda", workers, found()) == "ucx"

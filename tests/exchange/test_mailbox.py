@@ -1,7 +1,7 @@
 """The messages of mailbox.h among ranks that are C++ threads and share one mapping of each segment.
 
 ThreadSanitizer knows memory by its address, and takes Python's lock for an order among the ranks. So the ranks of
-test_exchange_conformance hide races from it: each maps the segments at addresses of its own, and begins each step under
+test_contract.py hide races from it: each maps the segments at addresses of its own, and begins each step under
 the lock. Here the ranks run many steps without Python between.
 """
 

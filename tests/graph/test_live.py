@@ -14,14 +14,13 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, Operations
 from mgraph.algorithms.algorithm import HUB_DEGREE
-from mgraph.algorithms.paths.incremental_paths import incremental_paths as repair
-from mgraph.algorithms.paths.incremental_paths import subtree_cut as below
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
+from mgraph.algorithms.paths.incremental_paths import incremental_paths, subtree_cut
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.near_far import search
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
-from mgraph.worker.results import live as worker_live
+from mgraph.worker.results import maintained as worker_live
 
 KINDS = {
     "undirected": {"directed": False},
@@ -113,24 +112,24 @@ def by_blocks(request, monkeypatch):
     """
     monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(worker_live, "SLOWER", 1e9)
-    monkeypatch.setattr(Repair, "_regain", _regain_once)
+    monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
     if way:
-        monkeypatch.setitem(search.SPREAD, "cpu", 4096)
+        monkeypatch.setitem(search.BLOCKWISE, "cpu", 4096)
     if way == "by jumps":
-        monkeypatch.setattr(repair, "FEW", 0)
-        monkeypatch.setattr(below, "JUMPS", 1)
+        monkeypatch.setattr(incremental_paths, "FEW", 0)
+        monkeypatch.setattr(subtree_cut, "JUMPS", 1)
     return device
 
 
-_regain = Repair._regain
+_recompute = IncrementalPaths._recompute
 
 
-def _regain_once(self, *args):
-    """`Repair._regain`, where no vertex was cut twice."""
+def _recompute_once(self, *args):
+    """`IncrementalPaths._recompute`, where no vertex was cut twice."""
     cut = self.device.to_host(self.cut_off)
     assert len(np.unique(cut)) == len(cut)
-    return _regain(self, *args)
+    return _recompute(self, *args)
 
 
 @pytest.mark.parametrize("few", [100, 1 << 15])
@@ -417,20 +416,20 @@ def test_memory_is_reported_and_freed():
         graph.insert(*line(10_000))
         before = graph.nbytes
         with graph.maintain("connected_components") as one:
-            both = graph.maintain("sssp", source=0)
+            all_neighbor_edges = graph.maintain("sssp", source=0)
             held = graph.nbytes
             assert held > before + 3 * 80_000
             graph.insert(np.arange(0, 5000, 5), np.arange(7, 5007, 5))
             assert graph.nbytes > held
             result = one.result()
-        both.close()
-        both.close()
+        all_neighbor_edges.close()
+        all_neighbor_edges.close()
         assert result.components == 1
         result.close()
         graph.degrees([0])
         assert graph.nbytes < before + 80_000
         with pytest.raises(GraphClosed, match="sssp"):
-            both.result()
+            all_neighbor_edges.result()
         live = graph.maintain("bfs", source=1)
     with pytest.raises(GraphClosed):
         live.result()

@@ -12,7 +12,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.communities.components import maintain as components
-from mgraph.worker.results import live as worker_live
+from mgraph.worker.results import maintained as worker_live
 from mgraph.worker.shard import ring
 
 

@@ -10,7 +10,7 @@ import pytest
 from graph_clusters import addresses, assert_clean
 
 from mgraph import DynamicGraph, InvalidOption, NoPath, UnknownVertex
-from mgraph.client.results.handles import VertexRows
+from mgraph.client.results.results import VertexRows
 
 N = 120
 

@@ -144,7 +144,7 @@ def opened(client: Client, rng: np.random.Generator, path: Path, patience: float
                 sync=str(rng.choice(["always", "background"])),
             )  # fmt: skip
         except MgraphError as error:
-            if time.monotonic() > end or (isinstance(error, StoreError) and "in use" not in str(error)):
+            if time.monotonic() > end or (isinstance(error, StoreError) and error.reason != "in use"):
                 raise
             time.sleep(0.1)
 

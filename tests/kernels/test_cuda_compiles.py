@@ -37,7 +37,7 @@ KINDS = {
             ("value < u or value and weight", 3, 0, 64),
         )
     ],
-    "algorithms/paths/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
+    "algorithms/paths/near_far/near_far.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/incremental_paths/incremental_paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
 }

@@ -283,10 +283,10 @@ def test_searches(machine, size):
 
 
 ROWS = """
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 struct LastRows {  // one lane: how many keys come before each of the rows [first, last)
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 first;
     i64 last;
@@ -313,7 +313,7 @@ def test_rows_up_to_the_last_id_and_one_more(machine, rows):
 MEET = """
 struct Rounds {  // one lane an item: what its right neighbour had in the round before, and one more
     static constexpr int lanes = 1;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     i64 n;
     i64 rounds;
     i64* values;  // two rows
@@ -372,3 +372,29 @@ def test_items_that_blocks_draw(machine, n):
     next, seen = device.zeros(1, np.int64), device.zeros(n, np.uint32)
     kernels.Drawn(n, n=n, next=next, seen=seen)
     assert (device.to_host(seen) == 1).all()
+
+
+OWNED = """
+struct Owned {  // one lane per word
+    static constexpr int lanes = 1;
+    i64 n;
+    u32* set;
+    u32* cleared;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            or_into_owned_word(set + i, (u32)i);
+            and_into_owned_word(cleared + i, (u32)i);
+        }
+    }
+};
+"""
+
+
+def test_owned_words(machine):
+    device, kernels = machine(OWNED)
+    n, values = 10_007, np.random.default_rng(0).integers(0, 2**32, 10_007, np.uint32)
+    both, ids = device.asarray(values.copy()), np.arange(n, dtype=np.uint32)
+    cleared = device.asarray(values.copy())
+    kernels.Owned(n, n=n, set=both, cleared=cleared)
+    np.testing.assert_array_equal(device.to_host(both), values | ids)
+    np.testing.assert_array_equal(device.to_host(cleared), values & ids)

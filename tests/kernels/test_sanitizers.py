@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[1] / "sanitize_gpu.sh"
 PLANTED = """
 struct Planted {
     static constexpr int lanes = 1;
-    static constexpr int stays = STAYS;
+    static constexpr int persistent = PERSISTENT;
     i64 n;
     i64* out;
     DEVICE void operator()(Grid grid) const {
@@ -68,9 +68,14 @@ def test_finds(write, bug):
         "TSAN_OPTIONS": "halt_on_error=1:exitcode=66",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    stays = bug.startswith("blocks")
-    body = (STAYING if stays else EACH).replace("BUG", statement)
-    command = [sys.executable, "-c", RUN, write(PLANTED.replace("STAYS", str(int(stays))).replace("BODY", body))]
+    persistent = bug.startswith("blocks")
+    body = (STAYING if persistent else EACH).replace("BUG", statement)
+    command = [
+        sys.executable,
+        "-c",
+        RUN,
+        write(PLANTED.replace("PERSISTENT", str(int(persistent))).replace("BODY", body)),
+    ]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     if says:
         assert done.returncode != 0

@@ -13,8 +13,8 @@ from plain_graph import fresh_rng
 from mgraph import CapacityError, InvalidBatch
 from mgraph.columns import Texts, as_keys, chosen_kind
 from mgraph.device import Device
-from mgraph.keys import NONE, KeyTable, Names, table
-from mgraph.keys.names import objects
+from mgraph.keys import NONE, KeyArray, KeyTable, table
+from mgraph.keys.key_array import objects
 
 KINDS = ["int64", "string"]
 EDGES = [0, -1, 1, 2**63 - 1, -(2**63), 2**32, 2**32 - 1, 2**31]
@@ -77,13 +77,13 @@ def test_keys_that_are_dropped_or_removed_are_as_if_they_had_never_come(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_as_bytes(kind):
     keys = drawn(fresh_rng(), kind, 50, 60)
-    names = Names(kind, Device("cpu"))
+    names = KeyArray(kind, Device("cpu"))
     names.append(as_keys(keys, kind, "src"))
     for first in (0, 7, len(keys)):
-        again = Names.unpacked(np.concatenate([names.packed(first), np.zeros(5, np.uint8)]))
+        again = KeyArray.unpacked(np.concatenate([names.packed(first), np.zeros(5, np.uint8)]))
         assert again.kind == kind
         assert as_list(kind, again.column()) == keys[first:]
-        assert Names.count(names.packed(first)) == again.n
+        assert KeyArray.count(names.packed(first)) == again.n
 
 
 def test_too_many_vertices_leave_no_key(monkeypatch):
@@ -223,7 +223,7 @@ def test_which_keys_first_edges_choose(src, dst, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_in_the_order_of_their_keys(kind):
-    rng, names, keys = fresh_rng(), Names(kind, Device("cpu")), []
+    rng, names, keys = fresh_rng(), KeyArray(kind, Device("cpu")), []
     assert names.ascending(0) is None
     for more in (1, 5, 3, 200, 1, 40):
         new = [key for key in dict.fromkeys(drawn(rng, kind, 10**6, more)) if key not in keys]

@@ -11,7 +11,7 @@ from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidOption, StoreError
-from mgraph.log.bodies import Bodies
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.store import Store
 from mgraph.worker.changes.change import BatchChange
 
@@ -115,22 +115,22 @@ def test_a_graph_of_this_process_comes_back_where_a_change_broke(tmp_path, monke
 
 def test_what_a_reader_needs_is_dropped_meanwhile(tmp_path, monkeypatch):
     """The epochs that are left are read from the snapshot that took its place; another one is named as gone."""
-    real = Bodies.fill
+    real = RecordColumns.fill
     with DynamicGraph(n_vertices=10, store=tmp_path / "store", retain=1) as graph:
 
-        def fill(bodies: Bodies, *args: Any) -> None:
-            monkeypatch.setattr(Bodies, "fill", real)
+        def fill(bodies: RecordColumns, *args: Any) -> None:
+            monkeypatch.setattr(RecordColumns, "fill", real)
             graph.snapshot()
             real(bodies, *args)
 
         for epoch in (1, 2):
             graph.insert([epoch], [epoch + 1])
-        monkeypatch.setattr(Bodies, "fill", fill)
+        monkeypatch.setattr(RecordColumns, "fill", fill)
         with graph.at(2) as then:
             assert rows(then) == rows(graph)
         graph.insert([5], [6])
         graph.insert([6], [7])
-        monkeypatch.setattr(Bodies, "fill", fill)
+        monkeypatch.setattr(RecordColumns, "fill", fill)
         with pytest.raises(InvalidOption, match="has epochs from 4 on, and 3 was asked for"):
             graph.at(3)
 

@@ -10,11 +10,11 @@ from crashing import CrashingFiles
 from stream_of_logs import stream
 
 from mgraph.errors import StoreError
-from mgraph.log import store, survey
+from mgraph.log import recovery_scan, store
 from mgraph.log.log import Log
+from mgraph.log.recovery_scan import KeptChanges, kept_changes
 from mgraph.log.scan import Scan
 from mgraph.log.segments import Segments
-from mgraph.log.survey import Kept, kept
 
 
 def seeds(count: int, first: int) -> list[int]:
@@ -57,20 +57,22 @@ def refusals_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def refusals_are_not_read(patch: pytest.MonkeyPatch) -> None:
-    def all_but_refusals(scans: list[Scan], *bounds: int | None) -> Kept:
-        return kept([replace(s, entries=[e for e in s.entries if e.kind != "refused"]) for s in scans], *bounds)
+    def all_but_refusals(scans: list[Scan], *bounds: int | None) -> KeptChanges:
+        return kept_changes([replace(s, entries=[e for e in s.entries if e.kind != "refused"]) for s in scans], *bounds)
 
-    patch.setattr(survey, "kept", all_but_refusals)
+    patch.setattr(recovery_scan, "kept_changes", all_but_refusals)
 
 
 def a_share_suffices(patch: pytest.MonkeyPatch) -> None:
-    def filled(scans: list[Scan], *bounds: int | None) -> Kept:
+    def filled(scans: list[Scan], *bounds: int | None) -> KeptChanges:
         every = {(e.epoch, e.attempt): e for s in scans for e in s.entries if e.kind != "refused"}
         whole = [{**every, **{(e.epoch, e.attempt): e for e in s.entries if e.kind != "refused"}} for s in scans]
         refused = [e for s in scans for e in s.entries if e.kind == "refused"]
-        return kept([replace(s, entries=[*w.values(), *refused]) for s, w in zip(scans, whole, strict=True)], *bounds)
+        return kept_changes(
+            [replace(s, entries=[*w.values(), *refused]) for s, w in zip(scans, whole, strict=True)], *bounds
+        )
 
-    patch.setattr(survey, "kept", filled)
+    patch.setattr(recovery_scan, "kept_changes", filled)
 
 
 def what_was_read_is_not_made_durable(patch: pytest.MonkeyPatch) -> None:
@@ -85,9 +87,14 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CrashingFiles, "sync_folder", lambda files, path: None)
 
 
+def heads_name_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "synced", property(lambda log: log.place))
+
+
 @pytest.mark.parametrize(
     "left_out",
     [
+        heads_name_what_is_not_synced,
         votes_before_it_is_synced,
         refusals_are_not_logged,
         refusals_are_not_synced,

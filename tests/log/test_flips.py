@@ -10,8 +10,8 @@ from crashing import CrashingFiles, Inode
 from stream_of_logs import PATH, Graph, Told, content, stored
 
 from mgraph.errors import StoreError
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 
 
 def flipped(files: CrashingFiles, path: str, bit: int) -> CrashingFiles:
@@ -58,7 +58,7 @@ def test_what_belongs_to_the_last_epoch_of_a_term():
             pass
         graph.close()
     assert content(files) == told.made == [2, 3, 4]
-    (entry,) = (shares[0] for shares in survey(Store(PATH, files)).shares if shares[0].kind == "drop_vertices")
+    (entry,) = (shares[0] for shares in scan_store(Store(PATH, files)).shares if shares[0].kind == "drop_vertices")
     damaged = flipped(files, entry.path, 8 * entry.at + 100)
     with pytest.raises(StoreError, match=rf"{entry.path}, offset {entry.at}: .* is damaged; .* up to epoch 1"):
         content(damaged)

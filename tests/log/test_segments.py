@@ -36,10 +36,10 @@ def test_what_follows_a_segment_that_could_not_be_begun_is_read(tmp_path, monkey
         if not removed:  # by a process that is killed before
             patch.setattr(type(DISK), "remove", lambda files, path: None)
         with pytest.raises(OSError, match="No space left"):
-            segments.turn()
+            segments.rotate()
     assert len(list(tmp_path.iterdir())) == 2 - removed
     put(segments, 2)
-    segments.turn()
+    segments.rotate()
     put(segments, 3)
     segments.close()
     found = scan(DISK, str(tmp_path), LOG, verify=True)
@@ -51,7 +51,7 @@ def test_an_empty_segment_keeps_its_room(tmp_path):
     segments = Segments(DISK, str(tmp_path), LOG)
     (path,) = Path(tmp_path).iterdir()
     room = os.stat(path).st_size
-    segments.turn()
+    segments.rotate()
     assert os.stat(path).st_size == room > 0
     put(segments, 1)
     segments.close()

@@ -14,7 +14,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import Counts, create
-from mgraph.structures.graphvine.pool import Pool
+from mgraph.structures.graphvine.pool import GraphVinePool
 from mgraph.structures.run import sort_batch
 
 PLAIN = {"fine": False, "compact": False, "directory": False, "split": False}  # the paper's version, less its queue
@@ -211,7 +211,7 @@ def test_a_queue_takes_what_is_left_and_then_refuses(monkeypatch):
         raise CapacityError("no more")
 
     quanta, rng = s.pool.quanta, np.random.default_rng(2)
-    monkeypatch.setattr(Pool, "empty", refuse)
+    monkeypatch.setattr(GraphVinePool, "empty", refuse)
     while s.queues.fresh <= 0.8 * quanta:
         step(s, model, random_batch(s, rng, 100, 1.0))
     with pytest.raises(CapacityError, match="no more"):

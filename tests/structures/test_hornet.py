@@ -166,18 +166,18 @@ def test_a_pool_that_is_too_large_stays_where_memory_has_no_room_for_another(mon
     s, model = create("hornet", 500), Model()
     src, dst = np.random.default_rng(1).integers(0, 500, (2, 20_000))
     step(s, model, EdgeBatch(src, dst))
-    slots, real = s.pool.slots, pool.Pool.empty
+    slots, real = s.pool.slots, pool.HornetPool.empty
 
     def refuse(*_):
         raise CapacityError("no more")
 
-    monkeypatch.setattr(pool.Pool, "empty", refuse)
+    monkeypatch.setattr(pool.HornetPool, "empty", refuse)
     step(s, model, EdgeBatch(src[:19_000], dst[:19_000], op=np.full(19_000, -1)))
     assert s.pool.slots is slots
     with pytest.raises(CapacityError, match="no more"):
         s.insert(EdgeBatch(np.repeat(np.arange(500), 500), np.tile(np.arange(500), 500)))
     check(s, model)
-    monkeypatch.setattr(pool.Pool, "empty", real)
+    monkeypatch.setattr(pool.HornetPool, "empty", real)
     step(s, model, EdgeBatch(src[19_000:19_001], dst[19_000:19_001], op=[-1]))
     assert len(s.pool.slots) < len(slots)
 

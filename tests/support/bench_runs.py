@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from workloads.__main__ import main
-from workloads.generators import Generator
+from workloads.inputs.generators import Generator
 
 SMALL = ["--device", "cpu", "--threads", "1", "--scale", "9", "--edge-factor", "8", "--seed", "3"]
 

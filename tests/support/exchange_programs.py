@@ -43,43 +43,5 @@ def parts_of_all_sizes(exchange: Exchange, aborted: threading.Event) -> None:
         assert exchange.allreduce(np.array([n + me])).tolist() == [size * n + size * (size - 1) // 2]
 
 
-def device_peer_dies(exchange: Exchange, aborted: threading.Event, how: int) -> tuple[float, int]:
-    """The last rank gets a signal when the others' data is on its way to it, after the counts.
-
-    They are told after 0.3 s. Seconds until they have closed the exchange, and a sum on a device that is free again.
-    """
-    import cupy
-
-    exchange.barrier()
-    if exchange.rank == exchange.size - 1:
-        exchange._api.swap = lambda *given: os.kill(os.getpid(), how)  # type: ignore[attr-defined]
-    threading.Timer(0.3, aborted.set).start()
-    began = time.monotonic()
-    try:
-        exchange.alltoallv([cupy.zeros(1 << 24)] * exchange.size)
-    except Aborted:
-        exchange.close()
-        return time.monotonic() - began, int(cupy.arange(1000).sum())
-    raise AssertionError("nobody was missed")
-
-
-def nobody_else_comes(exchange: Exchange, aborted: threading.Event) -> tuple[float, str, int]:
-    """One rank of two initialises NCCL alone: seconds until it is free again, what it was told, a sum on the device."""
-    import cupy
-
-    from mgraph.device import Device
-    from mgraph.errors import WorkerLost
-    from mgraph.exchange.nccl import NcclExchange
-
-    lonely = NcclExchange(0, 2, aborted.is_set, Device("cuda"), patience=2)
-    began = time.monotonic()
-    try:
-        lonely.connect([lonely.address, lonely.address])
-    except WorkerLost as error:
-        lonely.close()
-        return time.monotonic() - began, str(error), int(cupy.arange(1000).sum())
-    raise AssertionError("somebody came")
-
-
 STOPPED = signal.SIGSTOP
 KILLED = signal.SIGKILL

@@ -13,17 +13,14 @@ from typing import Any
 
 from distributed.core import Server
 from distributed.security import Security
-from pretend_nccl import PretendNccl
-from pretend_windows import WindowsOfHostMemory
+from pretend_ipc import IpcBuffersOfHostMemory
 
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
-from mgraph.exchange.hub import HANDLER, Hub
-from mgraph.exchange.nccl import NcclExchange
+from mgraph.exchange.comm_dispatcher import HANDLER, CommDispatcher
 from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
-from mgraph.exchange.ucxx_api import ucx_installed
 
 KEY = ("graph", 0)
 LIMIT = 60  #: seconds after which a rank counts as hanging
@@ -55,21 +52,21 @@ async def _tasks_left() -> list[str]:
 
 
 @contextmanager
-def hub_on(
+def dispatcher_on(
     loop: asyncio.AbstractEventLoop,
     listen: str = "tcp://127.0.0.1:0",
     deserialize: bool = True,
     security: Security | None = None,
-) -> Iterator[Hub]:
-    """A hub behind a Dask server, as beside a worker; holds no comm and no exchange at its end."""
+) -> Iterator[CommDispatcher]:
+    """A dispatcher behind a Dask server, as beside a worker; holds no comm and no exchange at its end."""
 
-    async def start() -> tuple[Server, Hub]:
+    async def start() -> tuple[Server, CommDispatcher]:
         connection_args = security.get_connection_args("worker") if security else {}
         server = Server({}, deserialize=deserialize, connection_args=connection_args, needs_workdir=False)
         await server.listen(listen, **(security.get_listen_args("worker") if security else {}))
-        hub = Hub(server.address, loop, connection_args, deserialize=deserialize)
-        server.handlers[HANDLER] = hub.accept
-        return server, hub
+        dispatcher = CommDispatcher(server.address, loop, connection_args, deserialize=deserialize)
+        server.handlers[HANDLER] = dispatcher.accept
+        return server, dispatcher
 
     async def stop(server: Server) -> list[str]:
         for _ in range(100):
@@ -80,10 +77,10 @@ def hub_on(
         await server.close()
         return left
 
-    server, hub = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT)
+    server, dispatcher = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT)
     try:
-        yield hub
-        assert len(hub) == 0, "exchanges left in the hub"
+        yield dispatcher
+        assert len(dispatcher) == 0, "exchanges left in the dispatcher"
     finally:
         left = asyncio.run_coroutine_threadsafe(stop(server), loop).result(LIMIT)
         assert not left, f"comms left on the server: {left}"
@@ -95,50 +92,45 @@ def ranks(
 ) -> Iterator[list[Exchange]]:
     """The unconnected exchanges of `size` ranks in this process. Kinds: see `_make`."""
     with ExitStack() as stack:
-        if needs_hub(kind):
+        if needs_dispatcher(kind):
             loop = stack.enter_context(running_loop())
             listen = "inproc://" if kind == "inproc" else "tcp://127.0.0.1:0"
-            hubs = [stack.enter_context(hub_on(loop, listen)) for _ in range(size)]
+            dispatchers = [stack.enter_context(dispatcher_on(loop, listen)) for _ in range(size)]
         else:
-            hubs = [None] * size
+            dispatchers = [None] * size
         made = []
         for rank in range(size):
-            made.append(_make(kind, rank, size, aborted[rank], device, hubs[rank], options))
+            made.append(_make(kind, rank, size, aborted[rank], device, dispatchers[rank], options))
             stack.callback(made[-1].close)
         yield made
 
 
-def needs_hub(kind: str) -> bool:
-    """Whether an exchange of this kind goes over Dask's comms, by itself or by its companion."""
-    return kind in ("tcp", "inproc", "pretend") or (kind == "nccl" and not ucx_installed())
+def needs_dispatcher(kind: str) -> bool:
+    """Return True if an exchange of this kind goes over Dask's comms."""
+    return kind in ("tcp", "inproc")
 
 
-def _make(kind: str, rank: int, size: int, aborted: Any, device: str, hub: Hub | None, options: Any) -> Exchange:
+def _make(
+    kind: str, rank: int, size: int, aborted: Any, device: str, dispatcher: CommDispatcher | None, options: Any
+) -> Exchange:
     """An exchange by its kind.
 
-    loopback, tcp, inproc (Dask's comms within the process), peer, windows
-    (peer with the windows of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory); nccl and
-    nccl-alone (without a companion) on GPUs, pretend and pretend-alone the same on NumPy arrays.
+    loopback, tcp, inproc (Dask's comms within the process), peer, buffers
+    (peer with the buffers of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory).
     """
     where = Device.of(device)
     if kind == "loopback":
         return Loopback(aborted)
     if kind == "tcp" or kind == "inproc":
-        assert hub is not None
-        return TcpExchange(rank, size, aborted, where, hub=hub, key=KEY, **options)
+        assert dispatcher is not None
+        return TcpExchange(rank, size, aborted, where, dispatcher=dispatcher, key=KEY, **options)
     if kind == "peer":
         return PeerExchange(rank, size, aborted, where, **options)
-    if kind == "windows":
-        return WindowsOfHostMemory(rank, size, aborted, **options)
-    options = {name: value for name, value in options.items() if name != "part_limit"}  # the others split by themselves
-    if kind.startswith("ucx"):
-        config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
-        return UcxExchange(rank, size, aborted, where, config=config, **options)
-    small = None
-    if not kind.endswith("alone"):
-        small = _make("tcp" if needs_hub(kind) else "ucx", rank, size, aborted, "cpu", hub, options)
-    api: Any = PretendNccl() if kind.startswith("pretend") else None
-    return NcclExchange(rank, size, aborted, where, small=small, api=api, **options)
+    if kind == "buffers":
+        return IpcBuffersOfHostMemory(rank, size, aborted, **options)
+    options = {name: value for name, value in options.items() if name != "part_limit"}  # UCX splits by itself
+    config = {"TLS": "tcp"} if kind == "ucx-tcp" else None
+    return UcxExchange(rank, size, aborted, where, config=config, **options)
 
 
 def run_threads(kind: str, size: int, program: Callable[[Exchange], Any], **options: Any) -> list[Any]:
@@ -158,10 +150,10 @@ def _child(kind: str, rank: int, size: int, device: str, program: Any, pipe: Any
         aborted = threading.Event()
         Device.of(device).use()
         with ExitStack() as stack:
-            hub = None
-            if needs_hub(kind):
-                hub = stack.enter_context(hub_on(stack.enter_context(running_loop())))
-            exchange = _make(kind, rank, size, aborted.is_set, device, hub, options)
+            dispatcher = None
+            if needs_dispatcher(kind):
+                dispatcher = stack.enter_context(dispatcher_on(stack.enter_context(running_loop())))
+            exchange = _make(kind, rank, size, aborted.is_set, device, dispatcher, options)
             stack.callback(exchange.close)
             pipe.send(exchange.address)
             exchange.connect(pipe.recv())

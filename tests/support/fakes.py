@@ -10,11 +10,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from distributed.comm import Comm, connect
 from distributed.core import Server
 
+from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
 from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
@@ -23,6 +25,16 @@ from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
 from mgraph.worker.sessions.session import Session, SessionTable
 from mgraph.worker.sessions.thread import Counters
+
+_NAMES = (
+    "echo", "flags", "big", "have", "wait", "fail", "deaf", "unsendable", "odd", "vote", "commit_fails",
+    "fail_commit_alike",
+)  # fmt: skip
+#: the calls of a fake shard that no other has: as they are, and as "wait_together", in which the ranks communicate
+FAKE_CALLS = {
+    **{name: RemoteCall(name, Kind.CONTROL) for name in _NAMES},
+    **{f"{name}_together": RemoteCall(name, Kind.CONTROL, exchange=True) for name in _NAMES},
+}
 
 
 class FakeServant:
@@ -116,6 +128,11 @@ class FakeServant:
                 raise
             done += [int(sizes[i]), 0, 0, 0, 0, 0]
         return {"counts": np.array(done, np.int64), "epoch": self.epoch}
+
+    def begin_at(self, attempt: int, epoch: int, latest: int | None = None) -> dict[str, Any]:
+        """As if a store had been read."""
+        self.epoch = epoch
+        return {}
 
     def have(self, attempt: int, left: int) -> dict[str, Any]:
         """From now on `left` bytes are left."""
@@ -277,7 +294,8 @@ def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tupl
     coordinator = Coordinator("g", Bridge(client.loop), [worker.address for worker in workers], {}, patience=patience)
     try:
         coordinator.open()
-        yield coordinator, workers
+        with patch.dict(CALLS, FAKE_CALLS):
+            yield coordinator, workers
     finally:
         coordinator.close()
         assert_clean(workers)

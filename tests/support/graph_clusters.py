@@ -85,7 +85,7 @@ def leftovers(dask_worker: Any) -> dict[str, Any]:
     plugin = dask_worker.plugins.get("mgraph")
     return {
         "sessions": len(plugin.table.sessions) if plugin else 0,
-        "exchanges": len(plugin.hub) if plugin else 0,
+        "exchanges": len(plugin.dispatcher) if plugin else 0,
         "threads": [thread.name for thread in threading.enumerate() if thread.name.startswith("mgraph")],
         "comms": [op for op in dask_worker._comms.values() if op and op.startswith("mgraph")],
     }

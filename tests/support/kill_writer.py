@@ -192,7 +192,7 @@ def again(opened: Any, seconds: float = OPEN_SECONDS) -> DynamicGraph:
         try:
             return opened()
         except MgraphError as error:
-            damaged = isinstance(error, StoreError) and "in use" not in str(error)
+            damaged = isinstance(error, StoreError) and error.reason != "in use"
             if damaged or time.monotonic() > end:
                 raise
             time.sleep(0.1)

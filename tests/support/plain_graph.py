@@ -163,9 +163,9 @@ class PlainGraph:
         values = self._result(rank, result, column)
         return {"values": values.copy() if ids is None else values[ids - self.numbering.partition.starts[rank]]}
 
-    def _top(self, rank: int, result: str, k: int) -> Value:
+    def _top(self, rank: int, result: str, k: int, column: str | None = None) -> Value:
         """The largest of a rank that still has the range of the result."""
-        values = self._result(rank, result, None)
+        values = self._result(rank, result, column)
         best = np.lexsort((np.arange(len(values)), -values.astype(float)))[:k]
         return {"ids": best + self.numbering.partition.range(rank)[0], "values": values[best]}
 

@@ -26,22 +26,6 @@ def on_gpu(array: Any) -> Any:
     return np.ascontiguousarray(array).view(PretendArray)
 
 
-class PretendNcclModule:
-    """Stands for cupy.cuda.nccl; writes down what it is asked for."""
-
-    NCCL_UINT8 = 1
-    NcclError = RuntimeError
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def groupStart(self) -> None:
-        self.calls.append(("start",))
-
-    def groupEnd(self) -> None:
-        self.calls.append(("end",))
-
-
 class PretendGpu:
     """Stands for a `Device` of kind "cuda"; thread by thread, as streams are."""
 

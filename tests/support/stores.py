@@ -8,8 +8,8 @@ from typing import Any
 
 from ranks import Ranks
 
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 from mgraph.partition import Partition
 
 HOW = {"lag_bytes": 1 << 20, "lag_seconds": 1.0}
@@ -36,7 +36,7 @@ def opened(
     **spec: Any,
 ) -> Ranks:
     """The graph in a store, on `size` ranks; ended where it cannot be opened."""
-    found = survey(Store(str(path)), epoch, repair)
+    found = scan_store(Store(str(path)), epoch, repair)
     kind = {name: found.about[name] for name in ("structure", "directed", "weighted", "reverse")}
     starts = starts or Partition.equal(found.n_vertices, size).starts
     ranks = Ranks(starts, **{**kind, **spec})

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from crashing import Crash, CrashingFiles, Later
 
-from mgraph.log.bodies import Bodies
+from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
+from mgraph.log.manifest import Head
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import columns_of, log_id
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import APART, Segments
 from mgraph.log.snapshot import Rows, drop_old, folder_of, make_valid, rows_of, write_part
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 
 PATH = "/data/store"
 N = 1 << 20  #: vertices at the beginning; one leaves with some changes
@@ -66,7 +68,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     store = Store(PATH, files)
     if not store.exists:
         return None
-    found = survey(store, repair=repair)
+    found = scan_store(store, repair=repair)
     there: list[int] = []
     if found.snapshot is not None:
         rows = Rows(store, found.snapshot["files"], dict.fromkeys(["src", "dst"], np.uint32))
@@ -76,7 +78,7 @@ def content(files: CrashingFiles, repair: bool = False) -> list[int] | None:
     for shares in found.shares:
         numbers_of = set()
         for rank, entry in enumerate(shares):
-            with Bodies(files) as bodies:
+            with RecordColumns(files) as bodies:
                 if entry.kind == "drop_vertices":
                     numbers_of |= set(columns_of(entry, bodies.read(entry))["ids"].tolist())
                     continue
@@ -111,14 +113,15 @@ class Graph:
         self.exchange = 0
         found = None
         if self.store.exists:
-            found = survey(self.store)
+            found = scan_store(self.store)
         else:
             self.store.make_folder()
             self.store.create({"n_vertices": N, "drop_isolated": True})
-        self.term = self.store.begin(found, self.size, self.sync)
+        self.term = self.store.begin_term(found, self.size, self.sync)
         self.epoch = self.term.epoch
         self.logs: list[Log] = []
         self.syncers: list[Later] = []
+        self.heads: list[HeadWriter] = []
         for rank in range(self.size):
             number = log_id(self.store.about()["id"], self.term.number, rank)
             segments = Segments(files, self.store.log_folder(self.term.number, rank), number, SEGMENT)
@@ -130,6 +133,9 @@ class Graph:
                 )
             )
             self.syncers.append(self.logs[-1]._syncer)
+            head = Head(self.store.about()["id"], self.term, rank, 0, self.epoch)
+            self.heads.append(HeadWriter(self.store, head, self.logs[-1]))
+            self.heads[-1].write()
         there = content(files)
         assert there is not None
         assert epoch_of(there) == self.epoch
@@ -164,6 +170,8 @@ class Graph:
             else:
                 log.begin("batch", {"src": src, "dst": dst}, epoch, self.ahead)
             begun.append(rank)
+            if rng.random() < 0.1:
+                self.heads[rank].write()
             if rng.random() < 0.5 and rank not in against:
                 log.ready()
         made = not absent and not against
@@ -199,7 +207,7 @@ class Graph:
         for syncer in self.syncers:
             syncer.run()
         folder = folder_of(self.epoch, self.term.number, len(self.told.made))
-        places = [log.turn() for log in self.logs]
+        places = [log.rotate() for log in self.logs]
         for rank in self.rng.sample(range(self.size), self.size):
             mine = np.array(self.told.made[rank :: self.size], np.uint32)
             write_part(self.store, folder, rank, {"src": mine, "dst": mine}, places[rank])
@@ -218,8 +226,9 @@ class Graph:
         """End in order."""
         for syncer in self.syncers:
             syncer.run()
-        for log in self.logs:
+        for log, head in zip(self.logs, self.heads, strict=True):
             log.close()
+            head.close()
         self.told.safe = len(self.told.made)
 
 

@@ -22,8 +22,8 @@ from mgraph.errors import Aborted, StoreError
 from mgraph.log import segments
 from mgraph.log.files import File, Files
 from mgraph.log.records import HEADER, header_of
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 
 STARTS = (0, 13, 20, N)
 
@@ -247,8 +247,8 @@ def test_a_missing_snapshot_is_named(tmp_path, sync):
     for path in tmp_path.glob("snapshot-*.json"):
         path.unlink()
     with pytest.raises(StoreError, match=r"a snapshot or a log with the epochs 1 to 5 is missing"):
-        survey(Store(str(tmp_path)))
-    found = survey(Store(str(tmp_path)), repair=True)
+        scan_store(Store(str(tmp_path)))
+    found = scan_store(Store(str(tmp_path)), repair=True)
     assert found.epoch == 0
     assert "epochs after 0 are given up" in found.notes[0]
 
@@ -268,7 +268,7 @@ def test_a_repair_does_without_a_damaged_snapshot(tmp_path):
     newest.write_bytes(newest.read_bytes()[:-7])
     with pytest.raises(StoreError, match=rf"{newest} is damaged.*backup, or open the store with repair=True"):
         opened(tmp_path)
-    found = survey(Store(str(tmp_path)), repair=True)
+    found = scan_store(Store(str(tmp_path)), repair=True)
     assert (found.epoch, found.snapshot["epoch"]) == (epoch, epoch - 2)
     assert found.notes == [f"{newest} is damaged, and read is what is before it"]
     end(opened(tmp_path, 2, repair=True))
@@ -313,7 +313,7 @@ def test_a_disk_that_errs_when_it_is_read_names_the_file(tmp_path, rank, monkeyp
 
 @pytest.mark.parametrize("cut", [1, 100, 170])
 def test_a_torn_tail_is_cut(tmp_path, cut):
-    """Bytes that are missing at the end of a log of which nothing says that they were synced."""
+    """Bytes that are missing at the end of a log of which nothing says that they were synced; a head would say it."""
     graph = changed(tmp_path, starts=(0, N))
     models = []
     for _ in range(3):
@@ -323,6 +323,9 @@ def test_a_torn_tail_is_cut(tmp_path, cut):
     path = segment(tmp_path, 0)
     data = path.read_bytes()
     path.write_bytes(data[:-cut])  # the last record, and the mark behind it
+    with pytest.raises(StoreError, match=rf"{path}, offset \d+: a record that was synced is (missing|damaged)"):
+        opened(tmp_path, 2)
+    (tmp_path / "head-0000.json").unlink()
     ranks = opened(tmp_path, 2)
     epoch = ranks.shards[0].epoch
     graph.model.edges = models[epoch - 1]
@@ -344,7 +347,7 @@ def test_a_broken_middle_is_named_and_repair_says_what_it_gives_up(tmp_path, whe
     damage(path, third.at + (20 if where == "header" else HEADER + 5))
     with pytest.raises(StoreError, match=rf"rank-0001/0+\.log, offset {third.at}.*whole up to epoch 2; repair=True"):
         opened(tmp_path, 2)
-    found = survey(Store(str(tmp_path)), repair=True)
+    found = scan_store(Store(str(tmp_path)), repair=True)
     assert found.epoch == 2
     assert len(found.notes) == 1
     assert "epochs after 2 are given up" in found.notes[0]

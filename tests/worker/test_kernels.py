@@ -117,7 +117,7 @@ def test_keys_of_rows_and_forward_counts(device):
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("scale", [1, 9, 31])
 def test_the_generator_draws_what_the_workloads_draw(device, scale, shuffled):
-    generators = pytest.importorskip("workloads.generators")
+    generators = pytest.importorskip("workloads.inputs.generators")
     oracle = generators.Generator(scale, 1, seed=3, shuffled=shuffled)
     rmat = Rmat(scale, 100, seed=3, shuffled=shuffled)
     for rank, step in [(0, 0), (1, 0), (0, 1), (1, 5)]:

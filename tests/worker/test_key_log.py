@@ -9,18 +9,18 @@ from plain_graph import fresh_rng
 from mgraph.columns import as_keys
 from mgraph.device import Device
 from mgraph.errors import CapacityError
-from mgraph.keys import KeyTable, Names
+from mgraph.keys import KeyArray, KeyTable
 from mgraph.worker.shard.keys import KeyLog
 
 
 def packed(keys: list) -> np.ndarray:
     kind = "string" if isinstance(keys[0], str) else "int64"
-    names = Names(kind, Device("cpu"))
+    names = KeyArray(kind, Device("cpu"))
     names.append(as_keys(keys, kind, "keys"))
     return names.packed()
 
 
-def listed(names: Names | None) -> list:
+def listed(names: KeyArray | None) -> list:
     return [] if names is None else names.take(np.arange(names.n)).tolist()
 
 
@@ -51,7 +51,7 @@ def test_whoever_knows_the_keys_of_an_earlier_time_gets_the_difference(make, lea
             told = log.since(then, len(known))
             if told:
                 left = np.delete(np.array(known, object), told["gone"]).tolist()
-                assert left + listed(Names.unpacked(told["keys"])) == model
+                assert left + listed(KeyArray.unpacked(told["keys"])) == model
             else:
                 assert model == []
 
@@ -63,7 +63,7 @@ def test_without_memory_it_is_made_up_for_when_the_keys_are_read(monkeypatch):
     log = KeyLog()
     log.note(packed([1, 2]))
     with monkeypatch.context() as patch:
-        patch.setattr(Names, "extend", extend)
+        patch.setattr(KeyArray, "extend", extend)
         log.note(packed([3]))
         with pytest.raises(CapacityError):
             log.since(0, 0)
@@ -76,6 +76,6 @@ def test_a_client_without_keys_gets_all_and_one_of_the_last_time_gets_nothing():
     names = KeyTable("string", Device("cpu")).names
     names.append(as_keys(["a", "b"], "string", "keys"))
     log = KeyLog(names, 7)
-    assert listed(Names.unpacked(log.since(7, 0)["keys"])) == ["a", "b"]
+    assert listed(KeyArray.unpacked(log.since(7, 0)["keys"])) == ["a", "b"]
     told = log.since(7, 2)
-    assert (len(told["gone"]), Names.count(told["keys"])) == (0, 0)
+    assert (len(told["gone"]), KeyArray.count(told["keys"])) == (0, 0)

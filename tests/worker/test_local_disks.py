@@ -138,8 +138,10 @@ def test_a_disk_that_is_missing_is_named(tmp_path, epochs):
         StoreError, match=rf"rank 1's part of term [12] is missing: it was on host .* in {disks[1]}, .*"
     ):
         reopened([disks[0]], n=N)
-    with pytest.raises(StoreError, match="no worker of this graph sees it; a worker on that host does not have it"):
+    unseen = "no worker of this graph sees it; a worker on that host does not have it"
+    with pytest.raises(StoreError, match=unseen) as refused:
         reopened([disks[0], tmp_path / "c"], n=N)
+    assert refused.value.reason == "unseen"
     with pytest.raises(StoreError, match=f"{tmp_path}/c holds no store that a worker of this graph can see"):
         reopened([tmp_path / "c"], n=N)
     assert sorted(tmp_path.rglob("*")) == before

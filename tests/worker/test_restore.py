@@ -15,8 +15,8 @@ from stores import end, opened, raised, store_of, written
 
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, InvalidOption, StoreError
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
 from mgraph.structures import names
 from mgraph.worker.changes.change import BatchChange
 from mgraph.worker.stores import restore as restoring
@@ -180,7 +180,7 @@ def test_a_store_that_is_there_or_in_use_or_missing(tmp_path, monkeypatch):
     end(second)
     end(ranks)
     with pytest.raises(StoreError, match="holds no store that this worker can see"):
-        survey(Store(str(tmp_path / "b")))
+        scan_store(Store(str(tmp_path / "b")))
 
 
 def test_ranks_of_a_graph_that_lost_rank_0_keep_the_store(tmp_path):
@@ -190,8 +190,9 @@ def test_ranks_of_a_graph_that_lost_rank_0_keep_the_store(tmp_path):
     ranks.servants[0].close()
     store = Store(str(tmp_path))
     store.lock(seconds=0.2).close()
-    with pytest.raises(StoreError, match="in use"):
+    with pytest.raises(StoreError, match="in use") as refused:
         store.lock("rank-0001.lock", seconds=0.2)
+    assert refused.value.reason == "in use"
     ranks.servants[1].close()
     store.check_ranks()
 

@@ -148,11 +148,13 @@ def test_adding_vertices_fails_on_the_last_rank_and_none_adds_them(monkeypatch):
 def test_the_largest_of_a_result():
     ranks = Ranks((0, 13, N))
     rng = np.random.default_rng(3)
-    for values in (rng.integers(0, 5, 27).astype(np.int32), rng.random(27).astype(np.float32)):
+    holes = np.where(rng.random(27) < 0.5, np.nan, -np.inf)
+    many = [rng.integers(0, 5, 27).astype(np.int32), rng.random(27).astype(np.float32), holes, rng.random(27) < 0.5]
+    for values in (*many, 2**62 + rng.integers(0, 5, 27), np.full(27, np.nan)):
         shard = ranks.shards[1]
         shard.results["r"] = Result({"value": values}, 13)
         for k in (0, 1, 5, 27, 100):
-            ids, best = shard.top("r", k)
-            want = np.lexsort((np.arange(27), -values.astype(float)))[:k]
-            np.testing.assert_array_equal(ids, want + 13)
+            ids, best = shard.top("r", None, k)
+            want = sorted(range(27), key=lambda i: (values[i] != values[i], -values[i].item(), i))[:k]
+            np.testing.assert_array_equal(ids, np.array(want, int) + 13)
             np.testing.assert_array_equal(best, values[want])

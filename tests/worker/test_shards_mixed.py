@@ -18,7 +18,7 @@ from mgraph.errors import Aborted
 from mgraph.failures import Stale
 from mgraph.operations import COLUMNS
 from mgraph.partition import Partition
-from mgraph.structures import mixed, names
+from mgraph.structures import mixed_stream, names
 
 N = 40
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}, {"directed": False}]
@@ -28,8 +28,8 @@ BOTH = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Tiles count few operations each, so that small streams are cut too."""
-    monkeypatch.setitem(mixed.CHUNK, "cpu", 70)
-    monkeypatch.setitem(mixed.CHUNK, "cuda", 70)
+    monkeypatch.setitem(mixed_stream.CHUNK, "cpu", 70)
+    monkeypatch.setitem(mixed_stream.CHUNK, "cuda", 70)
 
 
 def sent(ranks: Ranks, ops: Operations, epoch: int | None) -> list:

@@ -59,7 +59,7 @@ def test_stream_end_to_end(edge_file, tmp_path, capsys):
 def test_generated_undirected_weighted(tmp_path, capsys):
     options = ["--workers", "1", "--device", "cpu", "--batch", "500", "--initial", "0"]
     assert main(["stream", "--data", "rmat:7:8", "--undirected", *options, "--out", str(tmp_path)]) == 0
-    from workloads.generators import from_spec
+    from workloads.inputs.generators import from_spec
 
     stream = from_spec("rmat:7:8").stream()
     pairs = np.sort(np.stack([stream.src, stream.dst]), axis=0)
@@ -134,6 +134,18 @@ def test_a_command_imports_no_other(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "--target" in done.stdout
+
+
+def test_help_needs_no_package_that_the_extra_does_not_install():
+    """The extra `commands` installs Dask, Matplotlib and Rich; commands import others when they run."""
+    others = ["networkx", "scipy", "pandas", "polars", "pyarrow", "nbformat", "nbclient", "bokeh", "fsspec", "cupy"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({others})); from workloads.__main__ import main; main()"
+    for words in (["--help"], ["bench", "--help"], ["bench", "networkx", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert "usage: python -m workloads" in done.stdout
 
 
 def test_demo_wants_times_and_the_target(tmp_path, capsys):

@@ -8,8 +8,8 @@ import pytest
 from mgraph.device import Device
 from mgraph.sources.rmat import Rmat
 from workloads.__main__ import main
-from workloads.churn import Churn
-from workloads.replay import Left, Sent, _left
+from workloads.inputs.churn import Churn
+from workloads.longrun.replay import Left, Sent, _left
 
 SMALL = [
     "longrun",
@@ -57,14 +57,14 @@ def test_what_is_left_is_what_was_sent(tmp_path, capsys, more):
 
 @pytest.mark.parametrize("loses", [pytest.param("an arc", marks=pytest.mark.slow), "a bit of the hash"])
 def test_a_graph_that_is_not_what_was_sent(monkeypatch, capsys, loses):
-    from workloads import longrun
+    from workloads.longrun import command
 
     def wrong(*args):
         right = replayed(*args)
         return Left(right.arcs + 1, right.hash) if loses == "an arc" else Left(right.arcs, right.hash ^ 1)
 
-    replayed = longrun.replayed
-    monkeypatch.setattr("workloads.longrun.replayed", wrong)
+    replayed = command.replayed
+    monkeypatch.setattr("workloads.longrun.command.replayed", wrong)
     assert main(SMALL) == 2
     assert f"{'arcs' if loses == 'an arc' else 'hash'} of the graph: " in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from workloads.__main__ import main
 from workloads.paper.command import measured as measurements
 from workloads.paper.papers import PAPERS
 from workloads.paper.streams import Real, StandIn
-from workloads.pivot import pivot
+from workloads.results.result_table import pivot
 
 CPU = Device("cpu", threads=1)
 TINY = ["--device", "cpu", "--threads", "1", "--divide", "40000", "--repeats", "2"]

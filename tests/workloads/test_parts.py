@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from mgraph.errors import InvalidOption
-from workloads import record as record_module
-from workloads.display import Display, closing_table, updates_per_second
-from workloads.interrupt import Interrupt
-from workloads.plot import save_plot
-from workloads.record import Record
+from workloads.results import record as record_module
+from workloads.results.record import Record
+from workloads.stream.display import Display, closing_table, updates_per_second
+from workloads.stream.interrupt import Interrupt
+from workloads.stream.plot import save_plot
 
 
 def a_record(folder=None):

@@ -10,8 +10,8 @@ from bench_runs import bench, of
 
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
-from workloads.generators import Generator
-from workloads.scaling import _compare
+from workloads.inputs.generators import Generator
+from workloads.scaling.command import _compare
 
 
 @pytest.mark.timeout(240)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mgraph.algorithms.paths.bfs.program import run as bfs
 from mgraph.device import Array
-from mgraph.worker.shard.fingerprint import mix
+from mgraph.splitmix import mix64
 from mgraph.worker.shard.shard import Shard
 from workloads.arguments import check_least
 from workloads.bench import shards
@@ -95,7 +95,7 @@ def _checked_tree(bench: Bench, name: str, shard: Shard, root: int, found: dict[
     edges = shard.out_edges.has_edges(before.astype(np.uint32), vertices.astype(np.uint32))
     if not bool(edges.all()) or not bool((distance[before] == distance[vertices] - 1).all()):
         raise Mismatch(f"{name}: BFS from {root} gives a predecessor that is no in-neighbour one level up")
-    return int(mix((vertices.astype(np.uint64) << np.uint64(32)) | before.astype(np.uint64)).sum(dtype=np.uint64))
+    return int(mix64((vertices.astype(np.uint64) << np.uint64(32)) | before.astype(np.uint64)).sum(dtype=np.uint64))
 
 
 def _summarise(bench: Bench, name: str, shard: Shard, lines: list[dict[str, Any]]) -> None:

@@ -1,5 +1,8 @@
 """``bench exchange``: latency and bandwidth of each collective by size, and of the bare transport, in one run.
 
+The bare transport is the exchange's own. Beside ``peer`` on GPUs it is NCCL, which maps GPU memory too, if the workers
+have it and CuPy finds it.
+
 Runs on the workers of a real cluster, in the shards' threads, with the exchange that the library made and connected:
 the benchmark is a program like BFS. Every collective's result is checked before it is timed.
 """
@@ -17,10 +20,11 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.device import Array
-from mgraph.exchange.choice import check_exchange, choose_exchange
+from mgraph.errors import InvalidOption
+from mgraph.exchange.choice import EXCHANGES, check_exchange, choose_exchange
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
-from workloads.bench.raw import RAW
+from workloads.bench.raw import RAW, RawNccl
 
 if TYPE_CHECKING:
     from mgraph.client.calls.coordinator import Coordinator
@@ -56,13 +60,17 @@ def measure(bench: Bench) -> None:
     from cluster import start  # the other benchmarks run where Dask is absent
     from cluster.exchanges import open_ranks
 
-    options, on_gpus = bench.options, bench.device.kind == "cuda"
+    options = bench.options
     sizes = counts_of(options.sizes, "sizes")
     check_least(options, "repeats")
+    names = options.exchange.split(",")
+    for name in names:
+        if name not in EXCHANGES:
+            raise InvalidOption(f"--exchange names {name!r}; there are {', '.join(EXCHANGES)}")
     bench.free()
-    with start(options.workers, device="gpu" if on_gpus else "cpu") as client:
+    with start(options.workers, device=bench.device.kind) as client:
         client.run(register)
-        for name in options.exchange.split(","):
+        for name in names:
             with open_ranks(client) as ranks:
                 check_exchange(name, len(ranks.addresses))
                 _measure_one(bench, ranks, name, sizes)
@@ -72,21 +80,32 @@ def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) 
     from cluster.exchanges import connect_ranks, look
 
     addresses, size = ranks.addresses, len(ranks.addresses)
-    device, found, apart = look(ranks, "gpu" if bench.device.kind == "cuda" else "cpu", name)
+    device, found, apart = look(ranks, bench.device.kind, name)
     name = choose_exchange(name, device, addresses, found, apart)
     connect_ranks(ranks, device, name)
     hosts = [urlsplit(address).hostname for address in addresses]
-    args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": name if name in RAW else ""}
-    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args}, connect=True)
-    _report(bench, name, size, answers[0]["info"]["lines"])
+    raw = _baseline(name, device)
+    args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": raw}
+    answers = ranks.call("run", {"name": PROGRAM, "result": "times", "generation": 0, "args": args})
+    _report(bench, name, size, raw, answers[0]["info"]["lines"])
 
 
-def _report(bench: Bench, name: str, size: int, lines: list[dict[str, Any]]) -> None:
-    raw = {line["bytes"]: line for line in lines if line["call"] == "raw alltoall"}
+def _baseline(exchange: str, device: str) -> str:
+    """Return the bare transport beside which an exchange is timed; empty if there is none.
+
+    It is NCCL for mapped GPU memory, since NCCL maps it too, and otherwise the exchange's own.
+    """
+    if exchange == "peer":
+        return "nccl" if device == "cuda" else ""
+    return exchange if exchange in RAW else ""
+
+
+def _report(bench: Bench, name: str, size: int, raw: str, lines: list[dict[str, Any]]) -> None:
+    bare_lines = {line["bytes"]: line for line in lines if line["call"].startswith("raw ")}
     rows = []
     for line in lines:
         p50, p99 = line["p50_s"], line["p99_s"]
-        sent, bare = line["bytes"] * (size - 1) / p50 / 1e9, raw.get(line["bytes"])
+        sent, bare = line["bytes"] * (size - 1) / p50 / 1e9, bare_lines.get(line["bytes"])
         found = {"call": line["call"], "bytes": line["bytes"], "n": line["n"]}
         found |= {"p50_us": round(p50 * 1e6, 1), "p99_us": round(p99 * 1e6, 1), "gb_per_s_sent": float(f"{sent:.4g}")}
         found["times_raw"] = round(p50 / bare["p50_s"], 3) if bare else None
@@ -94,7 +113,7 @@ def _report(bench: Bench, name: str, size: int, lines: list[dict[str, Any]]) -> 
         times = found["times_raw"]
         rows.append([line["call"], short(line["bytes"]), found["p50_us"], found["p99_us"], sent, times or ""])
     columns = ["call", "bytes a peer", "p50 us", "p99 us", "GB/s sent a rank", "times raw"]
-    bench.table(f"{name}, {size} ranks, {bench.device.kind}: {RAW[name].what if name in RAW else ''}", columns, rows)
+    bench.table(f"{name}, {size} ranks, {bench.device.kind}: {RAW[raw].what if bare_lines else ''}", columns, rows)
 
 
 # ---- on the workers ------------------------------------------------------------------------------------------------
@@ -121,17 +140,26 @@ def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], 
         count = repeats if nbytes < SMALL else max(5, repeats // 10)
         lines.append({"call": call, "bytes": nbytes, "n": count, **_times(shard, function, count, settle)})
 
-    bare = RAW[raw](shard.exchange, shard.device, hosts) if raw and shard.size > 1 else None
+    bare = _bare_transport(shard, raw, hosts)
     try:
         for nbytes in sizes:
             _time_size(shard, nbytes, timed)
             if bare is not None:
-                timed("raw alltoall", nbytes, bare.prepare(nbytes), bare.settle)
+                timed(f"raw {raw} alltoall", nbytes, bare.prepare(nbytes), bare.settle)
         timed("superstep", 0, lambda: _superstep(shard))
     finally:
         if bare is not None:
             bare.close()
     return {}, {"lines": lines}
+
+
+def _bare_transport(shard: Shard, raw: str, hosts: list[str]) -> Any:
+    """Return the connected bare transport `raw`; None for a single rank, and where a rank has no NCCL."""
+    if not raw or shard.size == 1:
+        return None
+    if raw == "nccl" and not shard.exchange.least(int(RawNccl.installed())):
+        return None
+    return RAW[raw](shard.exchange, shard.device, hosts)
 
 
 def _time_size(shard: Shard, nbytes: int, timed: Callable[..., None]) -> None:

@@ -52,7 +52,7 @@ def measure(bench: Bench) -> None:
     ]
     bench.free()
     with (
-        start(options.workers, device="gpu" if bench.device.kind == "cuda" else "cpu") as client,
+        start(options.workers, device=bench.device.kind) as client,
         _graph(bench, client, options.bytes) as shared,
         _graph(bench, client, "0") as far,
     ):
@@ -117,7 +117,7 @@ def _in_turn(bench: Bench, things: dict[str, Any], call: Callable[[Any], Any], r
 
 def replace_update(back: bool = False) -> None:
     """Have a worker's process take batches without applying them; or `back` as it was."""
-    calls._CALLS["update"] = changes.update if back else take
+    calls.HANDLERS["update"] = changes.update if back else take
 
 
 def take(rank: Any, epoch: int, ahead: bool = False, **columns: Any) -> dict[str, Any]:

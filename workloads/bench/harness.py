@@ -18,9 +18,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption, MgraphError
-from workloads.record import ROOT, Record, environment
+from workloads.arguments import device_of
+from workloads.results.record import ROOT, Record, environment
 
 __all__ = [
     "ARCHIVE",
@@ -111,7 +111,7 @@ class Bench:
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         self.options, self.console = options, Console()
-        self.device = _device(options.device, options.threads)
+        self.device = device_of(options.device, options.threads)
         self.device.use()
         self.xp = self.device.xp
         self.record = open_record(f"bench-{name}", options)
@@ -181,12 +181,3 @@ class Bench:
         self.add("end")
         if self.record.path is not None:
             self.say(f"wrote {self.record.path}")
-
-
-def _device(name: str, threads: int | None) -> Device:
-    if threads is not None and threads < 1:
-        raise InvalidOption(f"--threads is {threads}; at least 1 is needed")
-    if name == "auto":
-        name = "cuda" if gpu_count() else "cpu"
-    found = Device.of("cuda" if name == "gpu" else name)
-    return Device(found.kind, found.index, threads or found.threads)

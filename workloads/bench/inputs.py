@@ -14,7 +14,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import Structure, parse
-from workloads.generators import SHAPES, Drawn, Generator, of_shape
+from workloads.inputs.generators import SHAPES, Drawn, Generator, of_shape
 
 __all__ = [
     "Edges",

@@ -10,29 +10,29 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
+from mgraph.errors import MgraphError
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
-from workloads.generators import of_shape
+from workloads.inputs.generators import of_shape
 
 __all__ = ["FUNCTIONS", "HELP", "add_arguments", "measure"]
 
 HELP = "time NetworkX's functions against backend='mgraph'"
 WEIGHTS = 255  #: weights are whole numbers from 1 to this
 SEARCHES = 8  #: sources of betweenness centrality
-TINY = (nx.complete_graph(SEARCHES), nx.complete_graph(SEARCHES, nx.DiGraph))
 #: of the table: the value of a line by its heading
 COLUMNS = {"function": "function", "NetworkX": "networkx_ms", "mgraph": "mgraph_ms", "times faster": "times"}
 COLUMNS |= {"live graph": "live_ms"}
-Call = Callable[[Any, str], Any]
+Call = Callable[[Any, Any, str], Any]  #: takes the module NetworkX, a graph and the name of a backend
 
 
 @dataclass(frozen=True)
 class _Function:
-    """A call of one function with a graph and the name of a backend, and whether it needs the directed graph."""
+    """A call of one of NetworkX's functions, and whether it needs a directed graph."""
 
     call: Call
     directed: bool = False
@@ -44,21 +44,21 @@ def _first(graph: Any) -> Any:
 
 
 FUNCTIONS: dict[str, _Function] = {
-    "pagerank": _Function(lambda g, b: nx.pagerank(g, backend=b), directed=True),
-    "hits": _Function(lambda g, b: nx.hits(g, backend=b)[0], directed=True),
-    "connected_components": _Function(lambda g, b: _sets(nx.connected_components(g, backend=b))),
+    "pagerank": _Function(lambda nx, g, b: nx.pagerank(g, backend=b), directed=True),
+    "hits": _Function(lambda nx, g, b: nx.hits(g, backend=b)[0], directed=True),
+    "connected_components": _Function(lambda nx, g, b: _sets(nx.connected_components(g, backend=b))),
     "strongly_connected_components": _Function(
-        lambda g, b: _sets(nx.strongly_connected_components(g, backend=b)), directed=True
+        lambda nx, g, b: _sets(nx.strongly_connected_components(g, backend=b)), directed=True
     ),
-    "triangles": _Function(lambda g, b: nx.triangles(g, backend=b)),
-    "clustering": _Function(lambda g, b: nx.clustering(g, backend=b)),
-    "core_number": _Function(lambda g, b: nx.core_number(g, backend=b)),
-    "betweenness_centrality": _Function(lambda g, b: nx.betweenness_centrality(g, SEARCHES, seed=1, backend=b)),
+    "triangles": _Function(lambda nx, g, b: nx.triangles(g, backend=b)),
+    "clustering": _Function(lambda nx, g, b: nx.clustering(g, backend=b)),
+    "core_number": _Function(lambda nx, g, b: nx.core_number(g, backend=b)),
+    "betweenness_centrality": _Function(lambda nx, g, b: nx.betweenness_centrality(g, SEARCHES, seed=1, backend=b)),
     "single_source_shortest_path_length": _Function(
-        lambda g, b: nx.single_source_shortest_path_length(g, _first(g), backend=b)
+        lambda nx, g, b: nx.single_source_shortest_path_length(g, _first(g), backend=b)
     ),
     "single_source_dijkstra_path_length": _Function(
-        lambda g, b: nx.single_source_dijkstra_path_length(g, _first(g), backend=b)
+        lambda nx, g, b: nx.single_source_dijkstra_path_length(g, _first(g), backend=b)
     ),
 }
 
@@ -86,17 +86,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Time each function at each size."""
+    try:
+        import networkx as nx  # here, so that the other commands do not need it
+    except ImportError as error:
+        raise MgraphError(f"bench networkx needs NetworkX (pip install networkx): {error}") from None
     options, slow = bench.options, set[str]()
     with nx.config.backends.mgraph(device=bench.device.kind), nx.config(cache_converted_graphs=False):
         for scale in counts_of(options.scales, "scales"):
-            graph = _graph(scale, options.edge_factor, options.seed)
+            graph = _graph(nx, scale, options.edge_factor, options.seed)
             forms = {False: graph, True: graph.to_directed()}
-            rows = [_measured(bench, name, forms, scale, slow) for name in FUNCTIONS]
+            rows = [_measured(bench, nx, name, forms, scale, slow) for name in FUNCTIONS]
             title = f"{short(len(graph))} nodes, {short(graph.number_of_edges())} edges, ms on {bench.device.kind}"
             bench.table(title, list(COLUMNS), rows)
 
 
-def _graph(scale: int, edge_factor: int, seed: int) -> nx.Graph:
+def _graph(nx: Any, scale: int, edge_factor: int, seed: int) -> Any:
     """A graph without self-loops; its first node has the most neighbours."""
     drawn = of_shape("rmat", scale, edge_factor, seed)
     ends = np.column_stack(drawn.edges(0, drawn.n_edges, np))
@@ -109,7 +113,7 @@ def _graph(scale: int, edge_factor: int, seed: int) -> nx.Graph:
     return graph
 
 
-def _measured(bench: Bench, name: str, forms: dict[bool, Any], scale: int, slow: set[str]) -> list[Any]:
+def _measured(bench: Bench, nx: Any, name: str, forms: dict[bool, Any], scale: int, slow: set[str]) -> list[Any]:
     """A row of the table: milliseconds of NetworkX, of the backend with the conversion, and on a live graph."""
     from mgraph.networkx.backend import convert_from_nx
 
@@ -118,16 +122,16 @@ def _measured(bench: Bench, name: str, forms: dict[bool, Any], scale: int, slow:
     live = convert_from_nx(graph, edge_attrs={"weight": 1}, name=name)
     ms, found = {}, None
     for where, given in (("mgraph", graph), ("live", live)):
-        function.call(given, "mgraph")  # compiles
+        function.call(nx, given, "mgraph")  # compiles
         times = []
         for _ in range(bench.options.repeats):
-            seconds, found = _timed(function, given, "mgraph")
+            seconds, found = _timed(partial(function.call, nx, given, "mgraph"))
             times.append(seconds)
         ms[where] = float(np.median(times)) * 1e3
     plain = None
     if name not in slow:
-        function.call(TINY[function.directed], "networkx")  # imports
-        seconds, want = _timed(function, graph, "networkx")
+        function.call(nx, nx.complete_graph(SEARCHES, nx.DiGraph if function.directed else None), "networkx")  # imports
+        seconds, want = _timed(partial(function.call, nx, graph, "networkx"))
         plain = seconds * 1e3
         _check(name, want, found, len(graph))
         if seconds > bench.options.patience:
@@ -138,11 +142,11 @@ def _measured(bench: Bench, name: str, forms: dict[bool, Any], scale: int, slow:
     return ["" if line[column] is None else line[column] for column in COLUMNS.values()]
 
 
-def _timed(function: _Function, graph: Any, backend: str) -> tuple[float, Any]:
-    """The seconds of a call, and its result, which is in Python's memory."""
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the seconds of a call, and its result, which is in Python's memory."""
     began = time.perf_counter()
-    found = function.call(graph, backend)
-    return time.perf_counter() - began, found
+    result = call()
+    return time.perf_counter() - began, result
 
 
 def _check(name: str, want: dict[Any, Any], found: Any, n: int) -> None:

@@ -153,6 +153,15 @@ class RawNccl:
 
     what = "NCCL by CuPy, device memory"
 
+    @staticmethod
+    def installed() -> bool:
+        """Return True if CuPy is installed and finds NCCL."""
+        try:
+            from cupy.cuda import nccl
+        except Exception:  # CuPy is not installed, or cannot be loaded
+            return False
+        return bool(nccl.available)
+
     def __init__(self, exchange: Exchange, device: Device, hosts: Sequence[str]) -> None:
         from cupy.cuda import nccl
 
@@ -185,4 +194,4 @@ class RawNccl:
         self.comm.destroy()
 
 
-RAW: dict[str, Any] = {"tcp": RawTcp, "ucx": RawUcx, "nccl": RawNccl}  #: the bare transport of each exchange
+RAW: dict[str, Any] = {"tcp": RawTcp, "ucx": RawUcx, "nccl": RawNccl}  #: the bare transports by name

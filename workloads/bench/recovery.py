@@ -72,17 +72,17 @@ def _noted() -> Iterator[list[Call]]:
     calls: list[Call] = []
     plain = Coordinator.call
 
-    def noting(self: Coordinator, method: str, *args: Any, **options: Any) -> Any:
+    def noting(self: Coordinator, name: str, *args: Any) -> Any:
         began = time.monotonic()
         try:
-            return plain(self, method, *args, **options)
+            return plain(self, name, *args)
         finally:
-            calls.append((method, began, time.monotonic()))
+            calls.append((name, began, time.monotonic()))
 
     quiet = logging.getLogger("mgraph.client.stores.recovery")
     level = quiet.level
     quiet.setLevel(logging.ERROR)  # the loss is what is measured
-    Coordinator.call = noting  # type: ignore[method-assign]
+    Coordinator.call = noting  # type: ignore[assignment,method-assign]
     try:
         yield calls
     finally:

@@ -128,8 +128,7 @@ def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> in
 def _client(bench: Bench, stack: ExitStack) -> Any:
     from cluster import start
 
-    kind = "gpu" if bench.device.kind == "cuda" else "cpu"
-    return stack.enter_context(start(bench.options.workers, device=kind))
+    return stack.enter_context(start(bench.options.workers, device=bench.device.kind))
 
 
 def _disk(run: Stored) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption
-from workloads.archive import provenance
-from workloads.arguments import add_record, check_least
+from workloads.arguments import add_device, add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.gap import gapbs
 from workloads.gap.graphs import KINDS, GapGraph, generate, sources
 from workloads.gap.kernels import KERNELS, Kernel
 from workloads.gap.peers import PEERS, peers_of
-from workloads.pivot import pivot
+from workloads.results.archive import provenance
+from workloads.results.result_table import pivot
 
 __all__ = ["HELP", "add_arguments", "means", "run"]
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--verify", type=int, default=1, metavar="N", help="trials of each kernel to verify (default: %(default)s)")
     add("--structure", default="gpma+", help="the graph's structure (default: %(default)s)")
     add("--ids", default="drawn", choices=("degree", "drawn"), help="internal ids: by degree, or as drawn")
-    add("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: %(default)s)")
+    add_device(parser)
     add("--peer", default="", metavar="A,B", help=f"time these too: {', '.join(PEERS)}; one trial each")
     add("--gapbs", type=Path, metavar="DIR", help="time the programs of gapbs in this folder on the same graph, too")
     add_record(parser, "JSON lines")

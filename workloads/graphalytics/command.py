@@ -15,14 +15,14 @@ import numpy as np
 
 from mgraph import DynamicGraph
 from mgraph.errors import InvalidOption, ReadError
-from workloads.archive import provenance
-from workloads.arguments import add_record, check_least
+from workloads.arguments import add_device, add_record, check_least
 from workloads.bench.harness import Bench, Mismatch, summary
 from workloads.graphalytics import evlp
 from workloads.graphalytics.algorithms import ALGORITHMS, Algorithm
 from workloads.graphalytics.evlp import Dataset
 from workloads.graphalytics.graph500 import SIZES, graph500, scale_of
 from workloads.graphalytics.reference import REFERENCE
+from workloads.results.archive import provenance
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--write", type=Path, metavar="DIR", help="write the graph's EVLP files here")
     add("--output", type=Path, metavar="DIR", help="write the algorithms' output here, as NAME-BFS and so on")
     add("--structure", default="gpma+", help="the graph's structure (default: %(default)s)")
-    add("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: %(default)s)")
+    add_device(parser)
     add_record(parser, "JSON lines")
     parser.set_defaults(threads=None)
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from mgraph.device import Device
-from workloads.generators import Generator
 from workloads.graphalytics.evlp import Dataset
+from workloads.inputs.generators import Generator
 
 __all__ = ["SIZES", "graph500", "scale_of"]
 

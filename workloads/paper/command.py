@@ -19,7 +19,7 @@ from workloads.bench.harness import Bench
 from workloads.paper.experiments import Run
 from workloads.paper.papers import PAPERS
 from workloads.paper.streams import Stream
-from workloads.pivot import pivot
+from workloads.results.result_table import pivot
 
 __all__ = ["HELP", "add_arguments", "measured", "run"]
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.splitmix import splitmix
 from workloads.bench.inputs import distinct
-from workloads.generators import of_shape
-from workloads.readers import read
+from workloads.inputs.generators import of_shape
+from workloads.inputs.readers import read
 
 __all__ = ["Real", "StandIn", "Stream"]
 
@@ -52,7 +53,7 @@ class StandIn:
     name : str
         The paper's name of its graph.
     shape : str
-        One of `workloads.generators.SHAPES`.
+        One of `workloads.inputs.generators.SHAPES`.
     vertices, edges : int
         The paper's numbers.
     """
@@ -102,8 +103,5 @@ class Real:
 def _shuffled(name: str, n: int, keys: Array, device: Device, seed: int) -> Stream:
     """Distinct keys in random order."""
     xp = device.xp
-    mixed = xp.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ mixed >> np.uint64(shift)) * np.uint64(factor)
-    keys = keys[xp.argsort(mixed)]
+    keys = keys[xp.argsort(splitmix(xp.arange(len(keys), dtype=np.uint64), seed))]
     return Stream(name, n, (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32), device)

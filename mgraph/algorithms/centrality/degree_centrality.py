@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
 from mgraph.algorithms.primitives.replicated import sum_to_owners
-from mgraph.algorithms.primitives.weight_sums import Weights
+from mgraph.algorithms.primitives.weight_sums import WeightSums
 
 __all__ = ["ALGORITHM", "degree_centrality", "run", "warm"]
 
@@ -51,7 +51,7 @@ def check(graph: GraphFacts) -> dict[str, Any]:
 
 def warm(shard: Shard) -> None:
     """Compile the kernels that `run` launches on this shard."""
-    Weights(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0)
+    WeightSums(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0)
 
 
 def run(shard: Shard) -> Columns:
@@ -70,7 +70,7 @@ def run(shard: Shard) -> Columns:
     """
     device, out, n = shard.device, shard.out_edges, shard.n_vertices
     directed = shard.in_edges is not out
-    weights = Weights(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops=1 if directed else 2)
+    weights = WeightSums(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops=1 if directed else 2)
     degrees = weights.strengths()
     if directed:
         sums = device.zeros(n, np.int64)

@@ -30,7 +30,8 @@ def katz_centrality(
     Parameters
     ----------
     alpha : float
-        How much of a neighbour's value counts. It converges if this is below 1 / the largest eigenvalue.
+        How much of a neighbour's value counts. It converges if this is below 1 / the largest eigenvalue; a warning says
+        where it does not.
     beta : float, result, mapping, pandas.Series, or array of `num_vertices` numbers
         What each vertex has by itself; 0 for those that a mapping or the index of a Series does not name.
     max_iter : int

@@ -8,7 +8,7 @@ a round           1; 3 more, 4 if directed, for each group of rows of more  an a
 ================= ========================================================= ===========================================
 
 A group is as many rows as have tables in 200 MB; see `primitives.label_counts`. On a GPU rows with gaps are copied once
-for the call, see `packed`, unless the graph is directed.
+for the call, see `compact_rows`, unless the graph is directed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, incoming
-from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.label_counts import Tally, tally_kernels
-from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
+from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.checks import check_whole
 from mgraph.device import Array, Device
@@ -98,7 +98,7 @@ def count_labels(device: Device, labels: Array, n: int) -> int:
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     out = shard.out_edges
-    tally_kernels(shard, (some_packed(shard, out) if shard.in_edges is out else out).view())
+    label_count_kernels(shard, (compact_rows_sample(shard, out) if shard.in_edges is out else out).view())
 
 
 def run(shard: Shard, max_iter: int = 10) -> Columns:
@@ -114,8 +114,8 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 5 bytes a vertex of the whole graph, 12 bytes an owned vertex, and what `Tally`
-        takes.
+        There is too little memory for 5 bytes a vertex of the whole graph, 12 bytes an owned vertex, and what
+        `LabelCounts` takes.
 
     Notes
     -----
@@ -124,11 +124,11 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     device, out, back = shard.device, shard.out_edges, incoming(shard, "label_propagation")
     degrees = out.degrees()
     if back is out:
-        views = [packed(shard, out).view()]
+        views = [compact_rows(shard, out).view()]
     else:
         views = [out.view(), back.view()]  # of one type, so that a kernel can read both
         degrees += back.degrees()
-    tally = Tally(shard, views, degrees)
+    tally = LabelCounts(shard, views, degrees)
     labels = vertex_labels(shard)
     chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
     votes: dict[str, Any] = {"first": shard.lo, "unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0}
@@ -142,7 +142,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
         if shard.size == 1:
             labels, chosen = chosen, labels
         else:
-            share(shard, chosen, labels)
+            all_gather(shard, chosen, labels)
     own = device.astype(labels[shard.lo : shard.hi], np.int64)
     return {"label": own}, {"communities": count_labels(device, labels, shard.n_vertices), "iterations": rounds}
 

@@ -9,8 +9,8 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, VertexData
 from mgraph.algorithms.communities.louvain.method import check_resolution
 from mgraph.algorithms.communities.louvain.program import FILE
-from mgraph.algorithms.primitives.replicated import share
-from mgraph.algorithms.primitives.weight_sums import Weights, unit_of
+from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 
@@ -81,7 +81,7 @@ def check(graph: GraphFacts, labels: Any, resolution: Any = 1.0) -> dict[str, An
 
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
-    Weights(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0, file=FILE)
+    WeightSums(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0, file=FILE)
 
 
 def _everyones(shard: Shard, labels: Array) -> Array:
@@ -96,7 +96,7 @@ def _everyones(shard: Shard, labels: Array) -> Array:
         raise InvalidOption(
             f"labels must be whole numbers from 0 to {n - 1}, one for each vertex; these are from {low:g} to {high:g}"
         )
-    return share(shard, shard.device.astype(labels, np.uint32))
+    return all_gather(shard, shard.device.astype(labels, np.uint32))
 
 
 def _summed(shard: Shard, sums: Array) -> None:
@@ -141,7 +141,7 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
     directed = shard.in_edges is not out
     every = _everyones(shard, labels)
     loops = 1 if directed else 2
-    weights = Weights(shard, out.view(), out, shard.lo, rows, loops, unit_of(shard, "modularity", loops, FILE), FILE)
+    weights = WeightSums(shard, out.view(), out, shard.lo, rows, loops, unit_of(shard, "modularity", loops, FILE), FILE)
     strength, within, sums = weights.strengths(), device.zeros(rows, np.int64), device.zeros(shard.n_vertices, np.int64)
     weights.weigh("within", every, within)
     if directed:

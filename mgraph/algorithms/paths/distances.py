@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, Waves, library
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, library
 
 __all__ = ["ALGORITHM", "distances", "run", "warm"]
 
@@ -85,7 +85,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for the result, what `Waves` lists and 1 / 64 byte an edge for hubs' tasks.
+        There is too little memory for the result, what `BitParallelBfs` lists and 1 / 64 byte an edge for hubs' tasks.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     distance = device.full(len(sources) * n, -1, np.int32)
     for first in range(0, len(sources), SEARCHES):
         some = sources[first : first + SEARCHES]
-        Waves(shard, some, distance[first * n : (first + len(some)) * n]).run()
+        BitParallelBfs(shard, some, distance[first * n : (first + len(some)) * n]).run()
     return {"distance": distance.reshape(len(sources), n)}, {}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, Waves, library
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, library
 from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
@@ -104,13 +104,13 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for twice the result, 20 bytes a line, for what `Waves` lists and 1 / 64 byte an edge
-        for hubs' tasks.
+        There is too little memory for twice the result, 20 bytes a line, for what `BitParallelBfs` lists and 1 / 64
+        byte an edge for hubs' tasks.
     """
     device = shard.device
     vertices, rows, hops = [device.empty(0, np.int64)], [device.empty(0, np.int64)], [device.empty(0, np.int32)]
     for first in range(0, len(sources), SEARCHES):
-        waves, hop, more = Waves(shard, sources[first : first + SEARCHES]), 0, True
+        waves, hop, more = BitParallelBfs(shard, sources[first : first + SEARCHES]), 0, True
         while more:
             vertex, search = waves.found()
             row = device.astype(search, np.int64)

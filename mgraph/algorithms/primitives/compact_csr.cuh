@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/rows.cuh"
 
-struct Packed {
+struct CompactCsr {
     const i64* offsets;  // where each row begins
     u32* dst;
     f32* weights;  // or null
@@ -25,11 +25,11 @@ struct Packed {
 };
 
 template <class View>
-struct PackRows {  // a lane brings a row; hubs become tasks
+struct CompactRows {  // a lane brings a row; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     i64 n;
-    Packed out;
+    CompactCsr out;
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -68,7 +68,7 @@ template <class View>
 struct PlaceTasks {  // one lane a task: that of a row's first unit places the row's tasks, which follow it
     static constexpr int lanes = 1;
     View graph;
-    Packed out;
+    CompactCsr out;
     const u64* tasks;
     const i64* n_tasks;
     i64* places;  // in: how many edges; out: where they begin
@@ -86,10 +86,10 @@ struct PlaceTasks {  // one lane a task: that of a row's first unit places the r
 };
 
 template <class View>
-struct PackHubs {  // a tile a task of a hub
+struct CompactHubs {  // a tile a task of a hub
     static constexpr int lanes = 32;
     View graph;
-    Packed out;
+    CompactCsr out;
     const u64* tasks;
     const i64* n_tasks;
     const i64* places;

@@ -9,17 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.structures import Structure
 
-__all__ = ["packed", "some_packed"]
+__all__ = ["compact_rows", "compact_rows_sample"]
 
 FILE = "algorithms/primitives/compact_csr.cuh"
 LEAST = 1 << 20  #: edges from which a copy is made: a pass over fewer of them takes as long as its launches
 SHARE = 4  #: a copy takes at most one part in so many of the memory that is left
 
 
-def packed(shard: Shard, edges: Structure, weights: bool = False) -> Structure | Rows:
+def compact_rows(shard: Shard, edges: Structure, weights: bool = False) -> Structure | CsrRows:
     """The rows of one of the shard's structures, copied where this is worth it, else the structure itself.
 
     Parameters
@@ -32,7 +32,7 @@ def packed(shard: Shard, edges: Structure, weights: bool = False) -> Structure |
 
     Returns
     -------
-    rows : Structure or Rows
+    rows : Structure or CsrRows
         A copy only on a GPU, of a structure whose rows have gaps, and where it takes no more than a quarter of the
         memory that is left. Rows keep the order in which the structure is visited.
 
@@ -43,13 +43,13 @@ def packed(shard: Shard, edges: Structure, weights: bool = False) -> Structure |
     return _copy(shard, edges, weights and edges.weighted) if _worth(shard, edges) else edges
 
 
-def some_packed(shard: Shard, edges: Structure) -> Structure | Rows:
-    """No rows where `packed` makes a copy, else the structure: kernels compiled for their view are what a call runs."""
+def compact_rows_sample(shard: Shard, edges: Structure) -> Structure | CsrRows:
+    """Return no rows where `compact_rows` makes a copy, else the structure: a call runs the kernels for their view."""
     if not _worth(shard, edges):
         return edges
     kernels(shard, FILE, edges.view())
     device = shard.device
-    return Rows(device.zeros(1, np.int64), device.empty(0, np.uint32))
+    return CsrRows(device.zeros(1, np.int64), device.empty(0, np.uint32))
 
 
 def _worth(shard: Shard, edges: Structure) -> bool:
@@ -58,7 +58,7 @@ def _worth(shard: Shard, edges: Structure) -> bool:
     return gaps and edges.num_edges >= LEAST and SHARE * nbytes <= shard.device.memory_free
 
 
-def _copy(shard: Shard, edges: Structure, weights: bool) -> Rows:
+def _copy(shard: Shard, edges: Structure, weights: bool) -> CsrRows:
     device, n, m, room = shard.device, edges.n_rows, edges.num_edges, task_room(edges)
     offsets = device.zeros(n + 1, np.int64)
     device.cumsum(edges.degrees(), out=offsets[1:])
@@ -66,9 +66,9 @@ def _copy(shard: Shard, edges: Structure, weights: bool) -> Rows:
     library, graph, tasks = kernels(shard, FILE, edges.view()), edges.view(), device.empty(room, np.uint64)
     listed = {"graph": graph, "tasks": tasks, "n_tasks": device.zeros(1, np.int64)}
     out = {"offsets": offsets, "dst": dst, "weights": weight}
-    library.PackRows(-(-n // LANES), n=n, out=out, **listed)
+    library.CompactRows(-(-n // LANES), n=n, out=out, **listed)
     places = device.empty(room, np.int64)
     library.CountLive(room, places=places, **listed)
     library.PlaceTasks(room, out=out, places=places, **listed)
-    library.PackHubs(room, out=out, places=places, **listed)
-    return Rows(offsets, dst, weight, edges.sorted_rows)
+    library.CompactHubs(room, out=out, places=places, **listed)
+    return CsrRows(offsets, dst, weight, edges.sorted_rows)

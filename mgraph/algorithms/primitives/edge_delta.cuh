@@ -2,7 +2,7 @@
 #pragma once
 #include "structures/outcome.cuh"
 
-struct Changed {  // arcs between vertices of any rank, the same on all
+struct EdgeDelta {  // arcs between vertices of any rank, the same on all
     const u64* keys;
     const u8* kinds;
     const f32* old;  // weights before and now; null in a graph without weights

@@ -6,6 +6,7 @@
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
+#include "kernels/splitmix.cuh"
 
 constexpr i64 table_slots = 256, most_tabled = 192;  // of a tile's table: its slots, and the edges of rows that use it
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
@@ -27,11 +28,7 @@ DEVICE u32 spread(u32 x) {  // a bijection, after which labels lie evenly
     x ^= x >> 15, x *= 0x846ca68bu;
     return x ^ x >> 16;
 }
-DEVICE u64 spread(u64 x) {
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
+DEVICE u64 spread(u64 x) { return mix64(x); }
 DEVICE u64 ordered(f64 v) {  // ascends with v
     u64 bits = bits_of(v);
     return bits >> 63 ? ~bits : bits | 1ull << 63;

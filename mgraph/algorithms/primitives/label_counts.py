@@ -16,7 +16,7 @@ from mgraph.algorithms.algorithm import LANES, Shard, kernels
 from mgraph.device import Array
 from mgraph.kernels import Library, Struct, View, constants
 
-__all__ = ["Tally", "tally_kernels"]
+__all__ = ["LabelCounts", "label_count_kernels"]
 
 FILE = "algorithms/primitives/label_counts.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
@@ -24,12 +24,12 @@ TABLED, CHUNK_SLOTS = _CONSTANTS["most_tabled"], _CONSTANTS["chunk_slots"]
 ROOM = 1 << 24  #: slots of the tables of wide rows at a time: 12 bytes each
 
 
-def tally_kernels(shard: Shard, view: View) -> Library:
+def label_count_kernels(shard: Shard, view: View) -> Library:
     """The kernels for one of the shard's structures."""
     return kernels(shard, FILE, view)
 
 
-class Tally:
+class LabelCounts:
     """The rows of one rank, and the tables of those that are wide.
 
     Takes 45 bytes a wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
@@ -45,7 +45,7 @@ class Tally:
 
     def __init__(self, shard: Shard, views: list[View], degrees: Array) -> None:
         self.device, self.views, self.rows = shard.device, views, len(degrees)
-        self.kernels = tally_kernels(shard, views[0])
+        self.kernels = label_count_kernels(shard, views[0])
         device, xp = self.device, self.device.xp
         self.wide = device.astype(xp.flatnonzero(degrees > TABLED), np.uint32)
         self.slots = device.astype(device.gather(degrees, self.wide), np.int64)

@@ -1,7 +1,7 @@
 // Notes about the predecessors of vertices: the minimum of level << 32 | predecessor, or all ones for none.
 #pragma once
 
-struct MergeNotes {  // one lane an own vertex: takes the minimum of the own and another rank's note
+struct MergePredecessors {  // one lane an own vertex: takes the minimum of the own and another rank's note
     static constexpr int lanes = 1;
     const u64* part;
     i64 n;

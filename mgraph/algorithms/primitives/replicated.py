@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard
-from mgraph.algorithms.primitives.transpose import Rows, transposed
+from mgraph.algorithms.primitives.transpose import CsrRows, transposed
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.structures import Structure
 
-__all__ = ["PART", "share", "sides", "sum_to_owners", "total"]
+__all__ = ["PART", "all_gather", "sides", "sum_to_owners", "total"]
 
 PART = 1 << 22  #: values that a rank sends at once, with which exchanges come near their full bandwidth
 
 
-def sides(shard: Shard, what: str) -> list[Structure | Rows]:
+def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
     """The edges from which a rank sees all neighbours of its vertices: out-edges, and in-edges of a directed graph.
 
     In-edges that the graph does not store are made for the call. `CapacityError` on every rank, naming `what` needs
@@ -41,7 +41,7 @@ def _parts(shard: Shard) -> Iterator[list[tuple[int, int]]]:
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
 
 
-def share(shard: Shard, own: Array, whole: Array = None) -> Array:
+def all_gather(shard: Shard, own: Array, whole: Array = None) -> Array:
     """The values of all vertices, from each rank's values of its own; `own` itself on one rank.
 
     Written to `whole`, or to a new array. An allgather for each `PART` vertices of the largest range.

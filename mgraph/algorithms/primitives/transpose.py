@@ -11,13 +11,13 @@ from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.structures import Run
 
-__all__ = ["Rows", "some_rows", "transposed"]
+__all__ = ["CsrRows", "sample_rows", "transposed"]
 
 ROOM = 32  #: bytes an arc while the keys are sorted: keys, the sort's buffers, and the CSR that they were read from
 
 
 @dataclass(frozen=True)
-class Rows:
+class CsrRows:
     """The edges of the own vertices as a CSR, with what an algorithm's kernels need of a structure.
 
     Attributes
@@ -47,7 +47,7 @@ class Rows:
         return View("structures/csr/view.cuh", "CsrView", fields)
 
 
-def transposed(shard: Shard) -> Rows | None:
+def transposed(shard: Shard) -> CsrRows | None:
     """The in-edges of the own vertices; None on every rank if any rank has too little memory to make them.
 
     O(m log m): one sort of 8 bytes an arc; on several ranks also an alltoallv and a second sort (529M arcs on one H200:
@@ -66,7 +66,7 @@ def transposed(shard: Shard) -> Rows | None:
     return _rows(shard.device, keys, shard.lo, shard.hi)
 
 
-def some_rows(device: Device) -> Rows:
+def sample_rows(device: Device) -> CsrRows:
     """The rows of a graph of one vertex. Making them compiles what `transposed` runs and gives a view."""
     return _rows(device, _turned(device, device.zeros(1, np.uint64)), 0, 1)
 
@@ -97,11 +97,11 @@ def _turned(device: Device, keys: Array) -> Array:
     return keys
 
 
-def _rows(device: Device, keys: Array, lo: int, hi: int) -> Rows:
+def _rows(device: Device, keys: Array, lo: int, hi: int) -> CsrRows:
     offsets = device.empty(hi + 1 - lo, np.int64)
     for part in device.slices(len(offsets)):
         first = device.arange(lo + part.start, lo + part.stop, np.uint64)
         first <<= np.uint64(32)
         with device.taking(first.nbytes, f"the places of {len(first)} rows"):
             offsets[part] = device.xp.searchsorted(keys, first)
-    return Rows(offsets, device.astype(keys, np.uint32))
+    return CsrRows(offsets, device.astype(keys, np.uint32))

@@ -12,16 +12,16 @@ from mgraph.checks import check_number, is_series
 from mgraph.columns import shown
 from mgraph.errors import InvalidOption
 
-__all__ = ["begun", "filled", "is_named", "numbers", "pairs"]
+__all__ = ["is_mapping", "mapping_array", "numbers", "pairs", "starting_vector"]
 
 
-def is_named(given: Any) -> bool:
+def is_mapping(given: Any) -> bool:
     """Whether numbers come with their vertices."""
     return isinstance(given, Mapping) or is_series(given)
 
 
 def pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The vertices and the numbers of what `is_named`: uint32[k] and float64[k]. Errors name the argument `name`."""
+    """The vertices and the numbers of what `is_mapping`: uint32[k] and float64[k]. Errors name the argument `name`."""
     if isinstance(given, Mapping):
         ids = graph.vertices(list(given), name)
         return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
@@ -38,8 +38,8 @@ def numbers(given: Any, name: str) -> np.ndarray:
         raise InvalidOption(f"{name} is not an array of numbers") from None
 
 
-def filled(given: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.ndarray:
-    """What `is_named` as an array with a number for each vertex: float64[n_vertices].
+def mapping_array(given: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.ndarray:
+    """What `is_mapping` as an array with a number for each vertex: float64[n_vertices].
 
     Vertices that it does not name have 0; or, with `mean`, those that a Series does not name have its mean.
     """
@@ -49,7 +49,7 @@ def filled(given: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.n
     return array
 
 
-def begun(graph: GraphFacts, start: Any, nstart: Any) -> tuple[str, Any]:
+def starting_vector(graph: GraphFacts, start: Any, nstart: Any) -> tuple[str, Any]:
     """What a computation begins with, None for nothing, after the name that the user gave it; a mapping as an array.
 
     `InvalidOption` if both names are given.
@@ -57,4 +57,4 @@ def begun(graph: GraphFacts, start: Any, nstart: Any) -> tuple[str, Any]:
     if start is not None and nstart is not None:
         raise InvalidOption("start and nstart are two names of one argument; give one of them")
     name, first = ("start", start) if nstart is None else ("nstart", nstart)
-    return name, filled(first, graph, name) if isinstance(first, Mapping) else first
+    return name, mapping_array(first, graph, name) if isinstance(first, Mapping) else first

@@ -17,7 +17,7 @@ from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View, constants
 
-__all__ = ["WEIGHING", "Weights", "unit_of"]
+__all__ = ["WEIGHING", "WeightSums", "unit_of"]
 
 FILE = "algorithms/primitives/weight_sums.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
@@ -25,7 +25,7 @@ WEIGHING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Weighing"]}
 BITS = 61  #: of the sum of all weights
 
 
-class Weights:
+class WeightSums:
     """The rows of one rank, to be weighed.
 
     Parameters
@@ -96,7 +96,7 @@ def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
     out = shard.out_edges
     if not out.weighted:
         return 0.0
-    weights = Weights(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops, file=file)
+    weights = WeightSums(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops, file=file)
     most, refused = Device.to_host(weights.weigh("largest")).tolist()
     most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
     refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()

@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/rows.cuh"
 
-struct Bad {  // the least edge whose weight is wrong: source << 32 | destination
+struct InvalidWeight {  // the least edge whose weight is wrong: source << 32 | destination
     u64* edge;
     i64 first;
     i64 finite;  // whether infinite weights are, too
@@ -13,7 +13,7 @@ struct Bad {  // the least edge whose weight is wrong: source << 32 | destinatio
 };
 
 template <class View, class Tile>
-DEVICE void check_weights(const View& graph, Tile tile, i64 row, i64 unit, Bad bad) {
+DEVICE void check_weights(const View& graph, Tile tile, i64 row, i64 unit, InvalidWeight bad) {
     graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
         if (live) bad.see(row, id, graph.weight(slot));
         return false;
@@ -25,7 +25,7 @@ struct CheckWeights {  // a tile 32 rows; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
-    Bad bad;
+    InvalidWeight bad;
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -38,7 +38,7 @@ template <class View>
 struct CheckHubs {  // a tile a task of a hub's row
     static constexpr int lanes = 32;
     View graph;
-    Bad bad;
+    InvalidWeight bad;
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {

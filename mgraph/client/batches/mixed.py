@@ -186,7 +186,7 @@ def _send(
         args["check"] = True
     if more is not None:
         args["n_vertices"], shares[0]["keys"] = more, found.brought
-    answers = coordinator.call("execute", args, shares, connect=True, commits=commits)
+    answers = coordinator.call("execute" if commits else "query", args, shares)
     if more is not None:  # rows may name the vertices that have come
         now = now.moved(now.partition.grown(more - now.n_vertices))
     return answers_of(now, answers, time.perf_counter() - began, found.missing)

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from mgraph.batch import TOLD
+from mgraph.calls import CALLS
 from mgraph.checks import check_offset
 from mgraph.client.batches.mixed import Answers
 from mgraph.client.batches.outcomes import Made, Outcomes
 from mgraph.client.batches.pending import Pending, PendingAnswers, PendingReport
-from mgraph.client.batches.shares import nbytes
 from mgraph.client.calls.caller import Caller, Flight, Value
 from mgraph.client.calls.group import MOST, SMALL, Group, Small, layout, made_before
 from mgraph.client.reports.history import History
@@ -52,8 +52,10 @@ class _InFlight:
     ----------
     deal : callable
         A context manager that gives the `Dealt` of the batch, which is sent inside it.
-    epoch, life : int
-        The epoch that it was to be, in which life.
+    epoch : int or None
+        The epoch that it was to be; None if it was not sent yet.
+    life : int
+        The life in which it was handed over to be sent.
     lost : bool
         Whether that life was lost before its answer came.
     method : str
@@ -63,7 +65,7 @@ class _InFlight:
     deal: Callable[[], AbstractContextManager[Dealt]]
     pending: Pending[Any]
     made: Made[Any] = of_batch
-    epoch: int = 0
+    epoch: int | None = None
     life: int = 0
     lost: bool = False
     method: str = "update"
@@ -121,7 +123,6 @@ class Pipeline:
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
         self._done, self._outcomes = landed, Outcomes(coordinator, history)
-        self._post: Callable[[Small], None] | None = getattr(coordinator, "post", None)
         self._open = False
         self._bytes = 0
         self._landed = asyncio.Event()
@@ -207,12 +208,24 @@ class Pipeline:
                 self._outcomes.done(one.pending, "execute", dealt)
                 return
             method, shares, one.made = dealt
-            one.method = method
-            n = nbytes(shares)
-            if self._post and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
-                self._post(Small(self, shares, n, one.pending, one.made))
+            one.method, one.epoch = method, None
+            sizes = [CALLS[method].size(share) for share in shares]
+            n, caller = sum(size.nbytes for size in sizes), self._coordinator
+            if caller.groups and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
+                self._post(one, Small(self, shares, sizes, one))
                 return
-            self._coordinator.launch(method, shares, self.room(n), self._landing(one, n))
+            caller.launch(method, shares, sizes, self.room(n), self._landing(one, n))
+
+    def _post(self, one: _InFlight, small: Small) -> None:
+        """Hand a small batch over, to be sent with others."""
+        with self._told:
+            self._sent.append(one)
+        try:
+            self._coordinator.post(small)
+        except Exception:
+            with self._told:
+                self._sent.remove(one)
+            raise
 
     @contextmanager
     def _dealt(self, batch: Any, args: Value) -> Iterator[Dealt]:
@@ -305,7 +318,8 @@ class Pipeline:
             one = queue[0]
             if one.lost:
                 caller.recover(one.life)
-                if (answers := caller.outcome(one.life, one.epoch)) is not None:
+                answers = None if one.epoch is None else caller.outcome(one.life, one.epoch)
+                if answers is not None and one.epoch is not None:
                     self._outcomes.restore(one.pending, one.made, one.epoch, answers)
                     del queue[0]
                     continue
@@ -370,52 +384,66 @@ class Pipeline:
         """Give a batch its outcome, or say that it was lost."""
         self._bytes -= n
         self._landed.set()
-        with self._told:
-            lost = not flight.cancelled() and self._is_lost(flight.exception())
-            if lost:
-                one.lost = True
-            else:
-                self._sent.remove(one)
-            self._told.notify_all()
-        if not lost:
+        if not self._leaves([one], None if flight.cancelled() else flight.exception()):
             self._end(one, began, flight)
+
+    def _leaves(self, batches: list[_InFlight], error: BaseException | None) -> bool:
+        """Take batches that have ended with `error` out of those in flight; True if they were lost, which stay."""
+        with self._told:
+            lost = self._is_lost(error)
+            for one in batches:
+                if lost:
+                    one.lost = True
+                else:
+                    self._sent.remove(one)
+            self._told.notify_all()
+        return lost
 
     def group_sent(self, group: Group, flight: Flight, epoch: int) -> None:
         """See `Sender`."""
         self._bytes += group.nbytes
+        for i, item in enumerate(group.items):
+            item.batch.epoch, item.batch.life = epoch + i, item.incarnation
         flight.add_done_callback(partial(self._land_group, group, epoch, time.perf_counter()))
 
     def group_refused(self, group: Group, error: BaseException) -> None:
-        """See `Sender`. The pipeline ends with the error."""
+        """See `Sender`. The pipeline ends with the error, unless the graph comes back."""
+        for item in group.items:
+            item.batch.life = item.incarnation
+        if self._leaves([item.batch for item in group.items], error):
+            return
         error = error if isinstance(error, Exception) else self._outcomes.dropped()
         self._outcomes.end(error)
         for item in group.items:
-            item.pending.set_exception(error)
+            item.batch.pending.set_exception(error)
 
     def _land_group(self, group: Group, epoch: int, began: float, flight: Flight) -> None:
         """Give each batch of a group its report or its error."""
         self._bytes -= group.nbytes
         self._landed.set()
-        error = None if flight.cancelled() else flight.exception()
+        error, batches = None if flight.cancelled() else flight.exception(), [item.batch for item in group.items]
+        if self._leaves(batches, error):
+            return
         failed = flight.cancelled() or error is not None
         counts = group.done if failed else made_before(flight.result())
         seconds = time.perf_counter() - began
-        for i, item in enumerate(group.items):
+        for i, one in enumerate(batches):
             if i < len(counts) or not failed:
                 answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
-                self._outcomes.land(item.pending, "update", item.made, [answer], seconds)
+                self._outcomes.land(one.pending, "update", one.made, [answer], seconds)
             else:
-                self._outcomes.fail(item.pending, "update", item.made, epoch + i, error)
+                self._outcomes.fail(one.pending, "update", one.made, epoch + i, error)
 
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
-        caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed)
+        caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed, Recovered)
         comes_back = isinstance(caller, Recovering) and not caller.closed
         return comes_back and self._outcomes.error is None and isinstance(error, ends)
 
     def _end(self, one: _InFlight, began: float, flight: Flight) -> None:
         error = None if flight.cancelled() else flight.exception()
         if flight.cancelled() or error is not None:
+            assert one.epoch is not None, "it was sent"
             self._outcomes.fail(one.pending, one.method, one.made, one.epoch, error)
         else:
             self._outcomes.land(one.pending, one.method, one.made, flight.result(), time.perf_counter() - began)

@@ -14,7 +14,7 @@ from mgraph.device import Device
 from mgraph.errors import InvalidBatch
 from mgraph.kernels import load
 
-__all__ = ["check_batch", "deal", "largest_ids", "nbytes"]
+__all__ = ["check_batch", "deal", "largest_ids"]
 
 
 def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
@@ -83,11 +83,6 @@ def deal(batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...]
     return [
         {k: c if c is None or isinstance(c, int) else c[a:b] for k, c in columns.items()} for a, b in pairwise(cuts)
     ]
-
-
-def nbytes(shares: list[dict[str, Any]]) -> int:
-    """Bytes of the arrays of shares."""
-    return sum(int(getattr(column, "nbytes", 0)) for share in shares for column in share.values())
 
 
 def _sent(column: Any, shared_gpu: bool) -> Any:

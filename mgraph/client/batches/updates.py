@@ -26,20 +26,21 @@ from mgraph.client.reports import report
 from mgraph.client.reports.history import History, told_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
-from mgraph.client.results.live import Live
+from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed, batch_of
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, MgraphError
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
 from mgraph.failures import Recovered, retold
 from mgraph.keys import NONE
 from mgraph.times import as_stamps
 
-__all__ = ["Updates"]
+__all__ = ["Updates", "edge_columns"]
 
 logger = logging.getLogger(__name__)
 
+SINGLE = int | str | np.integer  #: what one vertex may be
 LARGE = 1 << 20  #: edges of a batch from which a thread may show that it runs
 
 
@@ -175,7 +176,7 @@ class Updates:
         began = time.perf_counter()
         while True:
             try:
-                answers = self._coordinator.call(method, args, shares(), connect=True, commits=True)
+                answers = self._coordinator.call(method, args, shares())
             except Recovered:
                 continue
             done = report.of_batch(answers, time.perf_counter() - began, absent)
@@ -300,7 +301,7 @@ class Updates:
         parts = self._parts(source, steps, columns, seats)
         shares = [{"sources": mine} for mine in parts.seated(seats, now)]
         args = {"size": size, "first": first, **rows}
-        return self._coordinator.call("ingest", args, shares, connect=True, commits=True)
+        return self._coordinator.call("ingest", args, shares)
 
     def _ingest_here(self, parts: Iterator[dict[str, Any]]) -> list[UpdateReport]:
         """Apply the parts that this process reads, each as a batch."""
@@ -358,7 +359,7 @@ class Updates:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
-                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares, connect=True, commits=True)
+                self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
                 self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
                 return
 
@@ -410,14 +411,14 @@ class Updates:
     def rebalance(self) -> Balance:
         """Move the boundaries of the ranges."""
         with self._directory.moving():
-            self._coordinator.call("rebalance", connect=True)
+            self._coordinator.call("rebalance")
         return self.balance()
 
     def reorder(self) -> Balance:
         """Renew the internal order of the vertices."""
         with self._directory.moving():
             self.order_due = False
-            self._coordinator.call("reorder", connect=True)
+            self._coordinator.call("reorder")
         return self.balance()
 
     def order_first(self) -> None:
@@ -427,6 +428,32 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+
+
+def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
+    """Return the ends and weights of edges as columns.
+
+    Parameters
+    ----------
+    src, dst, weight
+        Columns or a table, which are returned unchanged; two single vertices and a number; or a list of pairs of
+        vertices in `src`, without `dst`.
+
+    Raises
+    ------
+    InvalidBatch
+        An entry of a list of pairs is none.
+    """
+    if dst is None:
+        if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
+            return src, dst, weight
+        for at, pair in enumerate(src):
+            if len(pair) != 2:
+                raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
+        return [pair[0] for pair in src], [pair[1] for pair in src], weight
+    if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
+        return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
+    return src, dst, weight
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:

@@ -119,11 +119,11 @@ def _without_isolated(directory: Directory, method: str) -> int:
     caller = directory.coordinator
 
     def isolated(now: Numbering) -> np.ndarray:
-        found = caller.call("isolated", connect=True)
+        found = caller.call("isolated")
         return np.concatenate([answer["ids"] for answer in found]).astype(np.uint32)
 
     while True:
         with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
             if len(gone):
-                caller.call(method, {"ids": gone}, connect=True, commits=method == "remove_vertices")
+                caller.call(method, {"ids": gone})
             return len(gone)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from mgraph.calls import CallSize
 from mgraph.protocol import ShardState
 
 __all__ = ["Alive", "Caller", "Flight", "Value"]
@@ -61,6 +62,10 @@ class Caller(Protocol):
         """The Dask client whose cluster holds the graph; None without one."""
 
     @property
+    def groups(self) -> bool:
+        """True if small batches of a pipeline share messages: `post` takes them."""
+
+    @property
     def closed(self) -> bool: ...  # noqa: D102
 
     @property
@@ -89,22 +94,19 @@ class Caller(Protocol):
     def turn(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102
-        self,
-        method: str,
-        args: Value | None = None,
-        shares: Sequence[Value] | None = None,
-        *,
-        connect: bool = False,
-        commits: bool = False,
+        self, name: str, args: Value | None = None, shares: Sequence[Value] | None = None
     ) -> list[Value]: ...
 
     def launch(  # noqa: D102
         self,
-        method: str,
+        name: str,
         shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[..., None],
     ) -> None: ...
+
+    def post(self, small: Any) -> None: ...  # noqa: D102
 
     def land(self) -> None: ...  # noqa: D102
 

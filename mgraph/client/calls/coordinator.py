@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from mgraph.calls import CALLS, CallSize, RemoteCall
 from mgraph.client.calls.attempt import Attempt
 from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.group import WAITING, Group, Small, made_before
 from mgraph.client.calls.posting import Posted
-from mgraph.client.calls.room import Load, doubtful, lack, load_of
+from mgraph.client.calls.room import doubtful, lack
 from mgraph.client.calls.turns import Turns
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import CLOSE_SECONDS, Asked, Sessions
@@ -54,6 +55,8 @@ class Coordinator:
     ----------
     life : int
         0: a graph that comes back has another coordinator then.
+    groups : bool
+        True: small batches of a pipeline share messages.
     sessions : Sessions
         The sessions with all ranks, and the ranks' last states.
     attempt : Attempt
@@ -64,7 +67,7 @@ class Coordinator:
         The client whose cluster holds the graph, where it is known.
     """
 
-    life = 0
+    life, groups = 0, True
     client: Any = None
 
     def __init__(
@@ -83,7 +86,7 @@ class Coordinator:
         self._turn = asyncio.Lock()
         self._interrupted = False
         self._turns: Turns | None = None
-        self._flying: dict[Flight, list[Load]] = {}
+        self._flying: dict[Flight, Sequence[CallSize]] = {}
         self._ahead = 0  # epochs in flight
         self._posted = Posted(self._turn, self._flying)
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
@@ -126,28 +129,20 @@ class Coordinator:
 
     def call(
         self,
-        method: str,
+        name: str,
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
-        *,
-        connect: bool = False,
-        commits: bool = False,
     ) -> list[Value]:
-        """The answers of all ranks to a call of `method`, in rank order.
+        """Make a call on all ranks and return their answers, in rank order.
 
         Parameters
         ----------
-        method : str
-            The name of a call; see `mgraph.worker.calls`.
+        name : str
+            One of `mgraph.calls.CALLS`, which says what the call needs.
         args : dict, optional
             Arguments that are the same for every rank.
         shares : sequence of dict, optional
             The further arguments of each rank.
-        connect : bool
-            Whether the ranks communicate in this call, so that they need an exchange. They do in all calls that change
-            the graph.
-        commits : bool
-            Whether the call commits an epoch, which it then gets as the argument `epoch`.
 
         Raises
         ------
@@ -162,18 +157,19 @@ class Coordinator:
         Exception
             What the call raised on a rank. If ranks raised different errors, the one that caused the others.
         """
-        given = [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
+        call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
         with self.turn():
             try:
-                return self.bridge.run(self._call_in_turn(method, given, connect, commits), GRACE_SECONDS)
+                return self.bridge.run(self._call_in_turn(call, given), GRACE_SECONDS)
             except KeyboardInterrupt:
                 self._interrupted = True
                 raise
 
     def launch(
         self,
-        method: str,
+        name: str,
         shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
@@ -181,14 +177,16 @@ class Coordinator:
 
         Parameters
         ----------
-        method, shares
+        name, shares
             As in `call`.
+        sizes : sequence of CallSize
+            What is sent to each rank.
         room : callable
             Waits, on the event loop, until the batch may be sent. If it raises, the batch is not sent.
         sent : callable
             Called on the event loop with the batch's `Flight` and its epoch.
         """
-        self.bridge.run(self._launch_in_turn(method, list(shares), room, sent), GRACE_SECONDS)
+        self.bridge.run(self._launch_in_turn(CALLS[name], shares, sizes, room, sent), GRACE_SECONDS)
 
     def post(self, small: Small) -> None:
         """Send a small batch soon, with others in a message. Calls and batches after it come after it on the ranks too.
@@ -278,17 +276,17 @@ class Coordinator:
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
-    async def _call_in_turn(self, method: str, given: list[Value], connect: bool, commits: bool) -> list[Value]:
+    async def _call_in_turn(self, call: RemoteCall, given: list[Value]) -> list[Value]:
         async with self._turn:
             await self._posted.send(self._launch)
-            await self._ready(connect, alone=True)
-            epoch = self.epoch + 1 if commits else None
-            if commits:
+            await self._ready(call.exchange, alone=True)
+            epoch = self.epoch + 1 if call.epoch else None
+            if call.epoch:
                 given = [{**args, "epoch": epoch} for args in given]
-            await self._reserve([load_of(method, args) for args in given])
-            calls = self.sessions.calls(method, given, self.attempt.number)
+            await self._reserve([call.size(args) for args in given])
+            calls = self.sessions.calls(call.handler, given, self.attempt.number)
             try:
-                answers = await self.attempt.finish(self.sessions.send(calls), together=connect)
+                answers = await self.attempt.finish(self.sessions.send(calls), together=call.exchange)
             except MgraphError as error:
                 error.during = epoch
                 raise
@@ -323,18 +321,18 @@ class Coordinator:
         if connect and not self.attempt.connected:
             await self.attempt.connect()
 
-    def _doubtful(self, loads: list[Load]) -> bool:
-        """Whether a worker may have no room for its load; within one process nothing is copied."""
-        return not self.one_process and doubtful(loads, list(self._flying.values()), self.states)
+    def _doubtful(self, sizes: Sequence[CallSize]) -> bool:
+        """Return True if a worker may have no room for its call; within one process nothing is copied."""
+        return not self.one_process and doubtful(sizes, list(self._flying.values()), self.states)
 
-    async def _reserve(self, loads: list[Load]) -> None:
+    async def _reserve(self, sizes: Sequence[CallSize]) -> None:
         """Have the workers keep memory for what they are about to be sent, where they may lack it.
 
         Nothing is in flight: what it takes is free again when they answer, and what fails they need not be released
         from twice.
         """
-        if self._doubtful(loads) and (why := lack(await self._ask("reserve", [load.question() for load in loads]))):
-            await self._ask("reserve", [{"nbytes": 0}] * len(loads))
+        if self._doubtful(sizes) and (why := lack(await self._ask("reserve", [size._asdict() for size in sizes]))):
+            await self._ask("reserve", [{"nbytes": 0}] * len(sizes))
             raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
 
     async def _ask(self, method: str, given: list[Value]) -> list[Value]:
@@ -343,37 +341,40 @@ class Coordinator:
 
     async def _launch_in_turn(
         self,
-        method: str,
-        given: list[Value],
+        call: RemoteCall,
+        shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
         async with self._turn:
             await self._posted.send(self._launch)
-            await self._launch(method, given, room, sent)
+            await self._launch(call, shares, sizes, room, sent)
 
     async def _launch(
         self,
-        method: str,
-        given: list[Value],
+        call: RemoteCall,
+        shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
         group: Group | None = None,
     ) -> None:
+        # wait until the batch may be sent
         await room()
         await self._ready(connect=True, alone=False)
         await room()  # raises where the batch before failed meanwhile
-        loads = [load_of(method, args) for args in given]
-        if self._doubtful(loads):
+        if self._doubtful(sizes):
             await self._landed()
             await room()
-            await self._reserve(loads)
+            await self._reserve(sizes)
+        # send it as the epoch after those in flight
         epoch = self.epoch + 1 + self._ahead
-        given = [{**args, "epoch": epoch, "ahead": True} for args in given]
-        asked = self.sessions.send(self.sessions.calls(method, given, self.attempt.number))
+        given = [{**args, "epoch": epoch, "ahead": True} for args in shares]
+        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.attempt.number))
         before = next(reversed(self._flying), None)
         flight = asyncio.create_task(self._land(before, asked, epoch, group))
-        self._flying[flight] = loads
+        self._flying[flight] = sizes
         self._ahead += len(group.items) if group else 1
         sent(flight, epoch)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mgraph.batch import COLUMNS, TOLD
+from mgraph.calls import CallSize
 from mgraph.client.calls.caller import Flight, Value
 
 __all__ = ["MOST", "SMALL", "WAITING", "Group", "Sender", "Small", "layout", "made_before"]
@@ -46,18 +47,24 @@ class Small:
     sender : Sender
     shares : list of dict
         One for each rank, with the columns of a batch.
-    nbytes : int
-    pending : Pending
-        Its report.
-    made : callable
-        The report of the ranks' answers and of the seconds.
+    sizes : list of CallSize
+        What is sent to each rank.
+    batch : object
+        The sender's own record of the batch.
+    incarnation : int
+        How often the graph had come back after a loss when the batch was posted.
     """
 
     sender: Sender
     shares: list[Value]
-    nbytes: int
-    pending: Any
-    made: Callable[[list[Value], float], Any]
+    sizes: list[CallSize]
+    batch: Any
+    incarnation: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes for all ranks."""
+        return sum(size.nbytes for size in self.sizes)
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
@@ -93,6 +100,14 @@ class Group:
         """Each rank's arguments of the call `updates`."""
         return [_joined([item.shares[rank] for item in self.items]) for rank in range(len(self.items[0].shares))]
 
+    def sizes(self) -> list[CallSize]:
+        """What the call `updates` sends to each rank."""
+        by_rank = zip(*(item.sizes for item in self.items), strict=True)
+        return [
+            CallSize(sum(s.nbytes for s in sizes), sum(s.operations for s in sizes), sizes[0].columns)
+            for sizes in by_rank
+        ]
+
 
 def _joined(shares: list[Value]) -> Value:
     sizes = np.array([len(share["src"]) for share in shares], np.int64)
@@ -113,7 +128,8 @@ def made_before(outcomes: list[Any]) -> np.ndarray:
     """
     counts = []
     for outcome in outcomes:
-        found = getattr(outcome, "done", None) if isinstance(outcome, BaseException) else outcome and outcome["counts"]
+        failed = isinstance(outcome, BaseException)
+        found = vars(outcome).get("done") if failed else outcome and outcome["counts"]
         if found is None:
             return NONE
         counts.append(np.asarray(found, np.int64).reshape(-1, len(TOLD)))

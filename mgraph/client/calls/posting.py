@@ -8,13 +8,17 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
+from mgraph.calls import CALLS, CallSize, RemoteCall
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.group import MOST, Group, Small, layout
 
 __all__ = ["Launch", "Posted"]
 
-#: sends a call of this name, with each rank's arguments, after `room`; tells `sent`; a group is the last argument
-Launch = Callable[[str, list[Value], Callable[[], Awaitable[None]], Callable[[Any, int], None], Group], Awaitable[None]]
+#: sends a call with each rank's arguments and their sizes after `room`, and calls `sent`; the last argument is a group
+Launch = Callable[
+    [RemoteCall, list[Value], list[CallSize], Callable[[], Awaitable[None]], Callable[[Any, int], None], Group],
+    Awaitable[None],
+]
 
 
 class Posted:
@@ -86,7 +90,8 @@ class Posted:
             items.append(self._waiting.popleft())
         group, sender = Group(items), first.sender
         try:
-            await launch("updates", group.shares(), sender.room(group.nbytes), partial(sender.group_sent, group), group)
+            sent = partial(sender.group_sent, group)
+            await launch(CALLS["updates"], group.shares(), group.sizes(), sender.room(group.nbytes), sent, group)
         except BaseException as error:
             sender.group_refused(group, error)
             if not isinstance(error, Exception):

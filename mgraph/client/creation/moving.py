@@ -12,7 +12,7 @@ from mgraph.client.reads.edges import edges_of, once, ranges
 from mgraph.client.stores.storing import check_opening
 from mgraph.client.vertices.keyed import batch_of
 from mgraph.errors import InvalidOption, MgraphError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.times import INTEGERS, as_shown
 
 __all__ = ["move_to"]
@@ -114,7 +114,7 @@ def _by_edges(graph: Any, client: Any, options: dict[str, Any]) -> Any:
     return moved
 
 
-def _copy_edges(graph: Any, moved: Any, names: Names | None) -> None:
+def _copy_edges(graph: Any, moved: Any, names: KeyArray | None) -> None:
     """Insert the edges of one graph into another, which has its vertices."""
     times, key = graph._options.times, None if names is None else names.kind
     with moved._updates.pipeline(1 << 28, last=False) as pipeline:  # which leaves vertices without edges there
@@ -137,6 +137,6 @@ def _by_time(options: Options) -> dict[str, Any]:
     return {"window": span, **{name: getattr(options, name) for name in names}}
 
 
-def _named(names: Names | None, ids: np.ndarray) -> Any:
+def _named(names: KeyArray | None, ids: np.ndarray) -> Any:
     """A column of vertices as the graph's user names them."""
     return ids if names is None else names.take(ids) if names.kind == "int64" else names.column().take(ids)

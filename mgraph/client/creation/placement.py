@@ -22,7 +22,7 @@ from mgraph.client.connections.discovery import found
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
-from mgraph.exchange.choice import best_exchange, check_exchange, choose_exchange
+from mgraph.exchange.choice import RETIRED, best_exchange, check_exchange, choose_exchange
 
 __all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_apart"]
 
@@ -149,6 +149,7 @@ class OnCluster:
 
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
         """The exchange that the workers can use. Where it is not the one of this host's memory, the log says why."""
+        exchange = RETIRED.get(exchange, exchange)
         apart = why_apart(caller, exchange, device)
         name = choose_exchange(exchange, device, self._addresses, found, apart)
         if exchange == "auto" and apart:

@@ -24,7 +24,6 @@ from mgraph.client.stores.storing import DEFAULTS, KIND, Storing, surveyed
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphLost, MgraphError, StoreError, WorkerLost
-from mgraph.log.local import UNSEEN
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -35,7 +34,7 @@ Value = dict[str, Any]
 Made = tuple[Directory, Options, AsParts]
 
 WORKERS_SECONDS = 60.0  #: for which a graph that lost a worker waits for workers, and for its store to be free
-#: kinds of the last change in a store after which vertices without edges have yet to leave, where a graph drops them
+#: record kinds of the last change in a store after which a graph that drops vertices without edges has yet to do so
 LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
 UNKNOWN = -1  #: as the counts of an epoch that only a snapshot has
 AGAIN_SECONDS = 0.2  #: between two tries
@@ -171,7 +170,7 @@ def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
         options = make_shards(place, caller, options, numbering)
         restored = {"epoch": found["epoch"], "repair": how.repair, "how": how.storing.how if how.own else None}
         restored |= {"read_only": how.epoch is not None, "after": how.after}
-        answers = caller.call("restore", restored, connect=True)
+        answers = caller.call("restore", restored)
     except BaseException:
         caller.close()
         raise
@@ -205,14 +204,13 @@ class _Reopening:
                 life = _opened(place, *place.begin(chosen["patience"]), how)
                 break
             except MgraphError as problem:  # a worker has died or starts just now, or one that died has the lock yet
-                passes = type(problem) in (MgraphError, WorkerLost, GraphLost) or any(
-                    why in str(problem) for why in ("in use", UNSEEN)
-                )
+                passes = type(problem) in (MgraphError, WorkerLost, GraphLost)
+                passes = passes or (isinstance(problem, StoreError) and problem.reason is not None)
                 if time.monotonic() >= end or not passes:
                     raise
                 logger.info("graph %s is opened again soon: %s", lost.caller.graph, problem)
                 time.sleep(AGAIN_SECONDS)
         self.place = place
         if self.by_degree and own and any(state.edges for state in life.caller.states):
-            life.caller.call("reorder", connect=True)
+            life.caller.call("reorder")
         return life

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 from mgraph.client.options import Options
 from mgraph.client.reports import report
 from mgraph.client.reports.report import balance_of
-from mgraph.client.results.given import by_vertex
+from mgraph.client.results.value_inputs import by_vertex
 from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
 from mgraph.client.vertices.directory import Directory
-from mgraph.errors import MgraphError
+from mgraph.errors import InvalidBatch, MgraphError, UnknownVertex
 
 __all__ = ["Properties"]
 
@@ -61,7 +62,7 @@ class Properties:
 
     @property
     def exchange(self) -> str:
-        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp", "ucx" or "nccl"."""
+        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp" or "ucx"."""
         return self._directory.options.exchange
 
     @property
@@ -112,6 +113,20 @@ class Properties:
     def recoveries(self) -> tuple[Recovery, ...]:
         """The losses after which the graph came back, in their order, with ``recover="auto"``."""
         return tuple(getattr(self._directory.coordinator, "recoveries", ()))
+
+    def __len__(self) -> int:
+        return self.num_vertices
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, vertex: Any) -> bool:
+        """Return True if `vertex` is a vertex of the graph, as NetworkX does. Asks the workers only after a Ctrl-C."""
+        try:
+            self._directory.ids([vertex], "vertex")
+        except (UnknownVertex, InvalidBatch):
+            return False
+        return True
 
     def __repr__(self) -> str:
         return report.as_text(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)

@@ -14,13 +14,13 @@ from mgraph.checks import check_direction
 from mgraph.client.reads import owners
 from mgraph.client.reports.history import told_of_stop
 from mgraph.client.reports.progress import Done, shown
-from mgraph.client.results.handles import VertexValues
-from mgraph.client.results.running import run_algorithm
-from mgraph.errors import InvalidOption
+from mgraph.client.results.results import VertexValues
+from mgraph.client.results.run import run_algorithm
+from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.structures import Csr
 from mgraph.times import as_shown
 
-__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
+__all__ = ["degrees", "fingerprint", "has_edge", "has_edges", "neighbors", "run", "to_csr", "vertices"]
 
 #: algorithms whose result is not one value for each vertex
 Elsewhere = Literal[
@@ -37,6 +37,17 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     directory = self._directory
     found: np.ndarray = directory.read(partial(owners.has_edges, directory.coordinator, src=src, dst=dst))
     return found
+
+
+def has_edge(self: Any, u: Any, v: Any) -> bool:
+    """Return True if the edge ``u -> v`` exists, as NetworkX does: False if one of the two is no vertex.
+
+    For many edges, `has_edges` makes one call. What names no vertex, such as a fraction, raises `InvalidBatch`.
+    """
+    try:
+        return bool(has_edges(self, [u], [v])[0])
+    except UnknownVertex:
+        return False
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:

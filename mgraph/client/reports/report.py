@@ -17,7 +17,7 @@ __all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balan
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class UpdateReport:
     """The exact outcome of a batch.
 
@@ -69,6 +69,10 @@ class UpdateReport:
             missing,
         )
         fields["epoch"], fields["seconds"], fields["late"], fields["expired"] = epoch, seconds, late, expired
+
+    def __repr__(self) -> str:
+        fields = (f"{n}={v:.6g}" if isinstance(v, float) else f"{n}={v}" for n, v in vars(self).items())
+        return f"UpdateReport({', '.join(fields)})"
 
 
 def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:

@@ -1,1 +1,1 @@
-"""Running algorithms, and their results: handles to columns on the workers, and results that follow the graph."""
+"""Algorithm runs and their results: handles to columns on the workers, and maintained results."""

@@ -1,4 +1,4 @@
-"""Arithmetic on columns of results, on the workers where they are stored."""
+"""Elementwise operations on columns of results, on the workers that store them."""
 
 from __future__ import annotations
 
@@ -10,77 +10,149 @@ from typing import Any
 import numpy as np
 
 from mgraph.checks import is_series
-from mgraph.client.results.column import Column
-from mgraph.client.results.held import Held
+from mgraph.client.results.column import VERTICES, Column
+from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import as_array
+from mgraph.columns import as_array, as_keys
 from mgraph.device import Device
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.keys import NONE
 
-__all__ = ["VALUE", "check_whole", "combined"]
+__all__ = ["VALUE", "check_whole", "combine", "compare"]
 
-VALUE = "value"  #: the name of the column that `combined` makes
+VALUE = "value"  #: the name of the column that `combine` and `compare` make
+NO_VERTEX, UNKNOWN = -1, -2  #: ids of an operand: no vertex, and a key that no vertex has
+
+Operand = list[dict[str, Any]]  #: each rank's part
 
 
-def combined(operation: str, inputs: Sequence[Any]) -> Held:
-    """What an elementwise operation gives, in one column named `VALUE`, on the workers of the first input there.
+def combine(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
+    """Apply an elementwise operation on the workers of the first column that they store.
 
     Parameters
     ----------
     operation : str
         The name of a universal function of NumPy, or "where".
     inputs : sequence
-        Numbers, arrays with a number for each vertex, and columns, one at least.
+        Numbers, arrays with a number for each vertex, and columns of numbers, at least one.
+
+    Returns
+    -------
+    RemoteColumns
+        With the column `VALUE`.
+
+    Raises
+    ------
+    InvalidOption
+        An input is a column of vertices, or fits neither the column nor the operation.
     """
-    results = [one for one in inputs if isinstance(one, Column)]
-    on_workers = [one for one in results if one._kind != "vertex"]
-    anchor = (on_workers or results)[0]
-    held, key = anchor._held, uuid.uuid4().hex
-    size = held.numbering.partition.size
-    operands = [_operand(one, held) for one in inputs]
+    columns = [value for value in inputs if isinstance(value, Column)]
+    for column in columns:
+        if column._kind in VERTICES:
+            raise column._refusal(operation)
+    remote = columns[0]._remote
+    kind = "rows" if any(column._kind == "rows" for column in columns) else "value"
+    return _call(operation, remote, [_operand(value, remote) for value in inputs], kind)
+
+
+def compare(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
+    """Compare a column of vertices with vertices as users name them, by "equal" or "not_equal".
+
+    Parameters
+    ----------
+    operation : "equal" | "not_equal"
+    inputs : sequence
+        Two: a column of vertices; and a vertex, None for no vertex, another column of vertices, or an array or Series
+        with a vertex for each vertex.
+
+    Returns
+    -------
+    RemoteColumns
+        With the column `VALUE` of dtype bool.
+    """
+    column, other = inputs
+    if not (isinstance(column, Column) and column._kind in VERTICES):
+        column, other = other, column
+    return _call(operation, column._remote, [_reference(column), _vertices(other, column)], "value")
+
+
+def check_whole(axis: Any, out: Any, dtype: Any = None) -> None:
+    """Raise `InvalidOption` unless the arguments of a reduction ask for one number."""
+    if axis is not None or out is not None or dtype is not None:
+        raise InvalidOption(
+            f"axis is {axis!r}, out {out!r} and dtype {dtype!r}; a result is reduced whole, to a number"
+        )
+
+
+def _call(operation: str, remote: RemoteColumns, operands: Sequence[Operand], kind: str) -> RemoteColumns:
+    """Make the call on all ranks. A column of a failed call is freed."""
+    key, size = uuid.uuid4().hex, remote.numbering.partition.size
     shares = [{"operands": [parts[rank] for parts in operands]} for rank in range(size)]
     try:
-        answers = held.coordinator.call("combine", {"result": key, "operation": operation, "like": held.key}, shares)
+        answers = remote.coordinator.call(
+            "combine", {"result": key, "operation": operation, "like": remote.key}, shares
+        )
     except BaseException:
-        held.coordinator.forget(key)
+        remote.coordinator.forget(key)
         raise
-    dtypes, kinds = {VALUE: answers[0]["dtype"]}, {VALUE: "value"}
-    if any(one._kind == "rows" for one in on_workers):
-        kinds = {VALUE: "rows"}
-    return Held(held.coordinator, held.numbering, operation, key, held.epoch, dtypes, {}, kinds)
+    dtypes = {VALUE: answers[0]["dtype"]}
+    return RemoteColumns(remote.coordinator, remote.numbering, operation, key, remote.epoch, dtypes, {}, {VALUE: kind})
 
 
-def _operand(value: Any, held: Held) -> list[dict[str, Any]]:
-    """Each rank's share of an operand of the results in `held`."""
-    here, size = held.numbering, held.numbering.partition.size
-    if isinstance(value, Column) and value._kind != "vertex":
-        other = value._held
-        other.check()
-        there = other.numbering
-        alike = there.generation == here.generation and there.partition == here.partition
-        if other.coordinator is held.coordinator and alike:
-            return [{"result": other.key, "column": value._column}] * size
+# ---- operands --------------------------------------------------------------------------------------------------------
+
+
+def _reference(column: Column) -> Operand:
+    """A column that the workers store, by its key."""
+    column._remote.check()
+    return [{"result": column._remote.key, "column": column._column}] * column._remote.numbering.partition.size
+
+
+def _shares_layout(column: Column, remote: RemoteColumns) -> bool:
+    """Return True if a column lies on the same workers in the same ranges and order as `remote`."""
+    other, here = column._remote.numbering, remote.numbering
+    alike = other.generation == here.generation and other.partition == here.partition
+    return alike and column._remote.coordinator is remote.coordinator
+
+
+def _operand(value: Any, remote: RemoteColumns) -> Operand:
+    """Each rank's part of an operand of numbers."""
+    here, size = remote.numbering, remote.numbering.partition.size
+    if isinstance(value, Column):
+        value._remote.check()
+        if _shares_layout(value, remote):
+            return _reference(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
     if isinstance(value, int | float | np.number | np.bool_):
         return [{"number": value}] * size
-    array = Device.to_host(as_array(_in_order(value, here)))
+    array = Device.to_host(as_array(_by_vertex(value, here)))
     if array.ndim == 0 and array.dtype.kind in "biuf":  # NumPy makes one of its numbers on the left of a comparison
         return [{"number": array[()]}] * size
-    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != here.n_vertices:
-        raise InvalidOption(
-            f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a number, or have one for each of "
-            f"{here.n_vertices} vertices"
-        )
-    inside = np.empty_like(array)
-    inside[here.inside(np.arange(len(array)))] = array
-    return [{"values": inside[first:end]} for first, end in pairwise(here.partition.starts)]
+    _check_shape(array, here, "number")
+    return _parts(array, here)
 
 
-def _in_order(value: Any, here: Numbering) -> Any:
+def _vertices(value: Any, column: Column) -> Operand:
+    """Each rank's part of an operand of vertices, as the workers store them in `column`."""
+    remote, here = column._remote, column._remote.numbering
+    if isinstance(value, Column) and value._kind in VERTICES:
+        value._remote.check()
+        if value._kind == column._kind and _shares_layout(value, remote):
+            return _reference(value)
+    internal = column._kind == "vertex"
+    if np.ndim(value) == 0 and not isinstance(value, Column):
+        vertex = _stored(np.array([_vertex(value, here)], np.int64), here, internal)
+        return [{"number": int(vertex[0])}] * here.partition.size
+    ids = _ids(_by_vertex(value, here), here)
+    _check_shape(ids, here, "vertex")
+    return _parts(_stored(ids, here, internal), here)
+
+
+def _by_vertex(value: Any, here: Numbering) -> Any:
     """An operand in the order of the vertices: a Series of pandas is aligned by its index."""
     if isinstance(value, Column):
-        if here.keys is None or value._held.numbering.keys is here.keys:
+        if here.keys is None or value._remote.numbering.keys is here.keys:
             return value
         raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
     if not is_series(value):
@@ -88,12 +160,98 @@ def _in_order(value: Any, here: Numbering) -> Any:
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
         raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each vertex once")
-    ordered = np.empty_like(value.to_numpy())
-    ordered[ids] = value.to_numpy()
-    return ordered
+    rows = np.empty(len(ids), np.int64)
+    rows[ids] = np.arange(len(ids))
+    return value.iloc[rows]
 
 
-def check_whole(axis: Any, out: Any) -> None:
-    """`InvalidOption` unless all values are asked for as one number."""
-    if axis is not None or out is not None:
-        raise InvalidOption(f"axis is {axis!r} and out {out!r}; a result is reduced whole, to a number")
+def _check_shape(array: np.ndarray, here: Numbering, what: str) -> None:
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != here.n_vertices:
+        raise InvalidOption(
+            f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a {what}, or have one for each of "
+            f"{here.n_vertices} vertices"
+        )
+
+
+def _parts(array: np.ndarray, here: Numbering) -> Operand:
+    """An array in the order of the vertices, split by the ranks' ranges."""
+    inside = np.empty_like(array)
+    inside[here.inside(np.arange(len(array)))] = array
+    return [{"values": inside[first:end]} for first, end in pairwise(here.partition.starts)]
+
+
+# ---- vertices as users name them -------------------------------------------------------------------------------------
+
+
+def _vertex(value: Any, here: Numbering) -> int:
+    """The id of one vertex; `NO_VERTEX` for None, `UNKNOWN` for a key that no vertex has."""
+    if value is None:
+        return NO_VERTEX
+    if here.keys is None:
+        value = np.asarray(value)
+        if value.dtype.kind not in "biuf":
+            raise InvalidOption(f"a column of vertices is compared with {value[()]!r}, which is no vertex")
+        return int(_whole(value.reshape(1))[0])
+    return int(_ids([value], here)[0])
+
+
+def _ids(values: Any, here: Numbering) -> np.ndarray:
+    """The ids of vertices as a user names them: int64[n], `NO_VERTEX` for missing ones, `UNKNOWN` for unknown keys."""
+    if isinstance(values, Column):
+        if here.keys is not None and values._kind not in VERTICES:
+            raise InvalidOption(
+                f"a column of vertices is compared with numbers of {values.name}; in a graph with keys, compare "
+                "places: to_numpy() of both"
+            )
+        return _whole(values.to_numpy())
+    # missing vertices come from pandas as NaN or NA, from lists and objects as None
+    if is_series(values):
+        missing = values.isna().to_numpy()
+        present = values[~missing]
+    else:
+        present = _plain(values)
+        missing = np.zeros(len(present), bool)
+        if isinstance(present, list):
+            missing = np.array([vertex is None or vertex != vertex for vertex in present], bool)
+            present = [vertex for vertex, absent in zip(present, missing, strict=True) if not absent]
+    ids = np.full(len(missing), NO_VERTEX, np.int64)
+    try:
+        if here.keys is None:
+            array = Device.to_host(as_array(present))
+            ids[~missing] = _whole(as_array(array.tolist()) if array.dtype == object else array)
+        elif not missing.all():
+            keys = Device.to_host(here.keys.find(as_keys(present, here.keys.kind, "an operand"), here.n_vertices))
+            ids[~missing] = np.where(keys == NONE, UNKNOWN, keys.astype(np.int64))
+    except InvalidBatch as error:
+        raise InvalidOption(f"a column of vertices is compared with what names no vertex: {error}") from None
+    return ids
+
+
+def _plain(values: Any) -> Any:
+    """An array of numbers or of strings in host memory, or a list of objects, which may have None."""
+    for method in ("to_pylist", "to_list"):  # of Arrow, of Polars
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    array = Device.to_host(values) if hasattr(values, "__cuda_array_interface__") else values
+    return array if isinstance(array, np.ndarray) and array.dtype != object else list(array)
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """Numbers as ids, int64; `UNKNOWN` for fractions and for numbers that int64 cannot hold."""
+    if values.dtype.kind not in "biuf":
+        raise InvalidBatch(f"an operand has dtype {values.dtype}; vertices are whole numbers")
+    if values.dtype.kind == "f":
+        whole = (values == np.trunc(values)) & (np.abs(values) < 2.0**62)
+    else:
+        whole = values == values if values.dtype != np.uint64 else values < 2**62
+    return np.where(whole, np.where(whole, values, 0).astype(np.int64), UNKNOWN)
+
+
+def _stored(ids: np.ndarray, here: Numbering, internal: bool) -> np.ndarray:
+    """Users' ids as the workers store them: unchanged, or as internal ids, which some columns hold."""
+    if not internal:
+        return ids
+    stored, known = ids.copy(), (ids >= 0) & (ids < here.n_vertices)
+    stored[known] = here.inside(ids[known])
+    stored[ids >= here.n_vertices] = UNKNOWN
+    return stored

@@ -1,4 +1,4 @@
-"""One column of an algorithm's result, as it is read from the workers and shown."""
+"""A column of an algorithm's result: its values by vertex, and how it is shown."""
 
 from __future__ import annotations
 
@@ -11,40 +11,48 @@ import numpy as np
 
 from mgraph.checks import check_vertex
 from mgraph.client.reports.report import html_of, text_of
-from mgraph.client.results.held import Held
+from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed, concatenated, joined
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 
-__all__ = ["SHOWN", "Column"]
+__all__ = ["SHOWN", "VERTICES", "Column"]
 
 SHOWN = 5  #: values at either end that a repr shows
+VERTICES = ("vertex", "label")  #: kinds of columns that hold vertices, not numbers
 
 
 class Column:
     """A column of a result: one value for each vertex, stored on the workers until it is gathered.
 
-    `mgraph.client.results.handles` has a subclass for each kind of column.
+    `mgraph.client.results.results` has a subclass for each kind of column.
 
     Parameters
     ----------
-    held : Held
+    remote : RemoteColumns
         The columns of the result.
     name : str
         The column's name.
     """
 
-    def __init__(self, held: Held, name: str) -> None:
-        self._held, self._column = held, name
-        self.name, self.epoch, self.info = held.name, held.epoch, held.info
-        self.dtype = np.dtype(held.dtypes[name])
+    def __init__(self, remote: RemoteColumns, name: str) -> None:
+        self._remote, self._column = remote, name
+        self.name, self.epoch, self.info = remote.name, remote.epoch, remote.info
+        self.dtype = np.dtype(remote.dtypes[name])
 
     @property
     def _kind(self) -> str:
-        """The kind of the column, as in `Algorithm.columns`."""
-        return self._held.kinds[self._column]
+        """The kind of the column, as `Algorithm.columns` lists them."""
+        return self._remote.kinds[self._column]
+
+    def _refusal(self, operation: str) -> InvalidOption:
+        """The error for an operation that needs numbers, on a column of vertices."""
+        return InvalidOption(
+            f"{operation} needs numbers, and {self._column!r} of {self.name} holds vertices, which have == and != "
+            "only; to_numpy() has their ids"
+        )
 
     def to_numpy(self) -> np.ndarray:
-        """The values in the order of users' vertex ids, or of `vertices`, gathered to this process: dtype[n]. O(n).
+        """Gather the values in the order of `ids`: dtype[n]. In a graph with keys, vertices are places in `ids`. O(n).
 
         Raises
         ------
@@ -53,31 +61,40 @@ class Column:
         WorkerLost, GraphLost
             The graph cannot be used.
         """
-        return self._held.read(self._gathered)
+        return self._remote.read(self._gathered)
 
     def _gathered(self) -> np.ndarray:
-        return self._held.numbering.by_user(self._by_rank())
+        return self._remote.numbering.by_user(self._by_rank())
 
     def _by_rank(self) -> np.ndarray:
-        """The values as they lie on the ranks, in rank order, gathered to this process: dtype[n]."""
-        parts = self._held.parts(self._column)  # within one process, they are the columns themselves
-        return self._as_users_see(concatenated(parts) if self._held.coordinator.one_process else joined(parts))
+        """Gather the values in rank order, as the ranks store them: dtype[n]."""
+        parts = self._remote.parts(self._column)  # within one process, they are the columns themselves
+        return self._as_users_see(concatenated(parts) if self._remote.coordinator.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values
 
     def ids(self) -> np.ndarray:
-        """The ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
-        return self._held.numbering.all_names()
+        """Return ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
+        return self._remote.numbering.all_names()
 
     def _named(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Gathered values with vertices as users name them, and where there are some; None for everywhere."""
+        """Return gathered values with vertices as users name them, and a mask of those present; None for all."""
         return values, None
+
+    def _spoken(self, values: np.ndarray) -> np.ndarray:
+        """Return gathered values as users name them, with None for a missing key."""
+        names, present = self._named(values)
+        if present is None or present.all():
+            return names
+        names = names.astype(object)
+        names[~present] = None
+        return names
 
     # ---- of some vertices --------------------------------------------------------------------------------------------
 
     def __getitem__(self, vertices: Any) -> Any:
-        """The value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
+        """Return the value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
 
         Raises
         ------
@@ -88,43 +105,48 @@ class Column:
         """
         n = len(self)
         if isinstance(vertices, slice):
-            return self._of(np.arange(*vertices.indices(n), dtype=np.uint32))
-        numbering = self._held.numbering
+            return self._spoken(self._of(np.arange(*vertices.indices(n), dtype=np.uint32)))
+        numbering = self._remote.numbering
         if hasattr(vertices, "__arrow_c_array__") or np.ndim(vertices) > 0:
-            return self._of(numbering.ids(vertices, "vertices"))
-        value = self._of(self._one(vertices))[..., 0]
-        return value if value.ndim else value.item()
+            return self._spoken(self._of(numbering.ids(vertices, "vertices")))
+        values = self._spoken(self._of(self._id(vertices)))
+        return values[..., 0] if values.ndim > 1 else values.tolist()[0]
 
     def __contains__(self, vertex: Any) -> bool:
-        """Whether `vertex` is one of those that the graph had, as in a dict or a ``pandas.Series``. Asks no worker."""
+        """Return True if the graph had `vertex`, as a dict or a ``pandas.Series`` does. Asks no worker."""
         try:
-            self._one(vertex)
+            self._id(vertex)
         except (UnknownVertex, InvalidOption, InvalidBatch):
             return False
         return True
 
-    def _one(self, vertex: Any) -> np.ndarray:
+    def _id(self, vertex: Any) -> np.ndarray:
         """The id of one vertex, uint32[1]."""
-        numbering = self._held.numbering
+        numbering = self._remote.numbering
         if numbering.keys is None:
             return np.array([check_vertex(vertex, len(self), "vertex")], np.uint32)
         return numbering.ids([vertex], "vertices")
 
     def _of(self, ids: np.ndarray) -> np.ndarray:
-        """The values of users' ids."""
-        return self._held.read(lambda: self._fetched(ids))
+        """Fetch the values of users' ids."""
+        return self._remote.read(lambda: self._fetched(ids))
 
     def _fetched(self, ids: np.ndarray) -> np.ndarray:
-        routed = self._held.numbering.route(ids)
+        routed = self._remote.numbering.route(ids)
         shares = [{"ids": part} for part in routed.deal(routed.internal)]
-        answers = self._held.call("fetch", shares, column=self._column)
+        answers = self._remote.call("fetch", shares, column=self._column)
         return self._as_users_see(self._restored(routed, [answer["values"] for answer in answers]))
 
     def _restored(self, routed: Routed, parts: list[np.ndarray]) -> np.ndarray:
         return routed.restore(parts)
 
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over (vertex, value), as a dict or a ``pandas.Series`` does. Gathers the values. O(n)."""
+        values = self._spoken(self.to_numpy())
+        return zip(self.ids().tolist(), values.tolist() if values.ndim == 1 else values.T, strict=True)
+
     def top(self, k: int = 10) -> list[tuple[Any, Any]]:
-        """The `k` vertices with the largest values, as (vertex, value), largest first.
+        """Return the `k` vertices with the largest values as (vertex, value), largest first, NaN last.
 
         If vertices that are left out have the same value as the last ones returned, the graph's internal order has
         decided between them. O(n); each worker sends k values at most.
@@ -132,7 +154,7 @@ class Column:
         Raises
         ------
         InvalidOption
-            `k` is not a whole number of 0 or more.
+            `k` is not a whole number of 0 or more, or the column holds vertices.
         GraphClosed
             The graph, or this result, was closed.
         """
@@ -142,39 +164,39 @@ class Column:
             raise InvalidOption(f"top({k!r}): k must be a whole number") from None
         if k < 0:
             raise InvalidOption(f"top({k}): k must be 0 or more")
-        return self._held.read(lambda: self._best(k))
+        return self._remote.read(lambda: self._largest(k))
 
-    def _best(self, k: int) -> list[tuple[int, Any]]:
-        answers = self._held.call("top", k=min(k, len(self)))
-        ids = self._held.numbering.outside(np.concatenate([answer["ids"] for answer in answers]))
+    def _largest(self, k: int) -> list[tuple[Any, Any]]:
+        answers = self._remote.call("top", column=self._column, k=min(k, len(self)))
+        ids = self._remote.numbering.outside(np.concatenate([answer["ids"] for answer in answers]))
         values = np.concatenate([answer["values"] for answer in answers])
-        best = np.lexsort((ids, -values.astype(np.float64)))[:k]
-        names = self._held.numbering.names(ids[best]).tolist()
-        return list(zip(names, values[best].tolist(), strict=True))
+        ranks = np.lexsort((ids, -values if values.dtype.kind == "f" else ~values))[:k]  # NaN sorts last
+        names = self._remote.numbering.names(ids[ranks]).tolist()
+        return list(zip(names, values[ranks].tolist(), strict=True))
 
     # ---- the handle --------------------------------------------------------------------------------------------------
 
     def named(self, name: str, **info: Any) -> Self:
-        """The same values as the result of an algorithm of your own: with its name and its scalars as attributes.
+        """Return the same values as the result of your own algorithm: with its name, and its scalars as attributes.
 
         Examples
         --------
         >>> x.named("influence", iterations=12).iterations  # doctest: +SKIP
         12
         """
-        named = type(self)(self._held, self._column)
+        named = type(self)(self._remote, self._column)
         named.name, named.info = name, info
         return named
 
     def close(self) -> None:
         """Free the result on the workers with the graph's next call. It may be called twice."""
-        self._held.close()
+        self._remote.close()
 
     def __bool__(self) -> bool:
         raise ValueError("the truth of a result is that of many values; use (a == b).min(), or len(result)")
 
     def __len__(self) -> int:
-        return self._held.numbering.n_vertices
+        return self._remote.numbering.n_vertices
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.to_numpy())
@@ -186,11 +208,11 @@ class Column:
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The gathered values by DLPack, in host memory."""
+        """Gather the values and export them by DLPack, in host memory."""
         return self.to_numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory."""
+        """Return DLPack's number of host memory."""
         return (1, 0)
 
     def __reduce__(self) -> NoReturn:
@@ -206,12 +228,12 @@ class Column:
 
     def __str__(self) -> str:
         info = "".join(f", {key} {_shown(value)}" for key, value in self.info.items())
-        state = ", closed" if self._held.closed else ""
-        column = "" if self._column == next(iter(self._held.dtypes)) else f" {self._column}"
+        state = ", closed" if self._remote.closed else ""
+        column = "" if self._column == next(iter(self._remote.dtypes)) else f" {self._column}"
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
 
     def _excerpt(self) -> tuple[list[str], list[list[str]]]:
-        """The heads and the rows of a table of the first and the last values; no rows where they cannot be read."""
+        """Return heads and rows of a table of the first and the last values; no rows if they cannot be read."""
         n, rows = len(self), list[list[str]]()
         places = np.arange(n, dtype=np.uint32)
         cut = n > 2 * SHOWN
@@ -219,7 +241,7 @@ class Column:
             places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
         with suppress(MgraphError, RuntimeError):  # closed or lost; or on the event loop, which would wait for itself
             columns = self._cells(self._of(places)) if n else {}
-            names = map(str, self._held.numbering.names(places).tolist())
+            names = map(str, self._remote.numbering.names(places).tolist())
             rows = [list(row) for row in zip(names, *columns.values(), strict=True)]
             if cut:
                 rows.insert(SHOWN, ["..."] * len(rows[0]))
@@ -227,14 +249,14 @@ class Column:
         return [], []
 
     def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
-        """Values as text, by the name of the column."""
-        found, there = self._named(values)
-        cells = [_shown(value) for value in found.tolist()]
-        if there is not None:
-            cells = [cell if one else "" for cell, one in zip(cells, there, strict=True)]
+        """Return values as text, by the name of the column."""
+        names, present = self._named(values)
+        cells = [_shown(value) for value in names.tolist()]
+        if present is not None:
+            cells = [cell if shown else "" for cell, shown in zip(cells, present, strict=True)]
         return {self._column: cells}
 
 
 def _shown(value: Any) -> str:
-    """A value as text, a float with six digits."""
+    """Return a value as text, a float with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -13,13 +13,15 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mgraph.batch import TOLD
+from mgraph.calls import CALLS, AfterLoss, CallSize
 from mgraph.client.calls.caller import Alive, Caller, Flight, Value
+from mgraph.client.calls.group import Small
 from mgraph.client.inputs.parts import AsParts, Parts
 from mgraph.client.options import Options
 from mgraph.client.vertices.directory import Directory
@@ -35,10 +37,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a recovery of another thread
-#: calls that take an epoch
-CHANGES = {"update", "execute", "expire", "delete_vertices", "remove_vertices", "add_vertices", "ingest"}
-#: calls that are made again as they were
-ALIKE = {"inspect", "fingerprint", "store", "isolated", "rebalance", "reorder"}
 
 
 @dataclass(frozen=True)
@@ -142,12 +140,9 @@ class Recovering:
 
     def call(
         self,
-        method: str,
+        name: str,
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
-        *,
-        connect: bool = False,
-        commits: bool = False,
     ) -> list[Value]:
         """As `Caller.call`.
 
@@ -158,24 +153,24 @@ class Recovering:
         """
         life = self._living(shares)
         try:
-            answers = life.caller.call(method, args, shares, connect=connect, commits=commits)
+            answers = life.caller.call(name, args, shares)
         except MgraphError as error:
             self._recover(life, error)
-            if method in ALIKE:
-                return self.call(method, args, shares, connect=connect, commits=commits)
-            return self._known(life, method, error.during)
+            if CALLS[name].after_loss is AfterLoss.REPEAT:
+                return self.call(name, args, shares)
+            return self._known(life, CALLS[name].after_loss, error.during)
         self._in_a_row = 0
         return answers
 
-    def _known(self, lost: Life, method: str, epoch: int | None) -> list[Value]:
-        """The answer to a change that was to be `epoch` in a life that was lost, as the store has it."""
+    def _known(self, lost: Life, after_loss: AfterLoss, epoch: int | None) -> list[Value]:
+        """Return the answer to a change that was to be `epoch` in a life that was lost, as the store has it."""
         what = f"graph {self.graph} was opened again at epoch {self._lives[lost.number + 1].epoch}"
-        answers = self.outcome(lost.number, epoch) if method in CHANGES and epoch is not None else None
+        answers = None if epoch is None else self.outcome(lost.number, epoch)
         if answers is None or epoch is None:
             raise Recovered(what)
-        if method == "execute":
+        if after_loss is AfterLoss.LOOK_UP_UPDATES:
             raise WorkerLost(f"{what}; the stream's updates are committed, and its answers were lost with the worker")
-        if method == "ingest":
+        if after_loss is AfterLoss.CONTINUE:
             raise Recovered(what, self._lives[lost.number + 1].since(epoch))
         return answers
 
@@ -200,8 +195,9 @@ class Recovering:
 
     def launch(
         self,
-        method: str,
+        name: str,
         shares: Sequence[Value],
+        sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[..., None],
     ) -> None:
@@ -212,10 +208,15 @@ class Recovering:
             sent(flight, epoch, life.number)
 
         try:
-            life.caller.launch(method, shares, room, told)
+            life.caller.launch(name, shares, sizes, room, told)
         except MgraphError as error:
             self._recover(life, error)
             raise Recovered(f"graph {self.graph} was opened again") from None
+
+    def post(self, small: Small) -> None:
+        """As `Coordinator.post`. Its sender is told that the batch is lost if it cannot be sent."""
+        life = self._living(small.shares)
+        life.caller.post(replace(small, incarnation=life.number))
 
     def _living(self, shares: Sequence[Value] | None) -> Life:
         """The life of now; `Recovered` if `shares` were made for another number of ranks."""
@@ -324,6 +325,11 @@ class Recovering:
         if self._lock.acquire(timeout=CLOSE_SECONDS):  # else the thread that recovers ends what it opened
             self._lock.release()
             self._lives[-1].caller.close()
+
+    @property
+    def groups(self) -> bool:
+        """As `Caller.groups`."""
+        return self._lives[-1].caller.groups
 
     @property
     def life(self) -> int:

@@ -81,11 +81,11 @@ class Storing:
         """Make the store of a graph that was just made."""
         kind = _kind(options, n_vertices) | ({} if self.snapshots is None else {"snapshots": self.snapshots})
         if self.disks == "shared":
-            coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how}, connect=True)
+            coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how})
             return
         sees = [answer["sees"] for answer in coordinator.call("new_parts", {"path": self.path})]
         new = {"kind": kind | {"disks": self.disks}, "store": uuid.uuid4().hex, "sees": sees}
-        coordinator.call("create_parts", {**new, **self.how}, connect=True)
+        coordinator.call("create_parts", {**new, **self.how})
 
 
 #: the options that a store remembers
@@ -182,7 +182,7 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
         with suppress(Recovered):  # what was being written when a worker was lost is written again
             if wait:
                 _idle(coordinator)
-            coordinator.call("snapshot", connect=True)
+            coordinator.call("snapshot")
             epoch = coordinator.epoch
             if wait:
                 _written(coordinator)
@@ -198,7 +198,7 @@ def write(now: Directory, options: Options, path: Any) -> None:
             with now.still() as table:
                 shares: list[Value] = [{} for _ in coordinator.addresses]
                 shares[0]["keys"] = None if table is None else table.names.packed(0, n)
-                coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares, connect=True)
+                coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares)
             return _written(coordinator)
 
 

@@ -16,7 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.failures import Recovered, Stale
-from mgraph.keys import KeyTable, Names, columns_in
+from mgraph.keys import KeyArray, KeyTable, columns_in
 from mgraph.partition import Partition
 
 __all__ = ["Directory"]
@@ -199,13 +199,13 @@ class Directory:
             yield self.numbering.keys
 
     def restore(self, packed: np.ndarray | None) -> None:
-        """Take over the vertices of a graph that was opened, with their keys as `Names.packed` has them."""
+        """Take over the vertices of a graph that was opened, with their keys as `KeyArray.packed` has them."""
         if packed is not None:
             self.numbering = self.numbering.with_keys(self._table(packed))
         self.check()
 
     def _table(self, packed: np.ndarray) -> KeyTable:
-        names, self._undecided = Names.unpacked(packed, self.device), False
+        names, self._undecided = KeyArray.unpacked(packed, self.device), False
         return KeyTable(names.kind, self.device, names)
 
     def share(self, logged: bool) -> None:

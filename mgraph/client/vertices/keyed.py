@@ -35,7 +35,7 @@ class Keyed(Generic[Batch]):
     n_vertices : int
         The number of vertices afterwards.
     brought : uint8[bytes]
-        The keys that the batch brings, for the log; see `mgraph.keys.Names.packed`.
+        The keys that the batch brings, for the log; see `mgraph.keys.KeyArray.packed`.
     """
 
     batch: Batch

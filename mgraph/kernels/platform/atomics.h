@@ -1,6 +1,10 @@
 // Relaxed atomics, bit counts and prefetches of the host's compiler, under the names that kernels use.
 #pragma once
 
+// A struct that is laid over an array of words by a cast: the compiler must take its accesses for those of the words.
+// (-fno-strict-aliasing says so of all types: PageRank took 6 to 9% longer.)
+#define OVERLAY [[gnu::may_alias]]
+
 template <class T> DEVICE T load(const T* p) {
     T v;
     __atomic_load(p, &v, __ATOMIC_RELAXED);
@@ -9,7 +13,7 @@ template <class T> DEVICE T load(const T* p) {
 DEVICE void load_four(const u32* p, u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) v[i] = load(p + i);
 }
-template <class T> DEVICE T glance(const T* p) { return load(p); }  // on a GPU it may be stale
+template <class T> DEVICE T stale_load(const T* p) { return load(p); }  // on a GPU it may be stale
 template <class T> DEVICE void store(T* p, T v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
 template <class T> DEVICE T load_once(const T* p) { return *p; }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) {
@@ -46,8 +50,9 @@ template <class T> DEVICE T atomic_max(T* p, T v) {
     return atomic_update(p, [=](T old) { return greater(old, v); });
 }
 DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-DEVICE void reduce_and(u32* p, u32 v) { store(p, load(p) & v); }  // of words that nobody else writes meanwhile: no lock
-DEVICE void reduce_or(u32* p, u32 v) { store(p, load(p) | v); }
+// Not atomic: of a word that has one owner, which alone writes it in this kernel.
+DEVICE void and_into_owned_word(u32* p, u32 v) { store(p, load(p) & v); }
+DEVICE void or_into_owned_word(u32* p, u32 v) { store(p, load(p) | v); }
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { __builtin_memcpy(to, from, n); }
 DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE u32 bits_of(f32 v) {

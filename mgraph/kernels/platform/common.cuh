@@ -1,9 +1,9 @@
 // What a kernel may ask of the machine, with one meaning on a GPU and on a CPU. A kernel is a struct of 8-byte fields
 // with `operator()(Grid)`: guard, stride loop, step. `lanes` lanes share one item; if more than 256, they are a block.
 // `shared` is the bytes of a block's SHARED_LARGE array, for more than the 48 KB of SHARED. `resident` blocks of 256
-// lanes share a multiprocessor, which limits their registers. A kernel with `stays = 1` may call Grid::meet(arrived,
-// goal), which returns once every block has called it; what they wrote before is then visible to load(). `arrived`
-// points to a word that is 0 before the first such kernel, and may be used by later ones as it is; `goal` is a lane's
+// lanes share a multiprocessor, which limits their registers. A kernel with `persistent = 1` may call
+// Grid::meet(arrived, goal), which returns once every block has called it; what they wrote before is then visible to
+// load(). `arrived` points to a word that is 0 before the first such kernel, and may be used by later ones as it is; `goal` is a lane's
 // own variable, 0 at the start. All its blocks are on the machine at once: as many as fit on a GPU, one on a CPU. A
 // kernel with `draws = 1` draws its items from counters in memory: a GPU gets as many blocks as it runs at once.
 #pragma once

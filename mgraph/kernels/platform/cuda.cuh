@@ -1,12 +1,13 @@
 // The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
 #pragma once
 #define DEVICE __device__ __forceinline__
+#define OVERLAY  // of the host: nvcc has no such attribute
 #define SHARED(type, name, n) __shared__ type name[n]
 #define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
 #include "kernels/platform/common.cuh"
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
-template <class T> DEVICE T glance(const T* p) { return *p; }  // may be stale: from L1
+template <class T> DEVICE T stale_load(const T* p) { return *p; }  // may be stale: from L1
 DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, past L1
     uint4 all = __ldcg((const uint4*)p);
     v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
@@ -15,7 +16,12 @@ template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
-DEVICE i64 take_place(i64* counter) {  // atomic_add of 1; lanes that are here together share an atomic
+// atomic_add of 1; lanes that arrive together share an atomic, as those of cooperative_groups::coalesced_threads() do.
+// __activemask() names the lanes that execute it together. No branch follows before __match_any_sync, so each of them
+// calls it, with the same mask, and it brings them together again if they have parted meanwhile: the mask need not be
+// true any more. So it is with `same` and __shfl_sync. A lane that is not in the mask is in another group, with a mask
+// and an atomic of its own: which lanes form a group decides how many atomics there are, and no more.
+DEVICE i64 take_place(i64* counter) {
     u32 same = __match_any_sync(__activemask(), (u64)counter), lane = threadIdx.x & 31;
     int leader = __ffs((int)same) - 1;
     i64 first = (int)lane == leader ? atomic_add(counter, (i64)__popc(same)) : 0;
@@ -34,15 +40,16 @@ template <class T> DEVICE T atomic_and(T* p, T v) { return atomicAnd(p, v); }
 template <class T> DEVICE T atomic_min(T* p, T v) { return atomicMin(p, v); }
 template <class T> DEVICE T atomic_max(T* p, T v) { return atomicMax(p, v); }
 template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS(p, expected, v); }
-// Atomics that return nothing. For words that are in device memory alone they are faster than a store, which leaves a
-// part of a sector in L2 that has to be filled up before it goes.
+// Atomics that return nothing.
 DEVICE void reduce_add(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-DEVICE void reduce_and(u32* p, u32 v) {
+// Of a word that has one owner, which alone writes it in this kernel. For a word that no cache holds, an atomic is faster
+// than a store, which leaves a part of a sector in L2 that has to be filled up before it goes.
+DEVICE void and_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.and.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-DEVICE void reduce_or(u32* p, u32 v) {
+DEVICE void or_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { memcpy(to, from, (size_t)n); }
@@ -60,9 +67,9 @@ DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
 constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
 
-// `in_step`: all tiles of the warp do the same at the same time, which spares every exchange a look at who takes part.
+// `warp_converged`: all tiles of the warp do the same at the same time, so no exchange checks which lanes take part.
 // A tile of one lane exchanges nothing: by an instruction for its lane alone, a warp's lanes would go one after another.
-template <int W, bool in_step = false> struct Tile {
+template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
     static constexpr bool alone = W == 1;
     static constexpr DEVICE int size() { return W; }
@@ -70,9 +77,9 @@ template <int W, bool in_step = false> struct Tile {
     DEVICE int index() const { return threadIdx.x / W; }  // in its block
     DEVICE u32 base() const { return (threadIdx.x & 31) & ~(W - 1); }
     DEVICE u32 own() const { return W == 32 ? 0xffffffffu : ((1u << (W & 31)) - 1) << base(); }
-    DEVICE u32 mask() const { return in_step ? 0xffffffffu : own(); }
+    DEVICE u32 mask() const { return warp_converged ? 0xffffffffu : own(); }
     DEVICE u32 ballot(bool p) const { return alone ? (u32)p : (__ballot_sync(mask(), p) & own()) >> base(); }
-    DEVICE bool any(bool p) const { return alone ? p : in_step ? ballot(p) : __any_sync(mask(), p); }
+    DEVICE bool any(bool p) const { return alone ? p : warp_converged ? ballot(p) : __any_sync(mask(), p); }
     // lanes with the same
     template <class T> DEVICE u32 match(T v) const {
         return alone ? 1u : (__match_any_sync(mask(), v) & own()) >> base();

@@ -12,7 +12,7 @@
 
 constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
 
-template <int W, bool in_step = false> struct Tile {
+template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
     static constexpr int size() { return 1; }
     int rank() const { return 0; }
@@ -74,7 +74,7 @@ template <class Kernel> void run_team(const Kernel& kernel, i64 ranks, i64 size,
     delete[] team;
 }
 
-template <class Kernel> void stay(const Kernel& kernel) {
+template <class Kernel> void launch_persistent(const Kernel& kernel) {
     constexpr i64 blocks = 3;
     pthread_barrier_t door;
     pthread_barrier_init(&door, nullptr, blocks);
@@ -82,7 +82,7 @@ template <class Kernel> void stay(const Kernel& kernel) {
     pthread_barrier_destroy(&door);
 }
 #else
-template <class Kernel> void stay(const Kernel& kernel) { kernel(Grid{0, 1}); }
+template <class Kernel> void launch_persistent(const Kernel& kernel) { kernel(Grid{0, 1}); }
 #endif
 
 template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {

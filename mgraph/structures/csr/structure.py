@@ -30,7 +30,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import Structure
-from mgraph.structures.numbers import number_keys
+from mgraph.structures.first_batch import number_first_batch
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 
@@ -79,7 +79,7 @@ class CsrStructure(Structure):
     def _prepare(self, run: Run) -> Plan:
         n, device = len(run), self.device
         if not self.num_edges:
-            found, outcome, numbers = number_keys(device, self._kernels, run)
+            found, outcome, numbers = number_first_batch(device, self._kernels, run)
             return Plan(run, found, outcome, self._new_arrays(_Work(numbers=numbers), found.inserted), self._state)
         place, outcome = device.empty(n, np.int64), device.empty(n, np.uint8)
         shift, counts = device.empty(n + 1, np.int64), device.zeros(4, np.int64)

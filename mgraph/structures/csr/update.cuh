@@ -2,7 +2,7 @@
 // pieces by merge path: key k stands before item at(k), so between two keys all items move by the same amount. shift[k]
 // is how many slots the first k keys add (inserts less deletes). No two lanes write one place.
 #pragma once
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 
 struct CsrLocate {  // one lane per key: its place in its row, what becomes of it, what it moves, and the four counts
     static constexpr int lanes = 1;
@@ -142,7 +142,7 @@ struct CsrPlace {  // one lane per key: inserts are written, in their new place
 
 struct CsrFill {  // one lane per key of the first batch: a key that acts is written at its number
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     const f32* weight;
     u32* dst_out;
@@ -159,7 +159,7 @@ struct CsrFill {  // one lane per key of the first batch: a key that acts is wri
 
 struct CsrFillOffsets {  // one tile for `piece` offsets
     static constexpr int lanes = 32;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 entries;
     i64 piece;

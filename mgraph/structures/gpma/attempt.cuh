@@ -112,7 +112,7 @@ struct TryLevel {  // one tile per key that has got to this level
         return leaf >= w.to ? w.old : before[leaf] + lesser(slot & (LEAF - 1), (i64)array.counts[leaf]);
     }
     DEVICE void write(Tile<lanes> tile, const OneKey& w) const {
-        Spread spread(w.n, w.to - w.from);
+        EvenLayout spread(w.n, w.to - w.from);
         gather(tile, w, rank(w, slots[w.k]));
         move_rows(tile, w, spread);
         tile.sync();
@@ -138,7 +138,7 @@ struct TryLevel {  // one tile per key that has got to this level
         const Starts& start;
         DEVICE i64 operator[](i64 row) const { return start.look(row); }
     };
-    DEVICE void move_rows(Tile<lanes> tile, const OneKey& w, const Spread& spread) const {
+    DEVICE void move_rows(Tile<lanes> tile, const OneKey& w, const EvenLayout& spread) const {
         i64 end = locks.leaves * LEAF;
         i64 first = lower_bound_near(Looked{start}, rows, w.row, w.from * LEAF);
         i64 last = lower_bound_near(Looked{start}, rows, w.row, lesser(w.to * LEAF, end));
@@ -151,7 +151,7 @@ struct TryLevel {  // one tile per key that has got to this level
             start.put(r, w.from * LEAF + spread.place(rank(w, at) + (r > w.row ? w.by : 0), w.n));
         }
     }
-    DEVICE void dispatch(Tile<lanes> tile, const OneKey& w, const Spread& spread) const {
+    DEVICE void dispatch(Tile<lanes> tile, const OneKey& w, const EvenLayout& spread) const {
         i64 base = w.from * LEAF;
         for (i64 s = tile.rank(); s < (w.to - w.from) * LEAF; s += tile.size()) {
             i64 leaf = leaf_of(s), from = base + spread.items_before(leaf) + (s & (LEAF - 1));

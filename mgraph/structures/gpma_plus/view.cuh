@@ -2,7 +2,7 @@
 // the part of it in one stretch of unit_slots slots. A reader sees from the slot itself whether it is live, so that its
 // loads need not wait for a count.
 #pragma once
-#include "structures/pma/slots.cuh"
+#include "structures/pma/layout.cuh"
 
 struct Array {  // what a batch writes
     u32* slots;
@@ -22,7 +22,7 @@ struct Starts {  // where rows start
     DEVICE i64 operator[](i64 row) const { return at[row]; }
     DEVICE void set(i64 row, i64 slot) const { at[row] = slot; }
     // where other lanes write meanwhile
-    DEVICE i64 look(i64 row) const { return glance(at + row); }
+    DEVICE i64 look(i64 row) const { return stale_load(at + row); }
     DEVICE void put(i64 row, i64 slot) const { store(at + row, slot); }
 };
 
@@ -83,24 +83,24 @@ struct PmaView {
 
     // The search for dst in row v by steps, so that one lane can have several under way: begin, narrow while it is
     // open, end.
-    struct Search {
+    struct RowSearch {
         // the row's slots; the leaves that may be the last whose first item is not above dst
         i64 first, end, leaf, leaves;
         DEVICE bool open() const { return leaves > 1; }
         DEVICE i64 middle() const { return leaf + (leaves >> 1); }
     };
-    DEVICE Search begin(i64 v) const {
+    DEVICE RowSearch begin(i64 v) const {
         i64 a = start[v], b = start[v + 1];
         return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1};
     }
-    DEVICE void narrow(Search& s, u32 dst) const {  // does nothing where the search is not open
+    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing where the search is not open
         i64 half = s.leaves >> 1;
         s.leaf += half & -(i64)(heads[s.leaf + half] <= dst);
         s.leaves -= half;
     }
     // The slot of the first live item of the row that is not below dst, or of what follows the row; hit: it is dst
     // itself.
-    DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
+    DEVICE i64 end(const RowSearch& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;
         i64 next = (s.leaf + 1) * LEAF, from = greater(s.first, s.leaf * LEAF), end = lesser(s.end, next);
@@ -111,7 +111,7 @@ struct PmaView {
         return slot;
     }
     DEVICE i64 seek(i64 v, u32 dst, bool& hit) const {
-        Search s = begin(v);
+        RowSearch s = begin(v);
         while (s.open()) narrow(s, dst);
         return end(s, dst, hit);
     }

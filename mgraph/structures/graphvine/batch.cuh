@@ -111,7 +111,7 @@ struct Need {  // what a touched row takes from the queues and gives back
     }
 };
 
-struct Pool {  // what a commit writes
+struct GraphVinePool {  // what a commit writes
     u32* slots;
     f32* weights;
     u32* children;

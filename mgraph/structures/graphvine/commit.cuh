@@ -23,7 +23,7 @@ struct Bury {  // one lane per key: a deleted edge's slot is marked and kept, as
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
-    Pool pool;
+    GraphVinePool pool;
     DEVICE void operator()(Grid grid) const {
         for (i64 k : grid.items(batch.n)) {
             if (batch.outcome[k] != deleted) continue;
@@ -38,7 +38,7 @@ struct MoveTails {
     static constexpr int lanes = 1;
     Batch batch;
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -79,7 +79,7 @@ struct Insert {  // one lane per key, a warp in step
     const f32* weight;
     const u32* roots;  // of rows, after a relayout; null where the pool was rebuilt
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -102,7 +102,7 @@ struct InsertByRow {
     const f32* weight;
     const u32* roots;  // of rows, after a relayout; null where the pool was rebuilt
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Holes holes;
     DEVICE void operator()(Grid grid) const {
         for (i64 a : grid.items(batch.n)) {

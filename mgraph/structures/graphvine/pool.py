@@ -14,7 +14,7 @@ from mgraph.errors import CapacityError
 from mgraph.growing import Growables
 from mgraph.kernels import Struct, constants
 
-__all__ = ["CLASSES", "Needs", "Pool", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
+__all__ = ["CLASSES", "GraphVinePool", "Needs", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
 
 Array = Any
 _COUNTERS = constants("structures/graphvine/batch.cuh")
@@ -30,7 +30,7 @@ def quanta_of(pieces: Sequence[int]) -> int:
     return sum(p << c for c, p in enumerate(pieces))
 
 
-class Pool(NamedTuple):
+class GraphVinePool(NamedTuple):
     """Slots and what goes with them. A block has ``1 << shift`` slots, a quantum a quarter of them."""
 
     shift: int
@@ -42,7 +42,7 @@ class Pool(NamedTuple):
     children: Array
 
     @classmethod
-    def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> Pool:
+    def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> GraphVinePool:
         """A pool of undefined slots; `CapacityError` where addresses or memory do not suffice."""
         if quanta >= 1 << 32:
             raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
@@ -56,17 +56,17 @@ class Pool(NamedTuple):
         """Bytes of all its arrays."""
         return sum(int(a.nbytes) for a in self.arrays)
 
-    def enlarged(self, device: Device, needs: int) -> Pool | None:
+    def enlarged(self, device: Device, needs: int) -> GraphVinePool | None:
         """A larger pool: by a quarter; or of `needs` quanta, where that is more or memory has no quarter more.
 
         None where memory has no quarter more and this pool holds `needs`; `CapacityError` where neither pool does.
         """
         kind = (self.weights is not None, self.children is not None)
         with suppress(CapacityError):
-            return Pool.empty(device, self.shift, max(self.quanta + self.quanta // 4, needs), *kind)
-        return Pool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
+            return GraphVinePool.empty(device, self.shift, max(self.quanta + self.quanta // 4, needs), *kind)
+        return GraphVinePool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
 
-    def longer(self, device: Device, needs: int) -> Pool | None:
+    def longer(self, device: Device, needs: int) -> GraphVinePool | None:
         """The pool with `needs` quanta or more, its memory where it is; None where addresses or memory lack."""
         more = max(self.quanta // STEP_SHARE, LEAST_STEP >> (self.shift - 2))
         quanta = min(max(needs, self.quanta + more), (1 << 32) - 1)
@@ -76,10 +76,10 @@ class Pool(NamedTuple):
             return None
         with suppress(CapacityError):
             rings = device.empty(CLASSES * _ring(quanta), np.uint32)
-            return Pool(self.shift, quanta, rings, self.grows, *longer)
+            return GraphVinePool(self.shift, quanta, rings, self.grows, *longer)
         return None
 
-    def move(self, old: Pool, queues: Queues) -> Queues:
+    def move(self, old: GraphVinePool, queues: Queues) -> Queues:
         """Copy all that `old` holds, every piece to the place that it had; returns the queues. Allocates nothing."""
         if self.grows is not old.grows:
             for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
@@ -152,7 +152,7 @@ class Queues:
             self.end(needs),
         )
 
-    def fit(self, needs: Needs, pool: Pool) -> bool:
+    def fit(self, needs: Needs, pool: GraphVinePool) -> bool:
         """Whether the pool has what a batch needs, and the rings room for what it gives back.
 
         Pieces pushed never overwrite those that the same batch pops.
@@ -164,7 +164,7 @@ class Queues:
         """The first quantum that is still unused after a batch."""
         return self.fresh + quanta_of(self.missing(needs)) + needs.directories
 
-    def struct(self, needs: Needs, pool: Pool) -> Struct:
+    def struct(self, needs: Needs, pool: GraphVinePool) -> Struct:
         """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
         (h0, h1, h2), (w0, w1, w2), (m0, m1, _) = self.head, self.waiting, self.missing(needs)
         first, second = self.fresh + m0, self.fresh + m0 + 2 * m1
@@ -178,7 +178,7 @@ class Queues:
 class Rebuild:
     """A new pool for all rows, and each row's place in it."""
 
-    pool: Pool
+    pool: GraphVinePool
     sentinels: Array
     grown: Array  # positions that each row will use
     places: Array
@@ -203,5 +203,5 @@ def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, ke
     quanta = max(least, used + int(used * s.spare))
     if s.share and not s.pool.quanta:
         quanta = max(quanta, int(s.share * device.memory_free) // ((8 if s.weighted else 4) << (shift - 2)))
-    pool = Pool.empty(device, shift, quanta, s.weighted, not s.directory)
+    pool = GraphVinePool.empty(device, shift, quanta, s.weighted, not s.directory)
     return Rebuild(pool, sentinels, grown, places, used, used - directories)

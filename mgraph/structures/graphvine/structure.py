@@ -58,8 +58,8 @@ from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, View, constants, load
 from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.graphvine.check import check_graphvine
-from mgraph.structures.graphvine.look import Look, Rows, Scratch
-from mgraph.structures.graphvine.pool import Needs, Pool, Queues, Rebuild, plan_rebuild, quanta_of
+from mgraph.structures.graphvine.inspect_batch import BatchInspection, GraphVineScratch, TouchedRows
+from mgraph.structures.graphvine.pool import GraphVinePool, Needs, Queues, Rebuild, plan_rebuild, quanta_of
 from mgraph.structures.graphvine.vertices import sever
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
@@ -69,17 +69,17 @@ __all__ = ["GraphVine"]
 
 Array = Any
 PIECE = constants("structures/graphvine/rebuild.cuh")["piece"]  # slots
-PARTS = ("join", "prepare", "relayout", "rebuild", "commit", "vertices")
+PARTS = ("membership", "prepare", "reserve_blocks", "rebuild", "commit", "vertices")
 
 
 @dataclass
 class _Work:
     """What a commit needs, all of it allocated."""
 
-    look: Look
+    look: BatchInspection
     pieces: Array = None  # room for the pieces into which rows with very much work are cut
     rebuild: Rebuild | None = None
-    larger: Pool | None = None
+    larger: GraphVinePool | None = None
 
 
 class GraphVine(Structure):
@@ -140,7 +140,7 @@ class GraphVine(Structure):
         self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
         self.sentinels = device.zeros(_power(n_rows), np.uint64)
         self.extents = None if compact else device.zeros(_power(n_rows), np.uint32)
-        self.pool, self.queues = Pool.empty(device, 2, 0, weighted, not directory), Queues()
+        self.pool, self.queues = GraphVinePool.empty(device, 2, 0, weighted, not directory), Queues()
         self.filled = self.live = 0  # rows with edges; quanta of their blocks
         self._arrays_changed()
 
@@ -178,7 +178,7 @@ class GraphVine(Structure):
             work.larger, work.rebuild = None, plan_rebuild(self, shift, self._least_quanta(), seen.batch, n)
         return plan
 
-    def _larger(self, needs: Needs, shift: int) -> Pool | None:
+    def _larger(self, needs: Needs, shift: int) -> GraphVinePool | None:
         """A larger pool with every piece at its place, where one is wanted and can be had.
 
         A pool stays where it is until a quarter of it waits in the queues, or the best size of a block, ``1 << shift``,
@@ -191,10 +191,10 @@ class GraphVine(Structure):
             return None
         return pool.longer(self.device, end)
 
-    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
-        return Scratch(self, capacity, deletes=capacity <= KEPT or run.op is not None)
+    def _new_scratch(self, capacity: int, run: Run) -> GraphVineScratch:
+        return GraphVineScratch(self, capacity, deletes=capacity <= KEPT or run.op is not None)
 
-    def _fits(self, needs: Needs, pool: Pool) -> bool:
+    def _fits(self, needs: Needs, pool: GraphVinePool) -> bool:
         """Whether the pool has what a batch needs, and would not be left mostly unused."""
         return self.queues.fit(needs, pool) and not self.too_large(self.live + needs.quanta)
 
@@ -233,7 +233,7 @@ class GraphVine(Structure):
         if not (work.rebuild or work.larger):
             self._keep(scratch)
 
-    def _delete(self, n: int, batch: Struct, scratch: Scratch) -> None:
+    def _delete(self, n: int, batch: Struct, scratch: GraphVineScratch) -> None:
         if self.compact:
             scratch.move_tails(n, batch=batch)
         else:
@@ -304,14 +304,14 @@ class GraphVine(Structure):
 
     def _find(self, src: Array, dst: Array, found: Array) -> Array:
         """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
-        n, device, kernels = len(src), self.device, self.kernels["join"]
+        n, device, kernels = len(src), self.device, self.kernels["membership"]
         rest, n_rest = device.empty(n, np.uint32), device.zeros(1, np.int64)
         kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
         long = rest[: int(n_rest[0])]
         if len(long):
             src, dst = device.gather(src, long), device.gather(dst, long)
             keys, places = sort_keys(device, src=src, dst=dst, with_places=True)
-            rows = Rows(self, len(long))
+            rows = TouchedRows(self, len(long))
             rows.join(keys)
             hits = device.empty(len(long), np.uint8)
             kernels.Answer(len(long), keys=keys, position=rows.position, n=len(long), found=hits)

@@ -3,7 +3,7 @@
 // or for a long row one block, changes a row. Places in the rings come from atomics; pieces that find their ring full
 // are unused until the pool is rebuilt, as are outgrown directories.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "structures/graphvine/batch.cuh"
 #include "structures/graphvine/queues.cuh"
 
@@ -52,7 +52,7 @@ struct Many {
 
 struct Sever {
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Queues queues;
     const u32* dead;
     i64* counts;
@@ -60,7 +60,7 @@ struct Sever {
     template <class G> DEVICE void row(G group, i64 row, i64 (&sums)[3]) const {
         u64 sentinel = graph.sentinels[row];
         i64 degree = high(sentinel), before = LAZY ? (i64)graph.extents[row] : degree;
-        i64 left = is_dead(dead, (u32)row) ? 0 : keep(group, (u32)sentinel, before, degree);
+        i64 left = is_deleted(dead, (u32)row) ? 0 : keep(group, (u32)sentinel, before, degree);
         if (left == degree) return;
         i64 after = LAZY && left ? before : left;
         u32 root = give_back(group, (u32)sentinel, before, after);
@@ -70,7 +70,7 @@ struct Sever {
         sums[0] += degree - left, sums[1] += after == 0, sums[2] += quanta(before) - quanta(after);
     }
     DEVICE i64 quanta(i64 extent) const { return graph.blocks(extent) << graph.size_class(extent); }
-    DEVICE bool stays(u32 id) const { return id != nobody && !is_dead(dead, id); }
+    DEVICE bool stays(u32 id) const { return id != nobody && !is_deleted(dead, id); }
     // Moves surviving edges to the front, in order; or where deleted edges keep their positions, marks those. Returns
     // how many survive.
     template <class G> DEVICE i64 keep(G group, u32 root, i64 all, i64 degree) const {
@@ -131,7 +131,7 @@ DEVICE void add_up(const i64 (&sums)[3], i64* counts) {
 struct SeverRows {  // a warp brings 32 rows, a tile takes one that has edges; long ones are listed
     static constexpr int lanes = 1;
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Queues queues;
     const u32* dead;
     i64 n;
@@ -169,7 +169,7 @@ struct SeverRows {  // a warp brings 32 rows, a tile takes one that has edges; l
 struct SeverHubs {  // one block per long row
     static constexpr int lanes = 256;
     VineView graph;
-    Pool pool;
+    GraphVinePool pool;
     Queues queues;
     const u32* dead;
     const u32* hubs;

@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import constants
-from mgraph.structures.contract import DEAD_BITS
+from mgraph.structures.contract import DELETED_BITS
 from mgraph.structures.graphvine.pool import CLASSES, Needs
 
 __all__ = ["sever"]
@@ -29,10 +29,10 @@ def sever(s: GraphVine, vertices: Array) -> int:
     suffice for a new one.
     """
     device, kernels = s.device, s.kernels["vertices"]
-    dead, counts = device.zeros(s.n_vertices // DEAD_BITS + 2, np.uint32), device.zeros(LONG_ROWS + 1, np.int64)
+    dead, counts = device.zeros(s.n_vertices // DELETED_BITS + 2, np.uint32), device.zeros(LONG_ROWS + 1, np.int64)
     hubs = device.empty(len(s.pool.slots) // LONG_EXTENT, np.uint32)  # a long row has more slots
     nothing = Needs((0,) * CLASSES, 0, (0,) * CLASSES, 0)
-    kernels.MarkDead(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
+    kernels.MarkDeleted(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
     sought = {
         "graph": s.view(), "pool": s.pool_struct(), "queues": s.queues.struct(nothing, s.pool), "dead": dead,
         "hubs": hubs, "counts": counts,

@@ -14,7 +14,7 @@
 constexpr u32 nobody = 0xffffffffu;  // in the slot of a deleted edge that keeps its position
 constexpr i64 unit_slots = 256;
 
-struct alignas(16) Four {
+struct OVERLAY alignas(16) Four {
     u32 id[4];
 };
 

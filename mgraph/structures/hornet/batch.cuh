@@ -2,14 +2,14 @@
 #pragma once
 #include "structures/hornet/arrays.cuh"
 #include "structures/hornet/view.cuh"
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 #include "structures/outcome.cuh"
 
 struct Batch {  // what is kept by row stands at the row's first key, and is undefined at others
     const u64* keys;
     const u8* outcome;
     const u32* place;   // of each key: how many of its row's edges are less
-    const u32* before;  // of each key, and at the end: what the keys before it move, as in moves.cuh
+    const u32* before;  // of each key, and at the end: what the keys before it move, as in shift_sums.cuh
     const u64* chunks;
     i64 shift;
     const u32* end;     // of each row: one past its last key; 0 where the batch leaves the row as it is
@@ -18,7 +18,7 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
     i64 n;
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
     DEVICE bool leads(i64 k) const { return k == 0 || keys[k - 1] >> 32 != keys[k] >> 32; }
-    DEVICE u64 moves(i64 k) const { return moves_before(before, chunks, shift, k); }
+    DEVICE u64 moves(i64 k) const { return shifts_before(before, chunks, shift, k); }
     DEVICE i64 inserts_in(i64 a, i64 b) const { return (i64)(moves(b) >> 32) - (i64)(moves(a) >> 32); }
     DEVICE i64 deletes_in(i64 a, i64 b) const { return (i64)(u32)moves(b) - (i64)(u32)moves(a); }
 };

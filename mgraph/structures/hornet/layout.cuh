@@ -2,7 +2,7 @@
 // class, and every row gets the next block of its class. So blocks of a class lie in the order of their rows.
 #pragma once
 #include "structures/hornet/batch.cuh"
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 #include "kernels/rows.cuh"
 
 constexpr i64 chunk_rows = 256;
@@ -34,7 +34,7 @@ struct ChangeDegrees {  // one lane per key: of the rows that a batch changes, w
 
 struct FirstDegrees {  // one tile for `piece` rows of an empty structure's first batch: its keys before each row
     static constexpr int lanes = 32;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 entries;  // one more than rows
     i64 piece;
@@ -195,7 +195,7 @@ struct CopyHubs {  // a tile per task
 
 struct FillRows {  // one lane per key of the first batch: one that acts goes to its place
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     const f32* weight;
     const i64* starts;

@@ -2,7 +2,7 @@
 // are merged at once, huge ones in pieces.
 #pragma once
 #include "structures/hornet/view.cuh"
-#include "structures/hornet/walk.cuh"
+#include "structures/hornet/merge_rows.cuh"
 
 struct SetWeights {  // one lane per key: new weights of edges that exist, before anything moves
     static constexpr int lanes = 1;
@@ -99,7 +99,7 @@ struct Merge {
             }
         } else {
             constexpr bool short_rows = Side<Group>::lanes == 8;
-            Walker<Group> walker{group, batch, slots, weight, acts};
+            RowMerger<Group> walker{group, batch, slots, weight, acts};
             group.sync();
             if (group.rank() < n) headers[group.rank()] = set_row(batch, words, arrays, at, list[group.rank()]);
             group.sync();

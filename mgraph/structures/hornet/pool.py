@@ -13,7 +13,7 @@ from mgraph.growing import Growables
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.contract import HUB_DEGREE
 
-__all__ = ["CLASSES", "LEAST_BITS", "MOST_BITS", "Needs", "Pool", "Rebuild", "plan_build", "plan_rebuild"]
+__all__ = ["CLASSES", "LEAST_BITS", "MOST_BITS", "HornetPool", "Needs", "Rebuild", "plan_build", "plan_rebuild"]
 
 Array = Any
 Hornet = Any  # the class in structure.py, which imports this module
@@ -32,7 +32,7 @@ STEP_SHARE = 32  #: a pool grows where it is by this part of its arrays at least
 MOST_ARRAYS = 4 << ARRAYS  #: past which a pool does not grow where it is: larger arrays make fewer of them
 
 
-class Pool(NamedTuple):
+class HornetPool(NamedTuple):
     """Slots and the block arrays into which they are cut; see ``arrays.cuh``. An array has ``1 << bits`` slots."""
 
     bits: int
@@ -46,13 +46,13 @@ class Pool(NamedTuple):
     nodes: Array
 
     @classmethod
-    def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> Pool:
+    def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> HornetPool:
         """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
         kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 4)
         grows = Growables(device, kinds, _sizes(bits, unit, count))
         return cls(bits, unit, grows, *grows.arrays)
 
-    def longer(self, device: Device, lack: int) -> Pool | None:
+    def longer(self, device: Device, lack: int) -> HornetPool | None:
         """The pool with `lack` bare arrays more, or some more than that, its memory where it is.
 
         None where addresses or memory do not suffice.
@@ -64,7 +64,7 @@ class Pool(NamedTuple):
         longer = self.grows.longer(self[3:], new)
         if longer is None:
             return None
-        pool = Pool(self.bits, self.unit, self.grows, *longer)
+        pool = HornetPool(self.bits, self.unit, self.grows, *longer)
         pool.kinds[self.arrays :] = device.asarray(np.full(count - self.arrays, BARE, np.uint32))
         device.fill(pool.frees[self.arrays :], 0)
         device.fill(pool.leaves[old[4] :], 0)
@@ -105,7 +105,7 @@ class Needs(NamedTuple):
     bare: int
     end: int  # one past the last array in use
 
-    def lack(self, pool: Pool) -> int:
+    def lack(self, pool: HornetPool) -> int:
         """How many bare arrays more the pool must have, behind its last, to have blocks for all of it."""
         return max(self.spans - (pool.arrays - self.end), self.spans + self.opens - self.bare, 0)
 
@@ -140,7 +140,7 @@ def _before(counts: np.ndarray) -> np.ndarray:
 class Rebuild:
     """A new pool for all rows, their words in it, and what fills it."""
 
-    pool: Pool
+    pool: HornetPool
     rows: Array
     used: int  # slots of the rows' blocks
     changed: Array = None  # bits of the rows that a batch changes
@@ -200,7 +200,7 @@ def _lay_out(s: Hornet, degrees: Array) -> Rebuild:
         raise CapacityError(
             f"blocks of {layout.slots} slots; 32-bit addresses allow {ADDRESSES << (UNITS - 1)} at most"
         )
-    pool = Pool.empty(device, layout.bits, unit, count, s.weighted)
+    pool = HornetPool.empty(device, layout.bits, unit, count, s.weighted)
     where = {"first": device.asarray(layout.first), "smaller": device.asarray(layout.smaller)}
     kernels.PlaceRows(
         chunks, degrees=degrees, rows=rows, chunks=chunks, counts=counts, **where, bits=layout.bits, unit=unit,

@@ -27,7 +27,7 @@ struct Locate {
             if (c == 0) ArraySums{arrays, ranks, at}(block);
             if (--c < 0) continue;
             i64 last = lesser((c + 1) << shift, n + 1);
-            ChunkMoves moves;
+            ChunkShifts moves;
             for (i64 first = c << shift; first < last; first += block.size()) {
                 i64 k = first + block.rank();
                 u8 is = k < n ? settle(k, strange) : (u8)overridden;

@@ -11,11 +11,11 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.hornet.pool import Needs
-from mgraph.structures.moves import chunk_shift
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
+from mgraph.structures.shift_sums import chunk_shift
 
-__all__ = ["BY_FEW_LANES", "BY_WARPS", "Look", "Scratch"]
+__all__ = ["BY_FEW_LANES", "BY_WARPS", "BatchInspection", "HornetScratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
@@ -33,7 +33,7 @@ _ROWS = _getter("few_rows", "some_rows", "many_rows", "huge_rows")
 _OTHERS = _getter("unknown", "pieces", "saved")
 
 
-class Look:
+class BatchInspection:
     """What a look at a batch found.
 
     Attributes
@@ -54,7 +54,7 @@ class Look:
         self.unknown, self.pieces, self.saved = _OTHERS(words)
 
 
-class Scratch:
+class HornetScratch:
     """Memory for a batch of up to `capacity` operations, 41 bytes each; and a word for each of the pool's arrays."""
 
     def __init__(self, device: Device, capacity: int, arrays: int) -> None:
@@ -72,7 +72,7 @@ class Scratch:
 
     def look(
         self, kernels: Library, run: Run, graph: View, arrays: Struct, count: int, rows: int, vertices: int
-    ) -> Look:
+    ) -> BatchInspection:
         """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once.
 
         `arrays` are the pool's, of which there are `count`.
@@ -91,7 +91,7 @@ class Scratch:
             lists=self.lists, arrays=arrays, at=words, mailbox=self.mailbox,
         )  # fmt: skip
         device.synchronize()  # the one wait for the device
-        return Look(self.mail.tolist())
+        return BatchInspection(self.mail.tolist())
 
     def batch(self, run: Run) -> Struct:
         """What kernels take of a run that was looked at."""

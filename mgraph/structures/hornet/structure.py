@@ -58,17 +58,17 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
 from mgraph.structures.contract import HUB_DEGREE, Structure
+from mgraph.structures.first_batch import number_first_batch
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
-from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, Pool, Rebuild, plan_build, plan_rebuild
-from mgraph.structures.hornet.scratch import BY_FEW_LANES, BY_WARPS, Look, Scratch
-from mgraph.structures.numbers import number_keys
+from mgraph.structures.hornet.pool import LEAST_BITS, MOST_BITS, HornetPool, Rebuild, plan_build, plan_rebuild
+from mgraph.structures.hornet.scratch import BY_FEW_LANES, BY_WARPS, BatchInspection, HornetScratch
 from mgraph.structures.plan import Plan
 from mgraph.structures.run import Run
 
 __all__ = ["Hornet"]
 
 Array = Any
-PARTS = ("prepare", "take", "merge", "layout")
+PARTS = ("prepare", "allocate", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
 _NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
@@ -79,9 +79,9 @@ LEAST_SLOTS = 4096  #: a pool of up to so many is not too large
 class _Work:
     """What a commit needs, all of it allocated."""
 
-    look: Look | None = None
+    look: BatchInspection | None = None
     rebuild: Rebuild | None = None
-    larger: Pool | None = None  # the pool where it is, with more arrays
+    larger: HornetPool | None = None  # the pool where it is, with more arrays
     huge: dict[str, Array] | None = None  # room for copies and pieces of huge rows
 
 
@@ -127,7 +127,7 @@ class Hornet(Structure):
         self.spare, self.array = spare, array
         self.kernels = {part: _load(device, part) for part in PARTS}
         self.rows = device.zeros(n_rows, np.uint64)
-        self.pool = Pool.empty(device, LEAST_BITS, 0, 0, weighted)
+        self.pool = HornetPool.empty(device, LEAST_BITS, 0, 0, weighted)
         self.used = 0  # slots of the rows' blocks
         self._changed()
 
@@ -148,7 +148,7 @@ class Hornet(Structure):
     def _prepare(self, run: Run) -> Plan:
         """O(n log d) in 2 launches; waits once on a GPU, twice for a new pool."""
         if not self.num_edges:
-            found, outcome, numbers = number_keys(self.device, self.kernels["layout"], run)
+            found, outcome, numbers = number_first_batch(self.device, self.kernels["layout"], run)
             new = plan_build(self, run, numbers) if found.inserted else None
             return Plan(run, found, outcome, _Work(rebuild=new), self._state)
         scratch = self._take_scratch(run)
@@ -166,10 +166,10 @@ class Hornet(Structure):
             plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
         return plan
 
-    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
-        return Scratch(self.device, capacity, self.pool.arrays)
+    def _new_scratch(self, capacity: int, run: Run) -> HornetScratch:
+        return HornetScratch(self.device, capacity, self.pool.arrays)
 
-    def _new_pool(self, look: Look, lack: int, run: Run, scratch: Scratch) -> Rebuild | None:
+    def _new_pool(self, look: BatchInspection, lack: int, run: Run, scratch: HornetScratch) -> Rebuild | None:
         """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
         if lack:
             return plan_rebuild(self, self._view, scratch.batch(run))
@@ -178,7 +178,7 @@ class Hornet(Structure):
                 return plan_rebuild(self, self._view, scratch.batch(run))
         return None
 
-    def _room_for_huge(self, look: Look, copies: bool) -> dict[str, Array]:
+    def _room_for_huge(self, look: BatchInspection, copies: bool) -> dict[str, Array]:
         n, empty = look.saved if copies else 0, self.device.empty
         return {
             "spots": empty(look.rows[-1], np.int64), "tasks": empty(look.pieces, np.uint64), "ids": empty(n, np.uint32),
@@ -215,7 +215,7 @@ class Hornet(Structure):
         self.pool, self.rows, self.used = new.pool, new.rows, new.used
         self._changed()
 
-    def _change(self, run: Run, work: _Work, batch: Struct, scratch: Scratch) -> None:
+    def _change(self, run: Run, work: _Work, batch: Struct, scratch: HornetScratch) -> None:
         assert work.look is not None
         old, needs = self.pool, work.look.needs
         if work.rebuild:
@@ -226,7 +226,7 @@ class Hornet(Structure):
                 self.pool = work.larger
                 self._changed()
             if needs.taken:
-                self.kernels["take"].TakeBlocks(
+                self.kernels["allocate"].AllocateBlocks(
                     self.pool.arrays, arrays=self._arrays, ranks=scratch.ranks, at=scratch.words, list=scratch.blocks
                 )
             self.used += needs.slots
@@ -238,7 +238,7 @@ class Hornet(Structure):
         kernels.CopyRows(self.n_rows, **given, rows=self.n_rows, changed=new.changed, n_tasks=new.n_tasks)
         kernels.CopyHubs(len(new.tasks), **given, n_tasks=new.n_tasks)
 
-    def _merge(self, work: _Work, batch: Struct, run: Run, scratch: Scratch, old: Pool) -> None:
+    def _merge(self, work: _Work, batch: Struct, run: Run, scratch: HornetScratch, old: HornetPool) -> None:
         """Merge the rows that change with their keys, from where they lay to where they now lie."""
         assert work.look is not None
         kernels, new = self.kernels["merge"], self.pool

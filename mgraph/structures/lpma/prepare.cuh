@@ -9,7 +9,7 @@ struct Descend {
     Batch batch;
     const u32* leaf_list;
     Leaves leaves;
-    Levels levels;
+    WindowTree levels;
     u64* crowded;  // as for Climb; behind them, one for each of leaf_list
     i64* status;
     DEVICE void operator()(Grid grid) const {

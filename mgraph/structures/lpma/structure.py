@@ -46,7 +46,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants
 from mgraph.structures.pma.frame import Frame
-from mgraph.structures.pma.scratch import Scratch
+from mgraph.structures.pma.scratch import PmaScratch
 from mgraph.structures.pma.structure import NOBODY, Pma
 
 __all__ = ["Lpma"]
@@ -70,12 +70,12 @@ class _Level:
         Of its arrays.
     frame : Frame
         The structure's arrays with the level; what is known of each leaf is undefined.
-    scratch : Scratch or None
+    scratch : PmaScratch or None
         For a batch as large as the last one.
     """
 
     frame: Frame
-    scratch: Scratch | None = None
+    scratch: PmaScratch | None = None
 
     def __init__(self) -> None:
         self.nbytes, self._steps = 0, 0
@@ -220,7 +220,7 @@ class Lpma(Pma):
         except CapacityError:  # the batch that needs it tries again
             self._ahead, self._ahead_refused = None, True
 
-    def _grown(self, n: int) -> tuple[Frame, Scratch | None] | None:
+    def _grown(self, n: int) -> tuple[Frame, PmaScratch | None] | None:
         """The arrays with one level more, where the root is too full for `n` items and that is room enough."""
         if not self._most < n <= self.root_bounds(2 * self.leaves)[1]:
             return None

@@ -2,7 +2,7 @@
 // In reading order a leaf has a place; a leaf's level and number there never change. Appending a level makes place i
 // place 2 i, and the new leaves are those between.
 #pragma once
-#include "structures/pma/slots.cuh"
+#include "structures/pma/layout.cuh"
 
 constexpr i64 level_shift = 40;  // of an address: level << level_shift | slot in the level
 constexpr i64 array_end = (i64)64 << level_shift;  // the address behind the last slot, however many levels there are
@@ -54,7 +54,7 @@ struct Starts {  // where rows start; by addresses, which stay when levels are a
     DEVICE i64 operator[](i64 row) const { return segments().place(at[row]); }
     DEVICE void set(i64 row, i64 slot) const { at[row] = segments().address(slot); }
     // where other lanes write meanwhile
-    DEVICE i64 look(i64 row) const { return segments().place(glance(at + row)); }
+    DEVICE i64 look(i64 row) const { return segments().place(stale_load(at + row)); }
     DEVICE void put(i64 row, i64 slot) const { store(at + row, segments().address(slot)); }
 };
 
@@ -100,18 +100,18 @@ struct PmaView {
     }
 
     // The search for dst in row v by steps, as in gpma+. An empty leaf is passed over to the left.
-    struct Search {
+    struct RowSearch {
         // the row's slots; the last leaf known to have its first item not above dst; the leaves, from `low` on, that
         // may be such a one
         i64 first, end, leaf, leaves, low;
         DEVICE bool open() const { return leaves > 1; }
         DEVICE i64 middle() const { return low + (leaves >> 1); }
     };
-    DEVICE Search begin(i64 v) const {
+    DEVICE RowSearch begin(i64 v) const {
         i64 a = first(v), b = first(v + 1);
         return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1, leaf_of(a)};
     }
-    DEVICE void narrow(Search& s, u32 dst) const {  // does nothing where the search is not open
+    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing where the search is not open
         i64 half = s.leaves >> 1, full = s.low + half;
         u32 head = heads[full];
         while (head == nobody && full > s.low) head = heads[--full];
@@ -122,7 +122,7 @@ struct PmaView {
     }
     // The slot of the first live item of the row that is not below dst, or of what follows the leaf before it; hit: it
     // is dst itself.
-    DEVICE i64 end(const Search& s, u32 dst, bool& hit) const {
+    DEVICE i64 end(const RowSearch& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;
         i64 base = s.leaf * LEAF, from = greater(s.first, base) - base, end = lesser(s.end - base, (i64)LEAF);
@@ -134,7 +134,7 @@ struct PmaView {
     }
     DEVICE i64 find(i64 v, u32 dst) const {
         bool hit;
-        Search s = begin(v);
+        RowSearch s = begin(v);
         while (s.open()) narrow(s, dst);
         i64 slot = end(s, dst, hit);
         return hit ? segments().address(slot) : -1;

@@ -2,18 +2,18 @@
 // key among those that act gives its slot.
 #pragma once
 #include "structures/pma/window.cuh"
-#include "structures/numbers.cuh"
+#include "structures/first_batch.cuh"
 
 struct Place {  // one lane per key
     static constexpr int lanes = 1;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     const f32* weight;
     i64 leaves;
     u32* slots;
     f32* weights;
     DEVICE void operator()(Grid grid) const {
-        Spread spread(numbers.total, leaves);
+        EvenLayout spread(numbers.total, leaves);
         for (i64 k : grid.items(numbers.n))
             if (numbers.act(k)) {
                 i64 slot = spread.place(numbers.of(k), numbers.total);
@@ -25,14 +25,14 @@ struct Place {  // one lane per key
 
 struct PlaceRows {  // one tile for task_rows rows: where rows start, and one entry more where the last one ends
     static constexpr int lanes = 32;
-    Numbers numbers;
+    FirstBatch numbers;
     const u64* keys;
     i64 leaves;
     i64 rows;
     Starts start;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        Spread spread(numbers.total, leaves);
+        EvenLayout spread(numbers.total, leaves);
         for (i64 t : grid.items(tile, rows / task_rows + 1)) {
             i64 first = t * task_rows, last = lesser(first + task_rows, rows + 1);
             numbers.rows(tile, keys, first, last,
@@ -49,7 +49,7 @@ struct CountRows {  // one lane per row: its degree, from the starts in an even 
     i64 leaves;
     u32* degrees;
     DEVICE void operator()(Grid grid) const {
-        Spread spread(total, leaves);
+        EvenLayout spread(total, leaves);
         for (i64 r : grid.items(rows))
             degrees[r] = (u32)(spread.rank(start[r + 1], total) - spread.rank(start[r], total));
     }
@@ -64,7 +64,7 @@ struct EvenCounts {  // one lane per leaf, `total` items being spread evenly: it
     u32* groups;
     u32* heads;
     DEVICE void operator()(Grid grid) const {
-        Spread spread(total, leaves);
+        EvenLayout spread(total, leaves);
         for (i64 leaf : grid.items(leaves)) {
             heads[leaf] = slots[leaf * LEAF];
             counts[leaf] = (u8)spread.count(leaf);

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph.kernels import Library, Struct
-from mgraph.structures.numbers import number_keys
+from mgraph.structures.first_batch import number_first_batch
 from mgraph.structures.plan import Counts
 from mgraph.structures.pma.scratch import TASK_ROWS
 from mgraph.structures.run import Run
@@ -35,7 +35,7 @@ class Build:
 
 def prepare_build(s: Pma, kernels: Library, run: Run) -> tuple[Counts, Array, Build]:
     """Number the keys, and allocate the array that they need."""
-    counts, outcome, numbers = number_keys(s.device, kernels, run)
+    counts, outcome, numbers = number_first_batch(s.device, kernels, run)
     total = counts.inserted
     array = s.new_array(1 if total <= s.bounds(1)[1][0] else s.even_leaves(total), blank=total == 0)
     return counts, outcome, Build(numbers, total, array, s.frame(s._spread(array), s.start, s._degrees))

@@ -5,7 +5,7 @@
 #include "structures/pma/leaf.cuh"
 #include "structures/pma/merge.cuh"
 #include "structures/pma/rows.cuh"
-#include "structures/pma/wide.cuh"
+#include "structures/pma/merge_parts.cuh"
 #include "structures/outcome.cuh"
 
 struct SetWeights {  // one lane per key: new weights of edges that exist, before anything moves
@@ -22,7 +22,7 @@ struct SetWeights {  // one lane per key: new weights of edges that exist, befor
 
 // Where rows [first, last) of a window start, whose items go to the slots from `base` on.
 template <class Group>
-DEVICE void move_rows(Group group, const Merge& merge, const Spread& spread, i64 base, Starts start, Starts moved,
+DEVICE void move_rows(Group group, const Merge& merge, const EvenLayout& spread, i64 base, Starts start, Starts moved,
                       i64 first, i64 last) {
     if (first >= last) return;
     i64 low = lower_bound(merge.batch.keys, merge.first_key, merge.last_key, first_key_of(first));
@@ -48,7 +48,7 @@ struct MergeBlocks {  // one block per window of up to block_leaves
         for (i64 i : grid.items(block, n)) {
             Window w = window_at(windows, i);
             Merge merge(batch, leaves, w);
-            Spread spread(merge.n, w.leaves);
+            EvenLayout spread(merge.n, w.leaves);
             i64 old = leaves.small_sum(w.leaf, w.leaf + w.leaves);
             for (i64 j = block.rank(); j < w.leaves; j += block.size())
                 before[j] = (i32)leaves.small_sum(w.leaf, w.leaf + j);
@@ -78,7 +78,8 @@ struct MergeBlocks {  // one block per window of up to block_leaves
                 if (WEIGHTED) weights[to] = weight ? weight[k] : 1.0f;
             }
     }
-    DEVICE void write(Block block, const Window& w, const Spread& spread, const u32* items, const f32* weights) const {
+    DEVICE void write(Block block, const Window& w, const EvenLayout& spread, const u32* items,
+                      const f32* weights) const {
         i64 first = (i64)w.leaf * LEAF;
         for (i64 s = block.rank(); s < (i64)w.leaves * LEAF; s += block.size()) {
             i64 leaf = leaf_of(s), from = spread.items_before(leaf) + (s & (LEAF - 1));
@@ -106,7 +107,7 @@ struct MoveRows {  // one tile per task: the starts of up to task_rows rows of o
         for (i64 i : grid.items(tile, n)) {
             Window w = part_at(windows, i, out_leaves);
             Merge merge(batch, leaves, w);
-            Spread spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
+            EvenLayout spread(merge.n, out_leaves ? out_leaves : (i64)w.leaves);
             i64 first = out_leaves ? i * task_rows : (i64)w.first_row;
             i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
             move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, moved, first, last);
@@ -117,7 +118,7 @@ struct MoveRows {  // one tile per task: the starts of up to task_rows rows of o
 // MergeLeaves and UpdateRows in one launch, as Prepare.
 struct WriteLeaves {
     static constexpr int lanes = 256;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     const u64* keys;
     i64 n;
     const f32* weight;
@@ -126,7 +127,7 @@ struct WriteLeaves {
     const u32* before;
     const u64* chunks;
     i64 shift;
-    Levels levels;
+    WindowTree levels;
     const u32* first_keys;
     Leaves leaves;
     Array array;

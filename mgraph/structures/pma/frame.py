@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mgraph.kernels import Library, Struct, View
-from mgraph.structures.pma.scratch import Scratch
+from mgraph.structures.pma.scratch import PmaScratch
 from mgraph.structures.run import Run
 
 __all__ = ["Frame", "Work"]
@@ -66,7 +66,7 @@ class Work:
     ----------
     frame : Frame
         The arrays that are written; others than now where a level was appended.
-    scratch : Scratch
+    scratch : PmaScratch
         With the batch that it has located.
     run : Run
     num_edges : int
@@ -85,7 +85,7 @@ class Work:
     after: Frame | None = None  # of the new array; None where the array stays
     leaves: Struct  # where windows are wide, with the sums before each task's leaves; valid until leaves are written
 
-    def __init__(self, frame: Frame, scratch: Scratch, run: Run, num_edges: int, leaf_windows: int) -> None:
+    def __init__(self, frame: Frame, scratch: PmaScratch, run: Run, num_edges: int, leaf_windows: int) -> None:
         self.frame, self.scratch, self.run, self.num_edges = frame, scratch, run, num_edges
         self.leaf_windows = leaf_windows
 

@@ -1,8 +1,8 @@
 // commit: windows of one leaf, a few lanes each. The places of deleted and of inserted items are sets of bits,
 // so that an item's new place follows from counting bits, however many keys there are.
 #pragma once
-#include "structures/pma/levels.cuh"
-#include "structures/pma/tile.cuh"
+#include "structures/pma/window_tree.cuh"
+#include "structures/pma/merge_tile.cuh"
 
 struct Places {  // a set of places in a leaf
     static constexpr int words = (LEAF + 31) / 32;
@@ -39,7 +39,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
     static constexpr int stride = 2 * LEAF + 4;  // of a tile's room
     const Batch& batch;
     const Leaves& leaves;
-    const Levels& levels;
+    const WindowTree& levels;
     const Array& array;
     const f32* weight;
     u32* items;  // those that stay, without gaps; then the inserted ones, by their new place
@@ -128,7 +128,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
 struct MergeLeaves {  // one tile per window of one leaf, unless a wider one covers it
     static constexpr int lanes = TILE;
     Batch batch;
-    Levels levels;
+    WindowTree levels;
     const f32* weight;
     const u32* first_keys;
     i64 n;

@@ -2,7 +2,7 @@
 #pragma once
 #include "structures/pma/window.cuh"
 #include "structures/outcome.cuh"
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 
 enum Status {  // counts for the host, one read-back
     updates,
@@ -41,7 +41,7 @@ struct Locate {  // one block per chunk
         i64 found[3] = {}, many = (n >> shift) + 1;  // the last one has the end of the keys
         for (i64 c : grid.items(block, many)) {
             i64 last = lesser((c + 1) << shift, n + 1);
-            ChunkMoves moves;
+            ChunkShifts moves;
             for (i64 first = c << shift; first < last; first += block.size() * in_flight) {
                 i64 k = first + block.rank() * in_flight;
                 u32 move[in_flight] = {}, mine = 0;
@@ -58,7 +58,7 @@ struct Locate {  // one block per chunk
     }
     // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
     DEVICE void look_up(i64 k, int some, u32* move, i64* found) const {
-        PmaView::Search search[in_flight];
+        PmaView::RowSearch search[in_flight];
         for (int j = 0; j < some; ++j) {
             if (k + j + 2 * in_flight < n) prefetch(graph.start + (keys[k + j + 2 * in_flight] >> 32));
             search[j] = graph.begin(lesser((i64)(keys[k + j] >> 32), rows - 1));
@@ -76,7 +76,7 @@ struct Locate {  // one block per chunk
                 for (int s = 0; s < LEAF; s += 16) prefetch(graph.leaf(search[j].leaf) + s);
         for (int j = 0; j < some; ++j) move[j] = settle(k + j, search[j], found);
     }
-    DEVICE u32 settle(i64 k, const PmaView::Search& search, i64* found) const {
+    DEVICE u32 settle(i64 k, const PmaView::RowSearch& search, i64* found) const {
         i64 row = (i64)(keys[k] >> 32);
         bool there, known = row < rows && (i64)(u32)keys[k] < vertices;
         i64 at = graph.end(search, (u32)keys[k], there);

@@ -2,7 +2,7 @@
 // the first rows, all loaded before one of them is used. As in a leaf, bits are counted: deleted old and inserted new
 // ranks.
 #pragma once
-#include "structures/pma/tile.cuh"
+#include "structures/pma/merge_tile.cuh"
 
 struct Ranks {  // a set of ranks in a window, in the tile's shared memory
     static constexpr int words = few_leaves * LEAF / 32 + 1;
@@ -88,7 +88,7 @@ struct FewMerge {
             Fours<f32> weights[each];
             read(weights, 0.0f), stage(four, weights, room.weights);
         }
-        Spread spread(n, w.leaves);
+        EvenLayout spread(n, w.leaves);
         for (; row - tile.rank() < w.last_row; row += lanes, row_at = begin(row)) {
             i64 to = rank(row_at) + keys.moved_before(row, w.last_key);
             if (row < w.last_row) start.set(row, first() + spread.place(to, n));
@@ -114,7 +114,7 @@ struct FewMerge {
                 if (four[i].at[j] != nobody && !(bits >> j & 1)) items[at++] = column[i].at[j];
         }
     }
-    template <class T> DEVICE void write(const Spread& spread, const T* items, T none) const {
+    template <class T> DEVICE void write(const EvenLayout& spread, const T* items, T none) const {
         for (int i = 0; i < each; ++i) {
             int s = four_at(i), some = s < slots() ? (int)spread.count(s / LEAF) - s % LEAF : 0;
             if (s >= slots()) break;

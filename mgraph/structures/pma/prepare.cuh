@@ -1,13 +1,13 @@
 // prepare: locate the keys, count, and choose the windows. Nothing of the structure is written.
 #pragma once
-#include "structures/pma/levels.cuh"
+#include "structures/pma/window_tree.cuh"
 #include "structures/pma/locate.cuh"
 
 struct PickLeaves {  // one lane per key, or four, a block in step: leaves that the batch changes, by their first keys
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
-    Levels levels;
+    WindowTree levels;
     Starts start;
     i64 rows;
     u32* leaf_list;  // windows of one leaf, with those that a wider window covers
@@ -68,7 +68,7 @@ struct PickLeaves {  // one lane per key, or four, a block in step: leaves that 
 
 // The items of the sibling of `leaf`'s window at `level`. Sums of many groups are kept for other lanes: where the array is
 // full, many leaves climb to the top, and each would read all groups.
-DEVICE i64 sibling(const Leaves& leaves, const Levels& levels, i64 level, i64 leaf) {
+DEVICE i64 sibling(const Leaves& leaves, const WindowTree& levels, i64 level, i64 leaf) {
     i64 from = ((leaf >> level) ^ 1) << level, to = lesser(from + ((i64)1 << level), leaves.leaves);
     if (from >= to) return 0;
     if (level <= group_level) return leaves.sum(from, to);
@@ -81,7 +81,7 @@ struct Climb {  // one lane per crowded leaf: its smallest window within bounds
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
-    Levels levels;
+    WindowTree levels;
     // first key << 8 | the window's level, which Climb fills in: `none` where another leaf has the same window
     u64* crowded;
     i64* status;
@@ -114,7 +114,7 @@ struct Select {  // one lane per window, a block in step
     Batch batch;
     i64 all_leaves;  // whether all changed leaves have asked for a window, and not the crowded ones alone
     Leaves leaves;
-    Levels levels;
+    WindowTree levels;
     const u64* crowded;
     Starts start;
     i64 rows;
@@ -204,7 +204,7 @@ struct Select {  // one lane per window, a block in step
 // is 0 at the start, and again when the mailbox has it.
 struct Prepare {
     static constexpr int lanes = 256;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     const u64* keys;
     const i8* op;
     i64 n;
@@ -217,7 +217,7 @@ struct Prepare {
     u64* chunks;
     i64 shift;
     Leaves leaves;
-    Levels levels;
+    WindowTree levels;
     Starts start;
     u32* leaf_list;
     u64* crowded;

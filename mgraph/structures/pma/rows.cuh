@@ -1,6 +1,6 @@
 // commit: where the rows start in leaves that were merged, and degrees.
 #pragma once
-#include "structures/pma/levels.cuh"
+#include "structures/pma/window_tree.cuh"
 
 // the rows that begin in a leaf after the row of its first key; few numbers, since lanes exchange them
 struct LeafRows {
@@ -17,7 +17,7 @@ struct UpdateRows {
     static constexpr int lanes = 1;
     static constexpr int resident = 8;
     Batch batch;
-    Levels levels;
+    WindowTree levels;
     const u32* first_keys;  // of leaves, as for MergeLeaves
     i64 windows;
     Leaves leaves;

@@ -9,10 +9,10 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Library, Struct, constants
-from mgraph.structures.moves import chunk_shift
 from mgraph.structures.run import Run
+from mgraph.structures.shift_sums import chunk_shift
 
-__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "Scratch"]
+__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
 
 Array = Any
 _STATUS = constants("structures/pma/locate.cuh").enums["Status"]
@@ -26,7 +26,7 @@ WINDOW = _SIZES.size("Window") // 4  # words
 SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: the most operations that one launch prepares; on a CPU one thread does it
 
 
-class Scratch:
+class PmaScratch:
     """Memory for a batch of up to `capacity` operations, one allocation of some 90 bytes per operation.
 
     Parameters

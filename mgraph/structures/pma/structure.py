@@ -21,7 +21,7 @@ from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.build import Build, commit_build, prepare_build
 from mgraph.structures.pma.frame import Frame, Work
-from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, Scratch
+from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, PmaScratch
 from mgraph.structures.run import Run
 from mgraph.structures.sums import running_sums
 
@@ -29,7 +29,7 @@ __all__ = ["NOBODY", "Pma"]
 
 Array = Any
 
-NOBODY = np.uint32(constants("structures/pma/slots.cuh")["nobody"])  # in slots that hold no edge
+NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # in slots that hold no edge
 
 
 class Pma(Structure):
@@ -108,7 +108,7 @@ class Pma(Structure):
     def _pack(self, arrays: dict[str, Any], start: Array, degrees: Array) -> tuple[Struct, Struct, View]:
         """What the structure's view.cuh declares: Array, Starts and PmaView."""
 
-    def _grown(self, n: int) -> tuple[Frame, Scratch | None] | None:
+    def _grown(self, n: int) -> tuple[Frame, PmaScratch | None] | None:
         """More room for `n` items, without moving one; None where the whole array is to be written anew.
 
         And the scratch for it, if that was made before.
@@ -246,13 +246,13 @@ class Pma(Structure):
                 self._plan_wide(work, 0 if found.resize else found.scratch_leaves)
         return Plan(run, counts, outcome, work, self._state, kept)
 
-    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
+    def _new_scratch(self, capacity: int, run: Run) -> PmaScratch:
         return self.new_scratch(capacity, self._frame)
 
-    def new_scratch(self, capacity: int, frame: Frame) -> Scratch:
+    def new_scratch(self, capacity: int, frame: Frame) -> PmaScratch:
         """Memory for a batch of up to `capacity` operations on a frame's arrays."""
         leaves = len(frame.arrays["counts"])
-        scratch = Scratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
+        scratch = PmaScratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
         scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
         return scratch
 

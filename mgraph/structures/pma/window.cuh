@@ -1,6 +1,6 @@
 // What preparing and committing a batch share: the located batch, ranks, and windows.
 #pragma once
-#include "structures/moves.cuh"
+#include "structures/shift_sums.cuh"
 
 struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     const u64* keys;
@@ -17,7 +17,7 @@ struct Batch {  // n located keys; moves are counted as inserts << 32 | deletes
     DEVICE bool inserts(i64 k) const { return by_key(k) > 0; }
     DEVICE bool deletes(i64 k) const { return by_key(k) < 0; }
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
-    DEVICE u64 moves(i64 k) const { return moves_before(before, chunks, shift, k); }
+    DEVICE u64 moves(i64 k) const { return shifts_before(before, chunks, shift, k); }
     DEVICE i64 net(i64 k) const { return sum(moves(k)); }
     DEVICE i32 net32(i64 k) const { return (i32)net(k); }
     static DEVICE i64 sum(u64 moves) { return (i64)(moves >> 32) - (i64)(moves & 0xffffffffu); }
@@ -35,7 +35,7 @@ constexpr i64 group_level = 10, group_leaves = 1 << group_level;  // leaves whos
 constexpr i64 task_slots = 1024, task_leaves = task_slots / LEAF, part_slots = 4096, part_leaves = part_slots / LEAF,
               task_rows = 512;
 
-template <class T> struct alignas(16) Fours {  // what is loaded and stored at once
+template <class T> struct OVERLAY alignas(16) Fours {  // what is loaded and stored at once
     T at[4];
 };
 
@@ -93,7 +93,7 @@ DEVICE void recount(const Array& array, i64 leaf, i64 by) {  // a group's sum fo
 }
 
 // leaves [leaf, leaf + leaves), their keys, the rows that start in them; where wide, its copy and a part
-struct alignas(16) Window {
+struct OVERLAY alignas(16) Window {
     u32 leaf, leaves, first_key, last_key, first_row, last_row, scratch, part;
 };
 DEVICE Window& window_at(u32* windows, i64 i) { return ((Window*)windows)[i]; }
@@ -114,9 +114,9 @@ DEVICE i64 parts(const Window& w) {
     return ((i64)w.leaves * LEAF + (w.last_key - w.first_key) + part_slots - 1) / part_slots;
 }
 
-struct Spread {  // n items spread evenly over some leaves: the first `extra` leaves hold one more
+struct EvenLayout {  // n items spread evenly over some leaves: the first `extra` leaves hold one more
     u64 base, extra, end;
-    DEVICE Spread(i64 n, i64 leaves)
+    DEVICE EvenLayout(i64 n, i64 leaves)
         : base(((u64)n | (u64)leaves) >> 32 ? (u64)n / (u64)leaves : (u32)n / (u32)leaves),
           extra((u64)n - base * (u64)leaves), end((u64)leaves * LEAF) {}
     DEVICE i64 count(i64 leaf) const { return (i64)(base + ((u64)leaf < extra)); }

@@ -23,7 +23,7 @@ struct Change {  // one lane per key, a warp in step: deletions, new weights, an
             if (ahead < keys.n && keys.outcome[ahead] == deleted) prefetch(slabs.words + keys.place[ahead]);
             u8 is = k < keys.n ? keys.outcome[k] : overridden;
             if (is == updated) slabs.put(keys.place[k], keys.weight_of(k));
-            if (is == deleted) reduce_or(slabs.words + keys.place[k], no_edge);
+            if (is == deleted) or_into_owned_word(slabs.words + keys.place[k], no_edge);
             add_degrees(warp, slabs.rows, k < keys.n ? keys.keys[k] >> 32 : ~(u64)0, is == deleted, -1);
         }
     }
@@ -162,7 +162,7 @@ struct Insert {  // one lane per key, a warp in step: inserts into tables that s
         prefetch(slabs.words + slot_of(keys.place[k]));
     }
     DEVICE bool put(u32 id, i64 place) const {
-        if (place >= sure) return reduce_and(slabs.words + slot_of(place), id), true;  // of all ones
+        if (place >= sure) return and_into_owned_word(slabs.words + slot_of(place), id), true;  // of all ones
         return place >= loose && atomic_cas(slabs.words + slot_of(place), no_edge, id) == no_edge;
     }
 };

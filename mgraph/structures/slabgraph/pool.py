@@ -12,7 +12,7 @@ from mgraph.errors import CapacityError
 from mgraph.growing import Growables
 from mgraph.kernels import Library, Struct, constants
 
-__all__ = ["HOLE_CLASSES", "MOST_SLABS", "PIECE_BUCKETS", "ROW", "STATE", "Move", "Pool"]
+__all__ = ["HOLE_CLASSES", "MOST_SLABS", "PIECE_BUCKETS", "ROW", "STATE", "Move", "SlabPool"]
 
 Array = Any
 MOST_SLABS = (1 << 32) - 64  # numbers are 32 bits; the highest stands for no slab, and readers step past the last one
@@ -26,7 +26,7 @@ HOLES, HOLE_SHARE = 256, 32  # entries for holes: so many, and one for as many s
 STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
 
 
-class Pool(NamedTuple):
+class SlabPool(NamedTuple):
     """Room for slabs.
 
     Attributes
@@ -48,19 +48,19 @@ class Pool(NamedTuple):
     holes: Array
 
     @classmethod
-    def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> Pool:
+    def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> SlabPool:
         """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
         kinds = (np.uint32, np.float32 if weighted else None, np.uint32, np.uint64)
         grows = Growables(device, kinds, _sizes(slabs, words_of_slab))
         return cls(grows, *grows.arrays)
 
-    def longer(self, needs: int, words_of_slab: int) -> Pool | None:
+    def longer(self, needs: int, words_of_slab: int) -> SlabPool | None:
         """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
         step = min(self.slabs + self.slabs // STEP_SHARE, MOST_SLABS)
         for slabs in sorted({max(needs, step), needs}, reverse=True):  # a full device may have no room for a step
             longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab)) if needs <= MOST_SLABS else None
             if longer is not None:
-                return Pool(self.grows, *longer)
+                return SlabPool(self.grows, *longer)
         return None
 
     def supply(self, state: Array, status: Array) -> Struct:
@@ -84,7 +84,7 @@ class Move:
 
     Attributes
     ----------
-    pool : Pool
+    pool : SlabPool
         The new one.
     tail, free : int
         How many slabs are copied as they are, with the lists of those given back; 0 and 0 where they are compacted, and
@@ -95,7 +95,7 @@ class Move:
         For a compaction: the new rows, the pieces that tables are cut into, and the supply's state after it.
     """
 
-    pool: Pool
+    pool: SlabPool
     tail: int
     free: int
     first: int
@@ -104,13 +104,13 @@ class Move:
     state: Array = None
 
     @classmethod
-    def grow(cls, old: Pool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
+    def grow(cls, old: SlabPool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
         """A move to another pool of `needs` slabs and some more; slabs keep their numbers."""
         return cls(_larger(old, device, needs, needs // (8 if old.slabs else 16), words_of_slab), tail, free, tail)
 
     @classmethod
     def compact(
-        cls, old: Pool, device: Device, needs: int, more: int, words_of_slab: int, rows: Array, buckets: int
+        cls, old: SlabPool, device: Device, needs: int, more: int, words_of_slab: int, rows: Array, buckets: int
     ) -> Move:
         """A move to a pool of `needs` + `more` slabs that leaves out free slabs and gaps in chains.
 
@@ -120,7 +120,7 @@ class Move:
         pieces = device.empty(len(rows) // ROW + pool.slabs // PIECE_BUCKETS, np.uint64)
         return cls(pool, 0, 0, buckets, device.empty(len(rows), np.uint32), pieces, device.zeros(3, np.int64))
 
-    def run(self, kernels: Library, old: Pool, rows: Array, words_of_slab: int) -> None:
+    def run(self, kernels: Library, old: SlabPool, rows: Array, words_of_slab: int) -> None:
         """Move what `old` and `rows` hold; allocates nothing, asynchronous on a GPU."""
         new = self.pool
         kernels.Grow(
@@ -147,7 +147,7 @@ def _sizes(slabs: int, words_of_slab: int) -> tuple[int, int, int, int]:
     return n, n, slabs, HOLES + slabs // HOLE_SHARE
 
 
-def _larger(old: Pool, device: Device, needs: int, more: int, words_of_slab: int) -> Pool:
+def _larger(old: SlabPool, device: Device, needs: int, more: int, words_of_slab: int) -> SlabPool:
     if needs > MOST_SLABS:
         raise CapacityError(f"{needs} slabs of {4 * words_of_slab} bytes; their 32-bit numbers allow {MOST_SLABS}")
-    return Pool.empty(device, min(needs + more, MOST_SLABS), words_of_slab, old.weights is not None)
+    return SlabPool.empty(device, min(needs + more, MOST_SLABS), words_of_slab, old.weights is not None)

@@ -5,7 +5,7 @@
 #include "kernels/search.cuh"
 #include "structures/slabgraph/holes.cuh"
 
-struct Found {
+struct BatchInspection {
     i64 slot;   // or -1
     u32 slab;   // the first slab of the chain that has free words
     u32 empty;  // those, bits
@@ -20,8 +20,8 @@ struct Found {
 // Looks for an id in the chain that begins at `slab`. One lane loads a whole slab at once: 10M keys take 0.49 ms. Where
 // four lanes load their slabs together, one after another, as the paper's warps do, it is 0.70 ms: fewer loads are
 // under way.
-DEVICE Found look_up(const SlabView& graph, u32 slab, u32 id) {
-    Found found = {-1, 0, 0, 0};
+DEVICE BatchInspection look_up(const SlabView& graph, u32 slab, u32 id) {
+    BatchInspection found = {-1, 0, 0, 0};
     while (slab != no_slab && found.slot < 0) {
         Quad held[quads_of_slab];
 #pragma unroll
@@ -76,7 +76,7 @@ struct Locate {
             Table own = of_row.table;
             Lanes same = {lanes_of_row(warp, row), left >> 32 == row, right >> 32 == row};
             bool leads = known && lowest_bit(same.bits) == warp.rank();
-            Found at = look_up(graph, own.buckets ? own.slab((u32)key) : no_slab, (u32)key);
+            BatchInspection at = look_up(graph, own.buckets ? own.slab((u32)key) : no_slab, (u32)key);
             u64 next = warp.shfl(key, lesser(warp.rank() + 1, warp.size() - 1));
             bool acts = known && (warp.rank() + 1 < warp.size() ? next : right) != key;  // of equal keys the last
             u8 is = !acts ? overridden : insert ? (at.slot < 0 ? inserted : updated) : at.slot < 0 ? missing : deleted;
@@ -130,7 +130,7 @@ struct Locate {
     }
     // A free slot for each insert. Lanes that want one of the same slab get different ones; where nobody outside the
     // warp wants any of that slab and there are enough, they are theirs for `sure`.
-    DEVICE void settle(Tile<32> warp, i64 k, u8 is, Found at, bool whole) const {
+    DEVICE void settle(Tile<32> warp, i64 k, u8 is, BatchInspection at, bool whole) const {
         bool wants = is == inserted && at.empty;
         u32 same = warp.match(wants ? at.slab : no_slab) & warp.ballot(wants), empty = at.empty;
         int before = popcount(same & ((1u << warp.rank()) - 1)), all = popcount(same), room = popcount(empty);

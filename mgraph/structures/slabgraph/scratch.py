@@ -12,9 +12,9 @@ from mgraph.kernels import Library, Struct, View, constants
 from mgraph.structures.contract import KEPT
 from mgraph.structures.plan import Counts
 from mgraph.structures.run import Run
-from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, Pool
+from mgraph.structures.slabgraph.pool import PIECE_BUCKETS, SlabPool
 
-__all__ = ["ALL_WORDS", "LATE", "STATUS", "WARP", "WORDS", "Found", "Scratch"]
+__all__ = ["ALL_WORDS", "LATE", "STATUS", "WARP", "WORDS", "BatchInspection", "SlabScratch"]
 
 Array = Any
 _TABLE, _PREPARE = constants("structures/slabgraph/table.cuh"), constants("structures/slabgraph/prepare.cuh")
@@ -27,7 +27,7 @@ CHOSEN = _PREPARE["Choose::lanes"] * WARP // 2  # keys of a block in Choose: hal
 
 
 @dataclass
-class Found:
+class BatchInspection:
     """What prepare counted, by the names of Status in ``table.cuh``."""
 
     all_moves: int
@@ -100,7 +100,7 @@ class Found:
 STATUS = len(WORDS)
 
 
-class Scratch:
+class SlabScratch:
     """Memory for a batch of up to `capacity` operations, one allocation of some 88 bytes per operation.
 
     Parameters
@@ -135,7 +135,7 @@ class Scratch:
     def _warps(self, n: int) -> int:
         return n if self.device.kind == "cpu" else n // WARP + 1  # on a CPU they are as wide as a build has them
 
-    def bind(self, kernels: Library, graph: View, pool: Pool, supply: Array, rows: int, vertices: int) -> None:
+    def bind(self, kernels: Library, graph: View, pool: SlabPool, supply: Array, rows: int, vertices: int) -> None:
         """Pack what prepare's kernels take of this memory and of the structure, once for many batches."""
         status, found = self.status, self._found
         self._locate = kernels.Locate.bind(graph=graph, rows=rows, vertices=vertices, found=found, status=status)
@@ -145,7 +145,7 @@ class Scratch:
         )  # fmt: skip
         self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
-    def bind_commit(self, kernels: Library, slabs: Struct, pool: Pool, state: Array) -> None:
+    def bind_commit(self, kernels: Library, slabs: Struct, pool: SlabPool, state: Array) -> None:
         """`bind` for commit's kernels; repeated where the pool is replaced, or more edges may wait."""
         tables = Struct(**{**slabs.values, "late": self.late})
         supply = pool.supply(state, self.status)
@@ -155,7 +155,7 @@ class Scratch:
         self.insert_hard = kernels.InsertHard.bind(slabs=tables, supply=supply, hard=self._hard)
         self.finish = kernels.Finish.bind(slabs=tables, supply=supply)
 
-    def count(self, run: Run) -> tuple[Struct, Array, Found]:
+    def count(self, run: Run) -> tuple[Struct, Array, BatchInspection]:
         """Look a run's keys up and choose the rows that get another table; the keys' places, outcomes, all counts."""
         n = len(run)
         keys = Struct(keys=run.keys, weight=run.weight, n=n, outcome=self.outcome, place=self.place)
@@ -164,4 +164,4 @@ class Scratch:
         self._report(STATUS)
         outcome = self.outcome[:n]
         self.device.synchronize()  # the one wait for it
-        return keys, outcome, Found(**dict(zip(WORDS, self.mail.tolist(), strict=True)))
+        return keys, outcome, BatchInspection(**dict(zip(WORDS, self.mail.tolist(), strict=True)))

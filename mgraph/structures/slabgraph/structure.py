@@ -53,12 +53,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Struct, View, load
-from mgraph.structures.contract import DEAD_BITS, KEPT, Structure
+from mgraph.structures.contract import DELETED_BITS, KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
 from mgraph.structures.slabgraph.check import HEADER, check_slabgraph
-from mgraph.structures.slabgraph.pool import HOLE_CLASSES, PIECE_BUCKETS, ROW, STATE, Move, Pool
-from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WARP, WORDS, Found, Scratch
+from mgraph.structures.slabgraph.pool import HOLE_CLASSES, PIECE_BUCKETS, ROW, STATE, Move, SlabPool
+from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WARP, WORDS, BatchInspection, SlabScratch
 
 __all__ = ["Chains", "SlabGraph"]
 
@@ -92,7 +92,7 @@ class _Work:
     """What a commit needs, all of it allocated."""
 
     keys: Struct
-    found: Found
+    found: BatchInspection
     late_edges: int  # at most
     before: Move | None  # to another pool, before the batch is written
     after: Move | None  # and after
@@ -162,7 +162,7 @@ class SlabGraph(Structure):
         self._kernels = load(device, "structures/slabgraph/slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
         self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
         self.supply = device.zeros(STATE, np.int64)  # free slabs, tail, slabs in holes, holes of each class
-        self.pool = Pool.empty(device, 0, self.words, weighted)
+        self.pool = SlabPool.empty(device, 0, self.words, weighted)
         self.buckets = 0  # of all tables
         self._deleted = 0  # edges, since it was last counted what compacting the pool would free
         self._arrays_changed()
@@ -196,20 +196,20 @@ class SlabGraph(Structure):
         work = _Work(keys, found, late_edges, before, after, looked)
         return Plan(run, found.counts, outcome, work, self._state, scratch)
 
-    def _new_scratch(self, capacity: int, run: Run) -> Scratch:
-        scratch = Scratch(self.device, capacity, self.pool.slabs, self.n_rows)
+    def _new_scratch(self, capacity: int, run: Run) -> SlabScratch:
+        scratch = SlabScratch(self.device, capacity, self.pool.slabs, self.n_rows)
         scratch.bind(self._kernels, self._view, self.pool, self.supply, self.n_rows, self.n_vertices)
         self._bind_commit(scratch)
         return scratch
 
-    def _bind_commit(self, scratch: Scratch) -> None:
+    def _bind_commit(self, scratch: SlabScratch) -> None:
         scratch.bind_commit(self._kernels, self._slabs, self.pool, self.supply)
 
-    def _keep(self, scratch: Scratch | None) -> None:
+    def _keep(self, scratch: SlabScratch | None) -> None:
         if scratch is not None and len(scratch.late) <= 4 * LATE * KEPT:
             super()._keep(scratch)
 
-    def _count_chains(self, found: Found, keys: Struct, tasks: Struct) -> None:
+    def _count_chains(self, found: BatchInspection, keys: Struct, tasks: Struct) -> None:
         """Count the slabs that new tables chain, in place of the most that they could; a read-back."""
         kernels, n = self._kernels, found.runs + found.reused
         counts, sums = self.device.zeros(n, np.uint32), self.device.zeros(2, np.int64)
@@ -220,7 +220,7 @@ class SlabGraph(Structure):
         kernels.SumChains(n, counts=counts, n=n, sums=sums)
         found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
 
-    def _plan_moves(self, found: Found) -> tuple[Move | None, Move | None, bool]:
+    def _plan_moves(self, found: BatchInspection) -> tuple[Move | None, Move | None, bool]:
         """Plan a larger pool where the batch may need it, and a smaller one where it leaves much unused.
 
         The pool grows where it is while less than a quarter of it is unused: then no slab moves.
@@ -312,12 +312,15 @@ class SlabGraph(Structure):
         Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
         n, device, kernels = len(vertices), self.device, self._kernels
-        dead, status = device.zeros(self.n_vertices // DEAD_BITS + 2, np.uint32), device.zeros(ALL_WORDS + 3, np.int64)
+        dead, status = (
+            device.zeros(self.n_vertices // DELETED_BITS + 2, np.uint32),
+            device.zeros(ALL_WORDS + 3, np.int64),
+        )
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
         counts, supply = status[ALL_WORDS:], self.pool.supply(self.supply, status)
         sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
         status[SUPPLY] = self.supply[: SUPPLY.stop - SUPPLY.start]
-        kernels.MarkDead(n, vertices=vertices, n=n, dead=dead)
+        kernels.MarkDeleted(n, vertices=vertices, n=n, dead=dead)
         kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
         kernels.SeverPieces(len(pieces), **sever)
         kernels.DropTables(n, vertices=vertices, n=n, rows=self.rows)

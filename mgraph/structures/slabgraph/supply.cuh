@@ -52,7 +52,8 @@ struct Supply {
     }
 };
 
-struct Late {  // an edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it
+// an edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it
+struct OVERLAY Late {
     u32 slab, id;
     f32 weight;
     u32 fresh;

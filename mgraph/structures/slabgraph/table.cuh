@@ -90,7 +90,7 @@ DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
 // A row that gets another table: its old table, its new buckets, the `place` of their slabs among those of their kind,
 // its keys, `freed`, where the slab of an old table of one bucket is listed, and the `hole` for the new table, or
 // no_slab, with the number of slabs that it leaves of it.
-struct Task {
+struct OVERLAY Task {
     u32 row, first, buckets, new_buckets, place, first_key, last_key, freed, hole, rest;
     DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
     DEVICE i64 key_pieces() const { return ((i64)last_key - first_key + piece_keys - 1) / piece_keys; }

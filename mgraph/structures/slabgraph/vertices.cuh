@@ -2,7 +2,7 @@
 // vertices. Rows of many buckets are cut into pieces, so that one does not hold up the rest. No two tiles change one
 // bucket.
 #pragma once
-#include "structures/dead.cuh"
+#include "structures/deleted_set.cuh"
 #include "structures/slabgraph/supply.cuh"
 
 struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: how many are gone, counted by one lane
@@ -10,7 +10,7 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
     Supply supply;
     const u32* dead;
     template <class T> DEVICE void buckets(T tile, i64 row, Table own, i64 from, i64 to, i64& edges) const {
-        bool dies = is_dead(dead, (u32)row);
+        bool dies = is_deleted(dead, (u32)row);
         u32 gone = 0;
         for (u32 slab = own.first + (u32)from; slab != own.first + (u32)to; ++slab)
             gone += dies ? release(tile, slab, own.buckets == 1) : unlink(tile, slab);
@@ -37,7 +37,7 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
         for (u32 slab = first; slab != no_slab; slab = *slabs.next(slab))
             for (int s = header + tile.rank(); s < SLAB; s += tile.size()) {
                 u32* word = slabs.next(slab) + s;
-                if (*word == no_edge || !is_dead(dead, *word)) continue;
+                if (*word == no_edge || !is_deleted(dead, *word)) continue;
                 *word = no_edge;
                 ++gone;
             }
@@ -60,7 +60,7 @@ struct SeverRows {  // one tile per row of few buckets; of the others the pieces
         for (i64 row : grid.items(tile, n)) {
             Table own = slabs.of_row(row);
             if (own.buckets == 0) continue;
-            bool dies = is_dead(dead, (u32)row), leaves = dies && own.buckets > 1 && tile.rank() == 0;
+            bool dies = is_deleted(dead, (u32)row), leaves = dies && own.buckets > 1 && tile.rank() == 0;
             if (tile.rank() == 0 && dies) gone[1] += own.buckets;
             if (leaves) atomic_add(supply.status + left, (i64)own.buckets);
             supply.leave(tile, {own.first, leaves ? own.buckets : 0});

@@ -13,18 +13,18 @@ DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
     return x ^ x >> 16;
 }
 
-struct Table {  // of one row: where its buckets begin, and how many there are
+struct OVERLAY Table {  // of one row: where its buckets begin, and how many there are
     u32 first, buckets;
     DEVICE u32 slab(u32 id) const { return first + (u32)((u64)mix(id) * buckets >> 32); }
 };
-struct Row {  // mostly read as a whole: as a rule it lies in one sector of memory
+struct OVERLAY Row {  // mostly read as a whole: as a rule it lies in one sector of memory
     Table table;
     u32 degree;
 };
 DEVICE const Row& row_of(const u32* rows, i64 v) { return ((const Row*)rows)[v]; }
 DEVICE Row& row_of(u32* rows, i64 v) { return ((Row*)rows)[v]; }
 
-struct alignas(16) Quad {
+struct OVERLAY alignas(16) Quad {
     u32 a, b, c, d;
     DEVICE int find(u32 id, bool head) const {  // 0 to 3, or -1; the first quad of a slab begins with the header
         int at = c == id ? 2 : d == id ? 3 : -1;

@@ -9,10 +9,10 @@ from mgraph.errors import MgraphError
 from mgraph.worker.calls import changes, making, reads, results, stores
 from mgraph.worker.calls.rank import ExchangeMaker, Host, Rank, Value
 
-__all__ = ["Calls", "ExchangeMaker", "Host"]
+__all__ = ["HANDLERS", "Calls", "ExchangeMaker", "Host"]
 
-#: the calls that a client may make, by name: the public functions of the modules
-_CALLS: dict[str, Callable[..., Value | None]] = {
+#: the handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules
+HANDLERS: dict[str, Callable[..., Value | None]] = {
     name: getattr(module, name) for module in (making, changes, stores, reads, results) for name in module.__all__
 }
 
@@ -22,7 +22,7 @@ class Calls(Rank):
 
     def find(self, method: str, attempt: int) -> Callable[..., Value | None]:
         """The function of the call `method`, from its arguments to its answer; `MgraphError` if there is none."""
-        function = _CALLS.get(method)
+        function = HANDLERS.get(method)
         if function is None:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no call {method!r}")
         return partial(function, self, attempt=attempt) if method == "open_exchange" else partial(function, self)

@@ -12,7 +12,7 @@ from mgraph.batch import COUNTS, TOLD
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures import Run
-from mgraph.structures.mixed import load_kernels
+from mgraph.structures.mixed_stream import load_kernels
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.changes.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
 from mgraph.worker.changes.mixed import Execution, answered, logged, streams
@@ -103,7 +103,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
             if i:
                 with suppress(StoreError):  # then it is not known what is on the disk
                     rank.ballot.make_safe()
-                    told.done = counts[:i].ravel()  # type: ignore[attr-defined]
+                    vars(told)["done"] = counts[:i]  # of any class
             raise told  # noqa: B904
         counts[i], at = [made.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}

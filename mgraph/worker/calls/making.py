@@ -10,7 +10,6 @@ import numpy as np
 from mgraph.algorithms import warm
 from mgraph.device import Device, gpu_count, touch_pages
 from mgraph.errors import CapacityError, DeviceError
-from mgraph.exchange.nccl_api import nccl_installed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.partition import Partition
@@ -24,8 +23,8 @@ __all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory"
 
 
 def inspect(rank: Rank) -> Value:
-    """The worker's number of GPUs, whether it has UCX and NCCL, and its process id."""
-    return {"gpus": gpu_count(), "ucx": ucx_installed(), "nccl": nccl_installed(), "pid": os.getpid()}
+    """Return the worker's number of GPUs, whether it has UCX, and its process id."""
+    return {"gpus": gpu_count(), "ucx": ucx_installed(), "pid": os.getpid()}
 
 
 def offer_memory(rank: Rank, device: str) -> Value:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgraph.algorithms import WARM
-from mgraph.batch import COLUMNS
 from mgraph.budget import Budget, Reservation
+from mgraph.calls import CALLS
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
@@ -22,7 +22,7 @@ from mgraph.log.read_only import ReadOnly
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.results.live import end
+from mgraph.worker.results.maintained import end
 from mgraph.worker.sessions.thread import Counters
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.storage import Storage
@@ -133,8 +133,9 @@ class Rank:
         """What comes after the call that is about to run: the columns of a batch are copied to a GPU meanwhile."""
         brought = None if self._ballot is None else self._ballot.shard.brought
         if brought is not None:
-            args = call.args if call is not None and call.method == "update" else {}
-            brought.turn([args[name] for name in COLUMNS if is_large(args.get(name))])
+            args = {} if call is None else call.args
+            columns = CALLS[call.method].columns if call is not None and call.method in CALLS else ()
+            brought.turn([args[name] for name in columns if is_large(args.get(name))])
 
     def answered(self, array: Array) -> Array:
         """A large array of the device for the answer of the running call: in host memory, where that is needed.
@@ -149,12 +150,14 @@ class Rank:
         """The error as its client gets it: one about memory says where, and a `MemoryError` is a `CapacityError`."""
         rank = f"rank {self.number}"
         if isinstance(error, CapacityError):
-            return error if rank in str(error) else retold(error, rank)
+            return error if error.rank is not None else retold(error, rank, self.number)
         if not isinstance(error, MemoryError) or (self._ballot is not None and self._ballot.broken):
             return error  # a MemoryError comes from NumPy, CuPy or a user's function
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         where = self._ballot.shard if self._ballot is not None else f"graph {self.graph}, {rank}"
-        return CapacityError(f"{where}: {error or 'no memory is left'}{notes}")
+        told = CapacityError(f"{where}: {error or 'no memory is left'}{notes}")
+        told.rank = self.number
+        return told
 
     def free(self, results: Iterable[str]) -> None:
         """Free these results, and those that follow the graph; unknown ones are ignored."""

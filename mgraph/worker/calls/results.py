@@ -9,7 +9,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.results import arithmetic
-from mgraph.worker.results.live import follow
+from mgraph.worker.results.maintained import catch_up
 from mgraph.worker.shard.results import Result
 
 __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
@@ -40,8 +40,8 @@ def maintain(
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
-    took = follow(shard, live, ALGORITHMS[name], args)
-    made = shard.lives[live].made
+    took = catch_up(shard, live, ALGORITHMS[name], args)
+    made = shard.maintained[live].made
     assert made is not None
     with shard.named_by(by_key):
         return {**_keep(rank, name, result, *made.columns()), "took": took}
@@ -90,9 +90,9 @@ def reduced(rank: Rank, result: str, column: str, kind: str) -> Value:
     return {"numbers": arithmetic.reduced(rank.shard.device, rank.shard.result(result).column(column), kind)}
 
 
-def top(rank: Rank, result: str, k: int) -> Value:
-    """The `k` largest of this rank's values of a result, and their internal ids."""
-    ids, values = rank.shard.top(result, k)
+def top(rank: Rank, result: str, k: int, column: str | None = None) -> Value:
+    """Return the `k` largest of this rank's values of a column, and their internal ids; of the first one for None."""
+    ids, values = rank.shard.top(result, column, k)
     return {"ids": ids, "values": values}
 
 

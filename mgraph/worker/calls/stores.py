@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.read_only import ReadOnly
 from mgraph.log.remote import is_remote
-from mgraph.log.spool import finish as finish_logs
+from mgraph.log.shared_memory_tail import finish as finish_logs
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
@@ -65,7 +65,7 @@ def survey(rank: Rank, path: str, epoch: int | None, repair: bool) -> Value:
     If this worker sees no store on a disk that all share, the answer has `sees`: what it sees of one on local disks.
     """
     storage = rank.storage = rank.storage or _storage(rank, path)
-    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.survey(epoch, repair)
+    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.scan_store(epoch, repair)
 
 
 def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -> Value:
@@ -156,7 +156,7 @@ def keys(rank: Rank, generation: int = -1, n: int = 0) -> Value:
 def share_keys(rank: Rank, keys: np.ndarray | None = None) -> None:
     """Follow the keys of the vertices on rank 0, for other clients; `keys` are those that there are, on rank 0."""
     if rank.number == 0:
-        rank.ballot.keys = KeyLog(None if keys is None else Names.unpacked(keys), rank.shard.generation)
+        rank.ballot.keys = KeyLog(None if keys is None else KeyArray.unpacked(keys), rank.shard.generation)
 
 
 def _start_log(rank: Rank, **how: Any) -> None:

@@ -65,7 +65,7 @@ class Change(ABC):
     content : bool
         Whether it changes vertices or edges, and so increments the epoch.
     brought : uint8[bytes] or None
-        The keys of the vertices that it brings, on rank 0 where it is to know them; see `mgraph.keys.Names.packed`.
+        The keys of the vertices that it brings, on rank 0 where it is to know them; see `mgraph.keys.KeyArray.packed`.
     gone : uint32[k] or None
         The users' ids of the vertices that it removes, ascending.
     logged : bool

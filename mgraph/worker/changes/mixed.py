@@ -13,7 +13,7 @@ from mgraph.errors import CapacityError, UnknownVertex
 from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
-from mgraph.structures.mixed import Answers, Coming, Mixed, sort_stream
+from mgraph.structures.mixed_stream import MixedStream, PendingResults, QueryResults, sort_stream
 from mgraph.worker.changes.change import BatchChange, Change, Growth
 from mgraph.worker.changes.route import route
 from mgraph.worker.shard.shard import Shard
@@ -77,7 +77,7 @@ def streams(
         weights = device.repeat(weight, 2)
     for by_dst in range(len(shard.structures)):
         keys, kinds = device.empty(n * stride, np.uint64), device.empty(n * stride, np.int8)
-        load(device, "structures/mixed.cuh").StreamArcs(
+        load(device, "structures/mixed_stream.cuh").StreamArcs(
             n, kinds=kind, src=src, dst=dst, order=shard.order, n=n, stride=stride, by_dst=by_dst,
             keys=keys, kinds_out=kinds,
         )  # fmt: skip
@@ -127,7 +127,7 @@ class Execution(Change):
         super().__init__(shard)
         self._streams, self._growth, self._room = found, growth, room
         self._updates: BatchChange | None = None
-        self._coming: list[Coming] = []
+        self._coming: list[PendingResults] = []
         self.nbytes = 0
 
     @property
@@ -137,7 +137,7 @@ class Execution(Change):
         return self._updates
 
     @property
-    def answers(self) -> list[Answers]:
+    def answers(self) -> list[QueryResults]:
         """The answers of each structure, once they are prepared; waits until the device has written them."""
         return [coming.answers() for coming in self._coming]
 
@@ -159,10 +159,10 @@ class Execution(Change):
             raise
 
     def _answer(self) -> None:
-        shard, mixed, unchecked = self.shard, list[Mixed](), None
+        shard, mixed, unchecked = self.shard, list[MixedStream](), None
         while self._streams:
             run, kinds, counts, unchecked = self._streams.pop(0)
-            mixed.append(Mixed(shard.device, run, kinds, counts, None if unchecked is None else unchecked[2]))
+            mixed.append(MixedStream(shard.device, run, kinds, counts, None if unchecked is None else unchecked[2]))
         self._updates = BatchChange(shard, [one.updates for one in mixed], self._growth)
         if unchecked is not None:
             self._prepare_unchecked(mixed[0], *unchecked[:2])
@@ -171,7 +171,7 @@ class Execution(Change):
         for structure, outcome in self._updates.outcomes:
             self._coming.append(mixed.pop(0).answer(structure, outcome))
 
-    def _prepare_unchecked(self, mixed: Mixed, src: Array, dst: Array) -> None:
+    def _prepare_unchecked(self, mixed: MixedStream, src: Array, dst: Array) -> None:
         """Prepare the updates, and raise `UnknownVertex` for ids past the graph's vertices.
 
         A structure that checks the ids of a batch waits for the device in any case, and what was found out of the
@@ -214,7 +214,7 @@ class Execution(Change):
             self._growth.undo()
 
 
-def answered(shard: Shard, answers: list[Answers]) -> dict[str, Any]:
+def answered(shard: Shard, answers: list[QueryResults]) -> dict[str, Any]:
     """The answers of a shard's structures as those of one call.
 
     `found`, `weights`, `degrees` are those to queries of edges and of degrees; for `neighbors` and `predecessors` there

@@ -84,7 +84,7 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0
     except Aborted:
         raise
     except Exception as error:
-        raise retold(error, steps.where) from error.__cause__
+        raise retold(error, steps.where, shard.rank) from error.__cause__
     finally:
         steps.settle()
         ballot.make_safe()  # the steps that are committed are told, also where a later one fails

@@ -16,7 +16,7 @@ from typing import Any
 from distributed.comm import Comm, CommClosedError
 from distributed.core import Status
 
-from mgraph.batch import COLUMNS
+from mgraph.calls import IN_PLACE
 from mgraph.comms import outlast
 from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
 from mgraph.failures import encode_error
@@ -48,8 +48,6 @@ from mgraph.worker.sessions.thread import Asked, Servant, ShardThread
 __all__ = ["Session", "SessionTable"]
 
 logger = logging.getLogger(__name__)
-
-READ_IN_PLACE = (*COLUMNS, "kind")  #: arguments that no call keeps: the columns of batches and of queries
 
 
 class Session:
@@ -212,7 +210,7 @@ class Session:
         for name, value in call.args.items():
             array = shared.view(value)
             if array is not value:
-                call.args[name] = array if name in READ_IN_PLACE else array.copy()
+                call.args[name] = array if name in IN_PLACE else array.copy()
 
     def _tell_freed(self, places: tuple[int, ...]) -> None:
         self._outbox.put_nowait(Freed(places))

@@ -8,27 +8,21 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.kernels import load
+from mgraph.splitmix import mix64
 from mgraph.structures import Csr, Structure
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["edge_hash", "fingerprint", "mix"]
+__all__ = ["edge_hash", "fingerprint"]
 
 #: the most and the fewest edges hashed at once, from 8 times as many rows at most; a longer row is hashed at once, too
 CHUNK, LEAST = 1 << 24, 1 << 13
 BYTES = 80  #: an upper bound of the bytes that an edge of a chunk needs
 
 
-def mix(keys: Array) -> Array:
-    """SplitMix64's finaliser of each key: a bijection of uint64, in which each output bit depends on all input bits."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
 def edge_hash(structure: Structure, lo: int = 0, names: Array = None, hashes: Array = None) -> int:
-    """The sum of ``mix(src << 32 | dst)`` over a structure's edges, modulo 2**64.
+    """The sum of ``mix64(src << 32 | dst)`` over a structure's edges, modulo 2**64.
 
-    With `hashes` it is the sum of ``mix(hashes[src] + mix(hashes[dst]))``.
+    With `hashes` it is the sum of ``mix64(hashes[src] + mix64(hashes[dst]))``.
 
     O(n_rows + m), with one or two read-backs for each chunk. Needs about 60 bytes an edge of a chunk, and 16 bytes a
     row. Chunks are smaller if there is little memory.
@@ -72,8 +66,8 @@ def _hashed(device: Device, csr: Csr, lo: int, names: Array, hashes: Array) -> i
     if names is not None:
         keys = names[keys >> np.uint64(32)].astype(np.uint64) << np.uint64(32) | names[csr.dst]
     if hashes is not None:
-        keys = hashes[keys >> np.uint64(32)] + mix(hashes[keys & np.uint64(0xFFFFFFFF)])
-    return int(mix(keys).sum(dtype=np.uint64))
+        keys = hashes[keys >> np.uint64(32)] + mix64(hashes[keys & np.uint64(0xFFFFFFFF)])
+    return int(mix64(keys).sum(dtype=np.uint64))
 
 
 def fingerprint(shard: Shard, hashes: np.ndarray | None = None) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import CapacityError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 
 __all__ = ["KeyLog"]
 
@@ -24,7 +24,7 @@ class KeyLog:
 
     Parameters
     ----------
-    names : Names, optional
+    names : KeyArray, optional
         The key of each vertex; None as long as there was none.
     generation : int
         That of the numbering; see `mgraph.client.vertices.numbering.Numbering`.
@@ -37,7 +37,7 @@ class KeyLog:
 
     LEAST = 1 << 10
 
-    def __init__(self, names: Names | None = None, generation: int = 0) -> None:
+    def __init__(self, names: KeyArray | None = None, generation: int = 0) -> None:
         self._names, self._since = names, generation
         self.n = 0 if names is None else names.n
         self._noted: deque[tuple[Any, Any, int]] = deque()  # what `_names` does not have yet
@@ -50,7 +50,7 @@ class KeyLog:
         Parameters
         ----------
         brought : uint8[bytes] or None
-            Keys that came at the end, as `Names.packed` has them.
+            Keys that came at the end, as `KeyArray.packed` has them.
         gone : uint32[k] or None
             The ids that went, ascending.
         generation : int
@@ -59,12 +59,12 @@ class KeyLog:
         if brought is None and gone is None:
             return
         self._noted.append((brought, gone, generation))
-        self.n += Names.count(brought) if brought is not None else -len(gone)
+        self.n += KeyArray.count(brought) if brought is not None else -len(gone)
         with suppress(MemoryError, CapacityError):  # who reads tries again
             self._fold()
 
     @property
-    def names(self) -> Names | None:
+    def names(self) -> KeyArray | None:
         """The key of each vertex. `CapacityError` or `MemoryError` if there is no memory."""
         self._fold()
         return self._names
@@ -75,7 +75,7 @@ class KeyLog:
             names = self._names
             if brought is not None:
                 if names is None:
-                    self._names = Names.unpacked(brought)
+                    self._names = KeyArray.unpacked(brought)
                 else:
                     names.extend(brought)
             elif names is not None:
@@ -95,7 +95,7 @@ class KeyLog:
         -------
         dict
             `gone`, int64[k], the ids among these `n` that are none any more; and `keys`, those behind the others, as
-            `Names.packed` has them.
+            `KeyArray.packed` has them.
         """
         names = self.names
         if names is None:

@@ -1,4 +1,4 @@
-"""What algorithms leave on a shard: columns of values, and results that follow the graph."""
+"""Results of algorithms on a shard: columns of values, and the state of maintained results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from mgraph.algorithms.algorithm import Maintained
 from mgraph.device import Array, Device
 
-__all__ = ["Following", "Result"]
+__all__ = ["MaintainedState", "Result"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an algorithm left here: columns of the internal ids ``lo .. lo + n - 1``, its range then, by name."""
+    """Columns of an algorithm's result by name, for the internal ids ``lo .. lo + n - 1``, the shard's range then."""
 
     columns: dict[str, Array]
     lo: int
@@ -25,24 +25,27 @@ class Result:
         return sum(int(column.nbytes) for column in self.columns.values())
 
     def column(self, name: str | None) -> Array:
-        """A column by its name, or the first for None."""
+        """Return a column by its name, or the first one for None."""
         return self.columns[next(iter(self.columns)) if name is None else name]
 
-    def top(self, device: Device, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The internal ids and values of the `k` largest of the first column, largest first, ties by id; O(n)."""
-        values = self.column(None)
+    def top(self, device: Device, column: str | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return internal ids and values of the `k` largest of a column, largest first, NaN last, ties by id. O(n)."""
+        values = self.column(column)
         k = min(k, len(values))
-        ids, best = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
+        ids, largest = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
         what = f"the {k} largest of {len(values)} values"
-        with device.taking(24 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
-            _find_largest(device, values, ids, best)
+        with device.taking(40 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
+            places = _places_of_largest(device, values, k)
+            host, numbers = device.to_host(places), device.to_host(values[places])
+            ranks = np.lexsort((host, -numbers if numbers.dtype.kind == "f" else ~numbers))  # NaN sorts last
+            ids[:], largest[:] = host[ranks], numbers[ranks]
         ids += self.lo
-        return ids, best
+        return ids, largest
 
 
 @dataclass
-class Following:
-    """A result that follows the graph, on one rank.
+class MaintainedState:
+    """A maintained result on one rank.
 
     Attributes
     ----------
@@ -77,14 +80,17 @@ class Following:
         return 0 if self.made is None else self.made.nbytes
 
 
-def _find_largest(device: Device, values: Array, ids: np.ndarray, best: np.ndarray) -> None:
-    """Write where the largest values are to `ids`, and these to `best`: as many as that has, largest first."""
-    xp, k = device.xp, len(ids)
+def _places_of_largest(device: Device, values: Array, k: int) -> Array:
+    """Return the places of the `k` largest values, in no order; those of NaN only if there are too few others."""
+    xp = device.xp
     if k == 0:
-        return
+        return device.empty(0, np.int64)
+    if values.dtype.kind == "f":
+        missing = xp.isnan(values)
+        if bool(missing.any()):
+            present = xp.flatnonzero(~missing)
+            largest = present[_places_of_largest(device, values[present], min(k, len(present)))]
+            return xp.concatenate([largest, xp.flatnonzero(missing)[: k - len(largest)]])
     least = xp.partition(values, len(values) - k)[len(values) - k]
     above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
-    places = xp.concatenate([above, equal[: k - len(above)]])
-    host, found = device.to_host(places), device.to_host(values[places])
-    ranked = np.lexsort((host, -found.astype(np.float64)))
-    ids[:], best[:] = host[ranked], found[ranked]
+    return xp.concatenate([above, equal[: k - len(above)]])

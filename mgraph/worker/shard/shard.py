@@ -22,7 +22,7 @@ from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
 from mgraph.worker.shard.brought import Brought
 from mgraph.worker.shard.desk import MOST, Desk
-from mgraph.worker.shard.results import Following, Result
+from mgraph.worker.shard.results import MaintainedState, Result
 from mgraph.worker.shard.ring import Ring
 from mgraph.worker.shard.window import Clock, Tick
 
@@ -137,8 +137,8 @@ class Shard:
         What the last batches have changed, while results follow the graph.
     clock : Clock or None
         The times of the arcs; None in a graph without times.
-    lives : dict of str to Following
-        The results that follow the graph, by id.
+    maintained : dict of str to MaintainedState
+        Maintained results by id.
     stream_ahead : cupy.cuda.Stream or None
         On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
     brought : Brought or None
@@ -159,7 +159,7 @@ class Shard:
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         self.ring = Ring(device)
-        self.lives: dict[str, Following] = {}
+        self.maintained: dict[str, MaintainedState] = {}
         device.use()
         self._desk = Desk(device) if device.kind == "cuda" else None
         self.stream_ahead = self.stream_route = self.brought = None
@@ -212,7 +212,7 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
         held = 0 if self.clock is None else self.clock.nbytes
-        for group in (self.structures, self.results.values(), self.lives.values()):
+        for group in (self.structures, self.results.values(), self.maintained.values()):
             for one in group:
                 held += one.nbytes
         return held if self.ring.first is None else held + self.ring.nbytes
@@ -367,9 +367,9 @@ class Shard:
             raise GraphClosed(f"{self}: result {name} was freed")
         return self.results[name]
 
-    def top(self, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The internal ids and values of the `k` largest of a result here, largest first, ties by id; O(n)."""
-        return self.result(name).top(self.device, k)
+    def top(self, name: str, column: str | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the internal ids and values of the `k` largest of a result's column here; see `Result.top`."""
+        return self.result(name).top(self.device, column, k)
 
 
 class _Waiting:  # a generator would take three times as long, and a small batch waits and works in 100 us

@@ -11,9 +11,9 @@ from mgraph.errors import MgraphError
 from mgraph.log.files import Files
 from mgraph.log.local import LocalStore
 from mgraph.log.log import Log
+from mgraph.log.manifest import StoredGraph
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.snapshot import folder_of
-from mgraph.log.survey import survey
-from mgraph.log.terms import Survey
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.storage import Storage, Value
 from mgraph.worker.stores.together import together
@@ -55,20 +55,20 @@ class LocalStorage(Storage):
         """What this worker sees of the store; nothing may be there if it is to be `new`."""
         if new:
             self.store.check_new()
-        return self.store.sees()
+        return self.store.view()
 
     def scan(self, sees: Sequence[Value], epoch: int | None, repair: bool) -> bytes:
         """What the logs say that this rank reads, by what all ranks see."""
         self._seen = sees
-        self.store.agree(sees)
-        return self.store.scans(epoch, repair)
+        self.store.merge_views(sees)
+        return self.store.scan_own(epoch, repair)
 
     def surveyed(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
         """What the store holds, by what all ranks have scanned."""
-        self.store.take(scans)
-        self._survey = found = survey(self.store, epoch, repair)
+        self.store.merge_scans(scans)
+        self._stored = scan_store(self.store, epoch, repair)
         self._whole = list(self.store.archive.snapshots())
-        return found.told
+        return self._stored.summary
 
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
         """Make the folder of a new store with this id."""
@@ -78,15 +78,15 @@ class LocalStorage(Storage):
         self.store.make_folder()
         self._lock()
         self.store.check_new()
-        self.store.found(kind, store)
+        self.store.describe_new(kind, store)
         if self.rank == 0:
             self.store.mark_archive(self.store.about())
 
-    def found(self, epoch: int, repair: bool) -> Survey:
+    def found(self, epoch: int, repair: bool) -> StoredGraph:
         """What all ranks have found."""
         self.store.about()  # says so where no rank sees anything
-        assert self._survey is not None
-        return self._survey
+        assert self._stored is not None
+        return self._stored
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
@@ -94,9 +94,9 @@ class LocalStorage(Storage):
         with together(shard):
             self.store.make_folder()
             self._lock()
-            self.store.settle(self._survey)
+            self.store.sync_own(self._stored)
         with together(shard):
-            self.store.begin_part(self._survey, shard.size, sync, self._seen)
+            self.store.begin_part(self._stored, shard.size, sync, self._seen)
 
     def _lock(self) -> None:
         if not self._locks:
@@ -134,7 +134,7 @@ class LocalStorage(Storage):
         places = np.zeros(shard.size, np.int64)
         with together(shard):
             assert isinstance(self.log, Log)
-            places[self.rank] = self.log.turn()
+            places[self.rank] = self.log.rotate()
         places = shard.exchange.allreduce(places, "sum")
         self._write(shard, int(places[self.rank]), local=self._alone)
         folder = folder_of(shard.epoch, self._term, shard.changes)

@@ -17,12 +17,12 @@ import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.device import Device
-from mgraph.keys import Names
-from mgraph.log.bodies import Bodies
+from mgraph.keys import KeyArray
+from mgraph.log.manifest import StoredGraph
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
 from mgraph.log.store import Store
-from mgraph.log.terms import Survey
 from mgraph.worker.changes.ballot import Ballot
 from mgraph.worker.changes.change import BatchChange, VerticesChange, expiry
 from mgraph.worker.changes.route import incident_runs, route, share_runs
@@ -46,7 +46,7 @@ Columns = dict[str, Any]
 Cut = tuple[Entry, int, int]  #: the operations `lo` to `hi` - 1 of a record
 
 
-def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: int | None = None) -> np.ndarray:
+def restore(shard: Shard, ballot: Ballot, store: Store, found: StoredGraph, after: int | None = None) -> np.ndarray:
     """Apply what was found in a store to an empty shard of a graph with all its vertices.
 
     Returns
@@ -65,7 +65,7 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     alone = found.epoch if after is None else after
     if shard.clock is not None and shard.clock.moves:  # what a batch makes of a window depends on those before it
         alone = -1
-    with Bodies(store.files) as bodies, Bodies(store.files) as ahead:
+    with RecordColumns(store.files) as bodies, RecordColumns(store.files) as ahead:
         making = _Replay(shard, ballot, bodies, ahead)
         if found.snapshot is not None:
             making.rows(parts_of(shard, store, found.snapshot, making.step))
@@ -83,7 +83,7 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: Survey, after: in
     return counts
 
 
-def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
+def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
     """The keys of the vertices as of the end of what was found in a store, on rank 0; None if there was none.
 
     All ranks call it together.
@@ -98,13 +98,13 @@ def keys_at(shard: Shard, store: Store, found: Survey) -> Names | None:
     if about is not None:
         named = _named_keys(shard, store, about)
         if shard.rank == 0:
-            names = Names(about["kind"], Device("cpu"))
+            names = KeyArray(about["kind"], Device("cpu"))
             names.append(named)
     keys = KeyLog(names)
     entries = [shares[0] for shares in found.shares]
     entries = [entry for entry in entries if entry.mask & KEYS or entry.kind in REMOVALS]
     here = [entry for entry in entries if entry.holder is not None]
-    with Bodies(store.files) as bodies:
+    with RecordColumns(store.files) as bodies:
         pieces = [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]]
         sent = iter(carried(shard, pieces, bodies.read))
         for entry in entries if shard.rank == 0 else []:
@@ -147,7 +147,7 @@ class _Replay:
     ----------
     shard : Shard
     ballot : Ballot
-    bodies, ahead : Bodies
+    bodies, ahead : RecordColumns
         For the shard's thread, and for the other one.
 
     Attributes
@@ -157,7 +157,7 @@ class _Replay:
         those of all.
     """
 
-    def __init__(self, shard: Shard, ballot: Ballot, bodies: Bodies, ahead: Bodies) -> None:
+    def __init__(self, shard: Shard, ballot: Ballot, bodies: RecordColumns, ahead: RecordColumns) -> None:
         self._shard, self._ballot, self._bodies, self._ahead = shard, ballot, bodies, ahead
         kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
         self._dtypes = {name: np.dtype(dtype) for name, dtype in DTYPES.items() if kept.get(name, True)}

@@ -15,7 +15,7 @@ import numpy as np
 from mgraph.budget import Reservation
 from mgraph.device import STAGED, Array, Device
 from mgraph.errors import MgraphError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.snapshot import (
     Rows,
     check_arrow,
@@ -214,7 +214,7 @@ class Snapshots:
         retain: int,
         about: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] | None = None,
-        names: Names | None = None,
+        names: KeyArray | None = None,
         local: bool = False,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
@@ -229,7 +229,7 @@ class Snapshots:
             The description of a store that has nothing but this snapshot.
         more : dict, optional
             `offsets`, the last place in each source, and `last`, the kind of the last change.
-        names : Names, optional
+        names : KeyArray, optional
             The key of each vertex, on rank 0.
         local : bool
             Each rank describes its part where it is, and none waits for the others or drops what is old.

@@ -12,20 +12,22 @@ from functools import partial
 from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.keys import Names
+from mgraph.keys import KeyArray
 from mgraph.log.files import Files
+from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
+from mgraph.log.manifest import Head, StoredGraph
 from mgraph.log.read_only import ReadOnly
 from mgraph.log.records import log_id
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
+from mgraph.log.snapshot import folder_of
 from mgraph.log.store import Store
-from mgraph.log.survey import survey
-from mgraph.log.terms import Survey
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.restore import keys_at
+from mgraph.worker.stores.shared_memory_tail import TAILED, tail_of
 from mgraph.worker.stores.snapshot import Snapshots
-from mgraph.worker.stores.spool import SPOOLED, spool_of
 from mgraph.worker.stores.together import together
 
 __all__ = ["How", "Storage"]
@@ -68,9 +70,10 @@ class Storage:
     def __init__(self, path: str, rank: int, who: str = "", files: Files | None = None) -> None:
         self.store, self.rank, self._who = Store(path, files), rank, who
         self.log: Log | ReadOnly | None = None
-        self._survey: Survey | None = None
+        self._stored: StoredGraph | None = None
         self._locks: list[Any] = []
         self._snapshots: Snapshots | None = None
+        self._head: HeadWriter | None = None
         self.keys = KeyLog()
         self._term = self._retain = 0
 
@@ -96,24 +99,24 @@ class Storage:
             self.store.about()  # names what is wrong before a lock is made in a folder that is no store
             self._own()
 
-    def survey(self, epoch: int | None, repair: bool) -> Value:
+    def scan_store(self, epoch: int | None, repair: bool) -> Value:
         """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
         if self.rank != 0:
             return {}
-        self._survey = found = survey(self.store, epoch, repair)
-        return found.told
+        self._stored = scan_store(self.store, epoch, repair)
+        return self._stored.summary
 
-    def read_keys(self, shard: Shard, found: Survey) -> None:
+    def read_keys(self, shard: Shard, found: StoredGraph) -> None:
         """Read the vertices' keys as of the end of what was found; rank 0 has them. All ranks call it together."""
         names = keys_at(shard, self.store, found)
         if self.rank == 0:
             self.keys = KeyLog(names, shard.generation)
 
-    def found(self, epoch: int, repair: bool) -> Survey:
+    def found(self, epoch: int, repair: bool) -> StoredGraph:
         """What rank 0 found up to `epoch`, as this rank finds it."""
-        if self._survey is None:
-            self._survey = survey(self.store, epoch, repair)
-        return self._survey
+        if self._stored is None:
+            self._stored = scan_store(self.store, epoch, repair)
+        return self._stored
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +124,7 @@ class Storage:
         """Describe the term that begins; an allreduce tells the ranks that it is there."""
         with together(shard):
             if self.rank == 0:
-                self.store.begin(self._survey, shard.size, sync)
+                self.store.begin_term(self._stored, shard.size, sync)
 
     def _lock(self) -> None:
         """Lock what this rank writes."""
@@ -145,13 +148,17 @@ class Storage:
                 snapshot_bytes=-(-how.snapshot_bytes // shard.size),
             )  # fmt: skip
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
-            if self._survey:
-                log.offsets, log.last = dict(self._survey.offsets), self._survey.last
-            log.since = -(self._survey.nbytes if self._survey else 0) // shard.size
-            if how.sync == "background" and shard.device.kind in SPOOLED:
-                log.hold(partial(spool_of, shard.device, how.lag_bytes, number, folder))
+            if self._stored:
+                log.offsets, log.last = dict(self._stored.offsets), self._stored.last
+            log.since = -(self._stored.nbytes if self._stored else 0) // shard.size
+            if how.sync == "background" and shard.device.kind in TAILED:
+                log.hold(partial(tail_of, shard.device, how.lag_bytes, number, folder))
+            head = Head(about["id"], term, self.rank, 0, shard.epoch)
+            self._head = HeadWriter(self.store, head, log, f"mgraph-{shard.spec.graph}-{self.rank}-head")
+            self._head.write()  # names the log, which exists
+            self._head.start()
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
-        self._survey = None
+        self._stored = None
         return log
 
     def report(self) -> Value:
@@ -185,7 +192,7 @@ class Storage:
         assert isinstance(self.log, Log)
         if self.store.archive is not self.store:
             self._check_shared(shard, self.store.archive)
-        self._write(shard, self.log.turn())
+        self._write(shard, self.log.rotate())
 
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
         """Begin to write a snapshot, after which the log goes on at a place."""
@@ -195,6 +202,8 @@ class Storage:
             shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local
         )
         self.log.since = place
+        if self._head is not None:
+            self._head.hurry()
 
     def _automatic(self, shard: Shard) -> None:
         try:
@@ -210,8 +219,10 @@ class Storage:
         with together(shard):
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
+            if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
+                store.files.remove(store.at(folder_of(shard.epoch, 0, shard.changes)))
         self._check_shared(shard, store)
-        names = None if keys is None else Names.unpacked(keys)
+        names = None if keys is None else KeyArray.unpacked(keys)
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
 
     def _check_shared(self, shard: Shard, store: Store) -> None:
@@ -250,6 +261,8 @@ class Storage:
             self._snapshots.close()
         if self.log is not None:
             self.log.close()
+        if self._head is not None:
+            self._head.close()
         locks, self._locks = self._locks, []
         for lock in locks:
             with suppress(OSError):

@@ -30,13 +30,13 @@ def torus(side: int) -> Graph:
 def visited(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     """How many vertices were reached at each step, and whether they were few."""
     seen: list[tuple[int, bool]] = []
-    read = module.Reached._read
+    read = module.ActiveSet._read
 
     def reading(self: Any) -> None:
         read(self)
         seen.append((self.n, self.few))
 
-    monkeypatch.setattr(module.Reached, "_read", reading)
+    monkeypatch.setattr(module.ActiveSet, "_read", reading)
     return seen
 
 

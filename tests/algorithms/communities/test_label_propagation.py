@@ -13,7 +13,7 @@ from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.primitives import label_counts as tally
+from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
 
@@ -48,7 +48,7 @@ def check(graph: Graph, partition: Partition, rounds: int = 3, **options: object
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
     """Also with tables for few rows at a time."""
     if request.param == "small":
-        monkeypatch.setattr(tally, "ROOM", 64)
+        monkeypatch.setattr(label_counts, "ROOM", 64)
     return request.param
 
 

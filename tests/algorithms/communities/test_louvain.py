@@ -15,7 +15,7 @@ from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.communities.louvain import program
-from mgraph.algorithms.primitives import label_counts as tally
+from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
 
@@ -79,7 +79,7 @@ def check(graph: Graph, partition: Partition, resolution: float = 1.0, **options
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
     """Also with tables for few rows at a time, and pieces of few arcs."""
     if request.param == "small":
-        monkeypatch.setattr(tally, "ROOM", 64)
+        monkeypatch.setattr(label_counts, "ROOM", 64)
         monkeypatch.setattr(program, "PIECE", 50)
     return request.param
 

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.paths.bit_parallel_bfs import search as waves
+from mgraph.algorithms.paths.bit_parallel_bfs import search as bit_parallel_bfs
 from mgraph.algorithms.paths.near_far import search
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
 from mgraph.partition import Partition
@@ -29,9 +29,9 @@ def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small
     """Lists of any length left to one kernel; or of 5 vertices at most, three levels at a time."""
     if request.param == "many":
         monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
-        monkeypatch.setattr(waves, "FEW", 5)
+        monkeypatch.setattr(bit_parallel_bfs, "FEW", 5)
         monkeypatch.setattr(search, "TURNS", 3)
-        monkeypatch.setattr(waves, "LEVELS", 3)
+        monkeypatch.setattr(bit_parallel_bfs, "LEVELS", 3)
     return request.param
 
 
@@ -143,7 +143,7 @@ def test_small_levels_are_left_to_one_block(counted: Counter[str]) -> None:
     counted.clear()
     found, _ = DISTANCES.run(made[0], sources=np.array([0, 7], IDS))
     assert found["distance"][:, -1].tolist() == [n - 1, n - 8]
-    assert counted == {"Begin": 1, "Settle": 1, "FollowFew": 1, "read-back": counted["read-back"]}
+    assert counted == {"Begin": 1, "Settle": 1, "ExpandPersistent": 1, "read-back": counted["read-back"]}
     assert counted["read-back"] < 10
 
 

@@ -212,7 +212,7 @@ def test_small_turns_are_left_to_one_block(counted: Counter[str]) -> None:
     counted.clear()
     found, info = SSSP.run(made[0], source=0)
     assert found["distance"][-1] == n - 1
-    assert counted == {"Begin": 1, "Settle": 1, "CountReached": 1, "read-back": counted["read-back"]}
+    assert counted == {"BeginSearch": 1, "RelaxPersistent": 1, "CountReached": 1, "read-back": counted["read-back"]}
     assert counted["read-back"] < 10
     assert info["supersteps"] == 1
 
@@ -221,8 +221,8 @@ def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]
     """Large turns look at near vertices only: what they follow is not the whole graph each time."""
     monkeypatch.setattr(search, "FEW", {"cpu": 0, "cuda": 0})
     followed = []
-    turn = search.Search._turn
-    monkeypatch.setattr(search.Search, "_turn", lambda self: (followed.append(self.near), turn(self)))
+    turn = search.NearFarSearch._relax
+    monkeypatch.setattr(search.NearFarSearch, "_relax", lambda self: (followed.append(self.near), turn(self)))
     n = 500
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     run(made, SSSP, 0)

@@ -11,8 +11,8 @@ from spmd import cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.primitives import compact_csr as module
-from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Device
 
 
@@ -26,8 +26,8 @@ def test_rows(structure: str, device: str, small: None, always: None, size: int)
     """Hubs, whose tasks several tiles copy, among them; in the order in which one tile visits a row."""
     for graph in [*shapes(), random_graph(1, 300, 4000, skew=True)]:
         for shard in shards(graph, cut(graph.n, size), structure, device=device):
-            rows, want = packed(shard, shard.out_edges), shard.out_edges.to_csr()
-            assert isinstance(rows, Rows)
+            rows, want = compact_rows(shard, shard.out_edges), shard.out_edges.to_csr()
+            assert isinstance(rows, CsrRows)
             assert rows.sorted_rows == shard.out_edges.sorted_rows
             for found, right in ((rows.offsets, want.offsets), (rows.ids, want.dst)):
                 np.testing.assert_array_equal(Device.to_host(found), Device.to_host(right))
@@ -37,10 +37,10 @@ def test_weights(structure: str, device: str, small: None, always: None) -> None
     graph = random_graph(2, 200, 3000, skew=True)
     graph.weight = np.random.default_rng(2).random(len(graph.src), np.float32)
     (shard,) = shards(graph, cut(graph.n, 1), structure, device=device)
-    rows = packed(shard, shard.out_edges, weights=True)
-    assert isinstance(rows, Rows)
+    rows = compact_rows(shard, shard.out_edges, weights=True)
+    assert isinstance(rows, CsrRows)
     np.testing.assert_array_equal(Device.to_host(rows.weights), Device.to_host(shard.out_edges.to_csr().weight))
-    assert packed(shard, shard.out_edges).weights is None  # type: ignore[union-attr]
+    assert compact_rows(shard, shard.out_edges).weights is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_where_a_copy_is_made(
     monkeypatch: pytest.MonkeyPatch, structure: str, kind: str, least: int, free: int, copied: bool
 ) -> None:
     (shard,) = shards(random_graph(1, 300, 4000), cut(300, 1), structure)
-    assert packed(shard, shard.out_edges) is some_packed(shard, shard.out_edges) is shard.out_edges
+    assert compact_rows(shard, shard.out_edges) is compact_rows_sample(shard, shard.out_edges) is shard.out_edges
     monkeypatch.setattr(module, "LEAST", least)
     shard.device = SimpleNamespace(kind=kind, memory_free=free)  # type: ignore[assignment]
     assert module._worth(shard, shard.out_edges) is copied

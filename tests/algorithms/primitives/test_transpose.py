@@ -11,13 +11,13 @@ import pytest
 from graphs import random_graph, shapes
 from spmd import FakeShard, Graph, cut, shards
 
-from mgraph.algorithms.primitives.transpose import Rows, transposed
+from mgraph.algorithms.primitives.transpose import CsrRows, transposed
 from mgraph.device import Device
 
 CUTS = [(1, True), (2, True), (3, True), (3, False)]
 
 
-def on_all(made: Sequence[FakeShard]) -> list[Rows | None]:
+def on_all(made: Sequence[FakeShard]) -> list[CsrRows | None]:
     with ThreadPoolExecutor(len(made)) as pool:
         return list(pool.map(transposed, made))
 

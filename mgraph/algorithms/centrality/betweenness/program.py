@@ -7,7 +7,7 @@ and are pulled, so that they do not depend on timing. Numbers of paths have an e
 4096 x 4096 there are about 2^8184 paths from corner to corner, and float64 ends at 2^1024.
 
 If the graph is directed and does not store in-edges, they are made once for all sources, see `transposed`. On a GPU
-rows with gaps are copied once for all sources, see `packed`.
+rows with gaps are copied once for all sources, see `compact_rows`.
 
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks
@@ -31,8 +31,8 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths import bfs
 from mgraph.algorithms.primitives.bitmaps import words_of
-from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.transpose import Rows, transposed
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.transpose import CsrRows, transposed
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import Library, Struct
@@ -41,7 +41,7 @@ from mgraph.structures import Structure
 __all__ = ["run", "warm"]
 
 
-def _library(shard: Shard, rows: Structure | Rows) -> Library:
+def _library(shard: Shard, rows: Structure | CsrRows) -> Library:
     return kernels(shard, "algorithms/centrality/betweenness/brandes.cuh", rows.view())
 
 
@@ -50,13 +50,13 @@ def warm(shard: Shard) -> None:
     bfs.ALGORITHM.warm(shard)
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
-            _library(shard, some_packed(shard, rows))
+            _library(shard, compact_rows_sample(shard, rows))
 
 
 class _Side:
     """The edges of one direction, and the tasks of its hubs."""
 
-    def __init__(self, shard: Shard, rows: Structure | Rows) -> None:
+    def __init__(self, shard: Shard, rows: Structure | CsrRows) -> None:
         self.kernels, self.view, self.device = _library(shard, rows), rows.view(), shard.device
         self.room = task_room(rows)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
@@ -117,9 +117,9 @@ class _Brandes:
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device, n = shard, shard.device, shard.n_vertices
-        self.out = self.back = _Side(shard, packed(shard, shard.out_edges))
+        self.out = self.back = _Side(shard, compact_rows(shard, shard.out_edges))
         if shard.in_edges is not shard.out_edges:
-            incoming = transposed(shard) if shard.in_edges is None else packed(shard, shard.in_edges)
+            incoming = transposed(shard) if shard.in_edges is None else compact_rows(shard, shard.in_edges)
             if incoming is None:
                 raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
             self.back = _Side(shard, incoming)

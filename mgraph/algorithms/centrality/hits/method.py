@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
 from mgraph.algorithms.centrality.hits.program import run, warm
-from mgraph.algorithms.primitives.vertex_mappings import begun
+from mgraph.algorithms.primitives.vertex_mappings import starting_vector
 from mgraph.checks import check_number, check_whole
 from mgraph.errors import InvalidOption
 
@@ -57,13 +57,14 @@ def hits(
     -------
     VertexValues
         The hubs, with the column ``.authorities``; ``.iterations``; ``.error``, which was compared with `tol`; and
-        ``.converged``. Without edges all hubs are 0.
+        ``.converged``. Without edges all vertices are alike.
 
     Raises
     ------
     InvalidOption
-        `tol`, `max_iter` or `start` is out of its range; `weight` is asked for in an unweighted graph, in a directed
-        graph without in-edges, or with an edge whose weight is negative or infinite.
+        `tol`, `max_iter` or `start` is out of its range, or `start` is 0 for each vertex that an edge leads to;
+        `weight` is asked for in an unweighted graph, in a directed graph without in-edges, or with an edge whose weight
+        is negative or infinite.
     CapacityError
         A worker has too little memory: 184 bytes for each owned vertex and 8 for each vertex of the whole graph.
         In-edges that the graph does not store are made for the call, which takes 32 bytes an arc meanwhile.
@@ -106,7 +107,7 @@ def check(
     if weight and not graph.reverse:
         raise InvalidOption("weight=True needs in-edges; create the graph with reverse=True, or directed=False")
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
-    name, first = begun(graph, start, nstart)
+    name, first = starting_vector(graph, start, nstart)
     given = {} if first is None else {name: VertexData(first)}
     return {"tol": float(tol), "max_iter": most, "weight": bool(weight), "normalized": bool(normalized), **given}
 

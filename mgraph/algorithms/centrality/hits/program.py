@@ -29,8 +29,8 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.replicated import share, sides
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.replicated import all_gather, sides
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
@@ -43,7 +43,7 @@ STEPS = 20  #: vectors of a basis; 160 bytes a vertex
 WHAT = "hubs and authorities by weights"
 
 
-def _library(shard: Shard, rows: Structure | Rows, weight: bool) -> Library:
+def _library(shard: Shard, rows: Structure | CsrRows, weight: bool) -> Library:
     return kernels(shard, "algorithms/centrality/hits/gather.cuh", rows.view(), BY_WEIGHT=int(weight))
 
 
@@ -57,7 +57,7 @@ def warm(shard: Shard) -> None:
 class _Matrix:
     """The edges of one direction as a matrix."""
 
-    def __init__(self, shard: Shard, rows: Structure | Rows, weight: bool) -> None:
+    def __init__(self, shard: Shard, rows: Structure | CsrRows, weight: bool) -> None:
         self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
         self.kernels, self.view, self.room = _library(shard, rows, weight), rows.view(), task_room(rows)
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
@@ -66,7 +66,7 @@ class _Matrix:
 
     def product(self, own: Array) -> Array:
         """The matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
-        sums, values = self.device.empty(self.n, np.float64), share(self.shard, own, self.everyone)
+        sums, values = self.device.empty(self.n, np.float64), all_gather(self.shard, own, self.everyone)
         if self.room:
             self.device.fill(self.n_tasks, 0)
         tasks = {"tasks": self.tasks, "n_tasks": self.n_tasks}
@@ -192,12 +192,16 @@ def run(
         converged = lanczos.error <= tol
     authorities = lanczos.vector
     device.xp.maximum(authorities, 0, out=authorities)  # rounding
-    hubs = matrices[0].product(authorities)
+    hubs, ones = matrices[0].product(authorities), device.full(own, 1, np.float64)
+    # no authority points anywhere: there are no edges that count, or `start` is 0 where they lead
+    if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].product(ones), ones) > 0:
+        name = "start" if nstart is None else "nstart"
+        raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
     if normalized:
         for column in (hubs, authorities):
-            total = _dot(shard, column, device.full(own, 1, np.float64))
-            if total > 0:
-                column /= total
+            total = _dot(shard, column, ones)
+            column += 0 if total > 0 else 1
+            column /= total if total > 0 else shard.n_vertices
     info = {"iterations": iterations, "error": lanczos.error, "converged": converged}
     return {"hubs": hubs, "authorities": authorities}, info
 

@@ -4,7 +4,7 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
-struct Reached {
+struct ActiveSet {
     u32* bits;
     u32* rows;  // a list, of the first `most` of them
     i64 most;
@@ -26,7 +26,7 @@ struct Begin {  // one lane a vertex: it joins if walks begin there
     View in;
     const f64* teleport;
     i64 n;
-    Reached reached;
+    ActiveSet reached;
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(n))
             if (teleport[row] > 0) reached.join(out, in, (u32)row);
@@ -40,7 +40,7 @@ struct Reach {  // a tile 32 vertices of the list, from `first` on: their out-ne
     View in;
     i64 first;
     i64 n;
-    Reached reached;
+    ActiveSet reached;
     DEVICE void operator()(Grid grid) const {
         auto row_at = [&](i64 at) { return (i64)reached.rows[first + at]; };
         visit_all(grid, out, n, row_at, nullptr, nullptr, [&](auto group, i64 row, i64 unit) {

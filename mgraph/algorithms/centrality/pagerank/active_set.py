@@ -8,13 +8,13 @@ from mgraph.algorithms.algorithm import LANES, Shard, kernels
 from mgraph.device import Array, Device
 from mgraph.structures import Structure
 
-__all__ = ["Reached"]
+__all__ = ["ActiveSet"]
 
 FILE = "algorithms/centrality/pagerank/active_set.cuh"
 SHARE = 16  #: not few: more than one part in so many of the vertices, or of the edges
 
 
-class Reached:
+class ActiveSet:
     """The vertices whose ranks can differ from 0, where all walks begin at few vertices, of a graph on one rank.
 
     Parameters

@@ -8,7 +8,7 @@
 #include "kernels/search.cuh"
 
 // The words of `state`, which has them twice: for even and odd rounds of Rounds.
-enum Outwards { o_listed, o_next, o_edges, o_tasks, o_words };
+enum ForwardPush { o_listed, o_next, o_edges, o_tasks, o_words };
 
 struct Flow {
     f64* x;
@@ -77,17 +77,17 @@ struct Values {  // one lane a row of a list: hands on its residual
 };
 
 // Whether a changed arc came to an own row, or went. What is known of its row stands at the place of the row's first arc.
-DEVICE bool counts(const Flow& flow, const Changed& changed, i64 i) {
+DEVICE bool counts(const Flow& flow, const EdgeDelta& changed, i64 i) {
     return changed.kinds[i] != updated && flow.owns(changed.src(i) - flow.first);
 }
-DEVICE i64 place_of(const Changed& changed, i64 i) {
+DEVICE i64 place_of(const EdgeDelta& changed, i64 i) {
     return lower_bound_near(changed.keys, changed.n, i, first_key_of(changed.src(i)));
 }
 
 struct ChangedRows {  // one lane a changed arc: by how much the degree of its row grows; lists each row once
     static constexpr int lanes = 1;
     Flow flow;
-    Changed changed;
+    EdgeDelta changed;
     i64* more;
     u32* arcs;  // of a row
     i64* places;  // out: of the rows, in any order
@@ -107,7 +107,7 @@ struct ChangedValues {  // one lane a listed row: what each of its edges carries
     static constexpr int lanes = 1;
     View graph;
     Flow flow;
-    Changed changed;
+    EdgeDelta changed;
     const i64* more;
     const i64* places;
     i64 count;
@@ -127,7 +127,7 @@ struct ChangedValues {  // one lane a listed row: what each of its edges carries
 struct ChangedArcs {  // one lane a changed arc from an own row: what it carried, or did not yet carry
     static constexpr int lanes = 1;
     Flow flow;
-    Changed changed;
+    EdgeDelta changed;
     const i64* before;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
@@ -258,7 +258,7 @@ struct EndRound {  // one lane a listed vertex: an own one's residual takes what
 template <class View>
 struct Rounds {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     View graph;
     Flow flow;
     u32* rows;

@@ -6,7 +6,7 @@ the residual r. A changed edge changes the residuals of its source's neighbours.
 limit adds it to its x, and hands alpha times of it to its out-neighbours, round by round [1]_.
 
 The L1 distance of x to the solution is at most that of r to 0, divided by ``1 - alpha``, and that of the ranks at most
-twice as much over the sum of x. `Outwards.error` is that in the unit of the tolerance of
+twice as much over the sum of x. `ForwardPush.error` is that in the unit of the tolerance of
 `centrality.pagerank.program`: the distance is at most ``alpha / (1 - alpha)`` times the error.
 
 A round costs 4 launches, 5 where there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
@@ -25,18 +25,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Changes, Shard, kernels, task_room
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, Shard, kernels, task_room
 from mgraph.device import Array
 from mgraph.kernels import Struct
 
-__all__ = ["Outwards"]
+__all__ = ["ForwardPush"]
 
 LISTED, NEXT, EDGES, TASKS = range(4)
 FEW = {"cuda": 1 << 15, "cpu": 2048}  #: so many rows are left to one kernel: launches and read-backs take longer
 ROUNDS = 256  #: of one launch, after which the host looks whether the call was aborted
 
 
-class Outwards:
+class ForwardPush:
     """The solution x on one rank.
 
     Parameters
@@ -51,7 +51,7 @@ class Outwards:
     Attributes
     ----------
     edges : int
-        The edges that this rank has visited in the last call of `follow`.
+        The edges that this rank has visited in the last call of `apply_changes`.
     error : float
         The error as of the last call, the same on every rank.
     """
@@ -122,7 +122,7 @@ class Outwards:
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def follow(self, changes: Changes, most: int) -> bool:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> bool:
         """Bring x up to date; False, with an error that may be large, where about `most` edges would be visited."""
         if self.shard.n_vertices > 2 * self.made_for:  # fixed point has room for so many
             return False
@@ -186,7 +186,7 @@ class Outwards:
         values = self.device.full(n, ones, np.int64)
         self.kernels.TakeIn(n, flow=self.flow, ids=ids, values=values, count=n)
 
-    def _take_changes(self, changes: Changes) -> None:
+    def _take_changes(self, changes: EdgeDelta) -> None:
         """Change the residuals of those to whom vertices with changed edges hand something."""
         device, n, graph = self.device, len(changes), self.shard.out_edges.view()
         changed, listed = Struct(**changes.fields()), device.zeros(1, np.int64)

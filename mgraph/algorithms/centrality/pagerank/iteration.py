@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
-from mgraph.algorithms.centrality.pagerank.active_set import Reached
+from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
 from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE
-from mgraph.algorithms.primitives.transpose import Rows
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
@@ -40,7 +40,7 @@ class Iteration:
 
     file = ""
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
+    def __init__(self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool = False) -> None:
         self.shard, self.device, self.n, self.bits = shard, shard.device, shard.hi - shard.lo, bits
         self.weight = int(weight)
         self.common = common(shard, self.weight)
@@ -50,7 +50,7 @@ class Iteration:
         self.tally = [cells[:CELLS], cells[CELLS:]]
         self._visit(edges)
 
-    def _visit(self, edges: Structure | Rows) -> None:
+    def _visit(self, edges: Structure | CsrRows) -> None:
         """Take the rows to visit from now on."""
         self.edges, self.view = edges, edges.view()
         self.kernels = self._library(self.bits)
@@ -121,7 +121,7 @@ class Pull(Iteration):
         The share that each vertex has sent in total to each of its out-neighbours.
     news : SHARES[bits][hi - lo]
         The share, or the change of it, that was sent last; `handed` itself if shares are whole.
-    reached : Reached or None
+    reached : ActiveSet or None
         The rows that are visited, while they are few: all others have no shares and get none. None if all are visited.
     rest : callable
         Makes the rows to visit once too many are reached.
@@ -130,14 +130,14 @@ class Pull(Iteration):
     file = "algorithms/centrality/pagerank/pull.cuh"
 
     def __init__(
-        self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False, reached: Reached | None = None,
-        rest: Callable[[], Structure | Rows] | None = None,
+        self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool = False,
+        reached: ActiveSet | None = None, rest: Callable[[], Structure | CsrRows] | None = None,
     ) -> None:  # fmt: skip
         self.reached, self.rest = reached, rest
         super().__init__(shard, edges, bits, weight)
         self.handed = self.device.empty(self.n, np.float64)
 
-    def _visit(self, edges: Structure | Rows) -> None:
+    def _visit(self, edges: Structure | CsrRows) -> None:
         super()._visit(edges)
         self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after that of the last hub have none
         if edges.sorted_rows and self.n_tasks:
@@ -226,7 +226,7 @@ class Push(Iteration):
 
     file = "algorithms/centrality/pagerank/push.cuh"
 
-    def __init__(self, shard: Shard, edges: Structure | Rows, bits: int, weight: bool = False) -> None:
+    def __init__(self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool = False) -> None:
         super().__init__(shard, edges, bits, weight)
         self.words = [self.device.zeros(shard.n_vertices, np.uint64) for _ in range(2 if bits == 64 else 1)]
         self.leaving = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)

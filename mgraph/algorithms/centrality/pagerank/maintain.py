@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
-from mgraph.algorithms.centrality.pagerank.forward_push import Outwards
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
 from mgraph.algorithms.centrality.pagerank.teleport import whole
 from mgraph.structures.plan import UPDATED
@@ -24,11 +24,11 @@ class Ranks:
 
     Attributes
     ----------
-    outwards : Outwards or None
+    forward_push : ForwardPush or None
         What the ranks are computed from while they go on from changed edges. None where walks from vertices without
         edges go elsewhere than others that follow no edge, with weights, and where the iteration did not converge.
     found : dict
-        The last result of the iteration, where `outwards` is None.
+        The last result of the iteration, where `forward_push` is None.
     futile, rest : int
         How often in a row going outwards was given up; how often it is not tried from now on.
     """
@@ -43,7 +43,7 @@ class Ranks:
 
     def _iterate(self, start: Any) -> None:
         given = self.arguments
-        self.outwards = None
+        self.forward_push = None
         self.found, self.info = run(self.shard, start=start, **given)
         teleports = given.get("dense") is not None or given.get("chosen") is not None
         alike = ("personalization",) if teleports else ("personalization", "uniform")
@@ -58,45 +58,45 @@ class Ranks:
             # residuals must be far below their limit, or what a change hands on makes all those around it hand on, too
             closer, _ = run(self.shard, start=self.found["rank"], **{**given, "tol": given["tol"] / CLOSER})
             ranks = self.shard.device.astype(closer["rank"], np.float64)
-            self.outwards = Outwards(self.shard, given["alpha"], given["tol"], ranks, base)
+            self.forward_push = ForwardPush(self.shard, given["alpha"], given["tol"], ranks, base)
             self.found = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        held = 0 if self.outwards is None else self.outwards.nbytes
+        held = 0 if self.forward_push is None else self.forward_push.nbytes
         return held + sum(int(column.nbytes) for column in self.found.values())
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the ranks up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
         all_matter = self.arguments.get("weight") or changes.old is None  # without weights there are no updates
         matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
         if not matter and not more:
-            return Followed(0, False)
+            return ApplyResult(0, False)
         visited, start = 0, self.found.get("rank")
-        if self.outwards is not None:
-            settled = self.outwards.follow(changes, most)
-            visited = int(self._sum(self.outwards.edges))
-            if settled and self.outwards.error < self.arguments["tol"]:
-                self.futile, self.info = 0, {**self.info, "error": self.outwards.error}
-                return Followed(visited, True)
+        if self.forward_push is not None:
+            settled = self.forward_push.apply_changes(changes, most)
+            visited = int(self._sum(self.forward_push.edges))
+            if settled and self.forward_push.error < self.arguments["tol"]:
+                self.futile, self.info = 0, {**self.info, "error": self.forward_push.error}
+                return ApplyResult(visited, True)
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
-            start = self.outwards.ranks("float64")
+            start = self.forward_push.ranks("float64")
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None  # several rows; ranks that hang on those they began with; no numbers for vertices that came
         self._iterate(start)
         if not self.info["converged"]:
             return None
-        return Followed(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
+        return ApplyResult(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
 
     def _sum(self, mine: float) -> float:
         return float(self.shard.exchange.allreduce(np.array([mine], np.float64))[0])
 
     def columns(self) -> Columns:
         """The ranks of the own vertices."""
-        if self.outwards is None:
+        if self.forward_push is None:
             return {name: column.copy() for name, column in self.found.items()}, self.info
-        return {"rank": self.outwards.ranks(self.arguments["dtype"])}, self.info
+        return {"rank": self.forward_push.ranks(self.arguments["dtype"])}, self.info

@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData, Vertices
 from mgraph.algorithms.centrality.pagerank.maintain import Ranks
 from mgraph.algorithms.centrality.pagerank.program import run, warm
-from mgraph.algorithms.primitives.vertex_mappings import begun, filled, is_named, numbers, pairs
+from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
 from mgraph.checks import check_float, check_number, check_whole
 from mgraph.errors import InvalidOption
 
@@ -133,7 +133,7 @@ def check(
         raise InvalidOption(f"alpha is {alpha}; it must be above 0 and below 1")
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    name, first = begun(graph, start, nstart)
+    name, first = starting_vector(graph, start, nstart)
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
@@ -163,21 +163,21 @@ def _teleport(given: Any, graph: GraphFacts) -> dict[str, Any]:
     n = graph.n_vertices
     if given is None:
         return {}
-    if is_named(given):
+    if is_mapping(given):
         ids, values = pairs(given, graph, "personalization")
         return {"chosen": Vertices(ids), "chosen_rows": np.zeros(len(ids), np.int64), "chosen_values": values}
     rows = list(given) if isinstance(given, list | tuple) or getattr(given, "ndim", 1) == 2 else []
     if not any(hasattr(row, "__len__") for row in rows):
         return {"dense": VertexData(_padded(given, n, "personalization"))}
     names = [f"personalization[{i}]" for i in range(len(rows))]
-    if all(map(is_named, rows)):
+    if all(map(is_mapping, rows)):
         parts = [pairs(row, graph, name) for row, name in zip(rows, names, strict=True)]
         ids, values = (np.concatenate(part) for part in zip(*parts, strict=True))
         owners = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        whole[i] = filled(row, graph, name) if is_named(row) else _padded(np.asarray(row), n, name)
+        whole[i] = mapping_array(row, graph, name) if is_mapping(row) else _padded(np.asarray(row), n, name)
     return {"dense": VertexData(whole, rows=True), "several": len(rows)}
 
 
@@ -189,7 +189,7 @@ def _dangling(given: Any, graph: GraphFacts) -> dict[str, Any]:
         if given not in DANGLING:
             raise InvalidOption(f"dangling {given!r} is none of {', '.join(map(repr, DANGLING))}")
         return {"dangling": given}
-    if is_named(given):
+    if is_mapping(given):
         ids, values = pairs(given, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
     return {"loose_dense": VertexData(_padded(given, graph.n_vertices, "dangling"))}

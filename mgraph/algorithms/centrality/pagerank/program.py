@@ -9,11 +9,11 @@ graph 9 and 6, of the same duration on a CPU, which therefore takes 32 bits then
 store in-edges, they are made for the call by a sort (see `transpose`). If there is too little memory for that, or for a
 few iterations only, ranks push: whole shares are added to a sum for every vertex of the graph, and the sums of other
 ranges are sent to their owners. On a GPU, in-edges whose rows have gaps are copied for the call, unless it has a start
-or few iterations (see `packed`).
+or few iterations (see `compact_rows`).
 
 Where walks that follow no edge go to given vertices, and the iteration will converge, it begins with all mass on these
 vertices: RMAT 16 takes 15 iterations then, and 31 from equal ranks. While the vertices that shares have reached from
-there are few (see `Reached`), only these are visited, on one rank, in graphs that have in-edges. The others' ranks are
+there are few (`ActiveSet`), only these are visited, on one rank, in graphs that have in-edges. The others' ranks are
 0, so the result is the same, bit for bit.
 
 With weights, a vertex sends rank / the sum of its out-edges' weights, times the edge's weight. Then whole float64
@@ -60,11 +60,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
-from mgraph.algorithms.centrality.pagerank.active_set import Reached
+from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
 from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull, Push, common
 from mgraph.algorithms.centrality.pagerank.teleport import Base, distribution, scale, teleport, whole
-from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.transpose import Rows, some_rows, transposed
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.structures import Structure
@@ -78,7 +78,7 @@ FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that take
 
 def warm(shard: Shard) -> None:
     """Compile what PageRank runs on this shard, except for float64, push and few rows, which few calls need."""
-    rows = some_rows(shard.device) if shard.in_edges is None else some_packed(shard, shard.in_edges)
+    rows = sample_rows(shard.device) if shard.in_edges is None else compact_rows_sample(shard, shard.in_edges)
     common(shard)
     for bits in (16, 32):  # shares by default, and those of a given start
         kernels(shard, "algorithms/centrality/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
@@ -204,15 +204,15 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
     rows = transposed(shard) if kept is None and max_iter > FEW and not weight else kept
 
     @cache
-    def every_row() -> Structure | Rows:
+    def every_row() -> Structure | CsrRows:
         assert rows is not None
-        return rows if kept is None or max_iter <= FEW or started else packed(shard, kept, weight)
+        return rows if kept is None or max_iter <= FEW or started else compact_rows(shard, kept, weight)
 
     def make(teleport: Array) -> Iteration:
         if rows is None:
             return Push(shard, shard.out_edges, bits, weight)
         if teleport is not None and kept is not None and shard.size == 1:
-            reached = Reached(shard, kept, teleport)
+            reached = ActiveSet(shard, kept, teleport)
             if reached.few:
                 return Pull(shard, kept, bits, weight, reached, every_row)
         return Pull(shard, every_row(), bits, weight)

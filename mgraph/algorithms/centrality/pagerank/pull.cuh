@@ -35,7 +35,7 @@ struct Shares {
     const Receivers* degrees;
     f64* handed;
     Share* news;  // the same array as `handed` if shares are whole
-    DEVICE void hand_on(i64 row, Receivers degree, f64 rank, f64 before, Tally<whole>& all) const {
+    DEVICE void hand_on(i64 row, Receivers degree, f64 rank, f64 before, RankSums<whole>& all) const {
         f64 receivers = divisor(degree), share = rank / receivers;
         Share more;
         cut(whole ? share : share - before, more);
@@ -57,7 +57,7 @@ struct FirstShares {  // one lane an own vertex: its whole share is sent
     u64* spent;
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
-        Tally<whole> all;
+        RankSums<whole> all;
         for (i64 row : grid.items(n)) { shares.hand_on(row, shares.degrees[row], ranks[row], 0, all); }
         all.add_to(tally);
     }
@@ -122,7 +122,7 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
     u64* spent;
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
-        Tally<whole> all;
+        RankSums<whole> all;
         if (Tile<32>::size() > 1 || rows) {
             for (i64 at : grid.items(n)) finish(rows ? (i64)rows[at] : at, all);
         } else {  // a CPU takes several rows at a time where they follow each other
@@ -130,7 +130,7 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
         }
         all.add_to(tally);
     }
-    DEVICE void finish(i64 row, Tally<whole>& all) const {
+    DEVICE void finish(i64 row, RankSums<whole>& all) const {
         f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
         Receivers degree = shares.degrees[row];
         if (row < hub_rows && hub_sums[row]) {

@@ -99,7 +99,7 @@ struct FinishRanks {  // one lane an own vertex: computes its rank from its sum,
     u64* spent;
     DEVICE void operator()(Grid grid) const {
         for (i64 c : grid.items(tally_cells)) spent[c] = 0;
-        Tally<true> all;
+        RankSums<true> all;
         for (i64 row : grid.items(n)) {
             f64 rank = greater(base.at(row) + alpha * sums.take(row), 0.0);
             all.count(all.change, magnitude(rank - ranks[row]));

@@ -31,7 +31,7 @@ DEVICE Wide to_wide(f64 v, f64 one) {
 // Sums over the own vertices that decide whether to stop, and that the next iteration needs. Each vertex's part is made
 // an integer before it is added, so that the sums do not depend on which lane adds what. Cells: two words of each, high
 // and low.
-template <bool exact> struct Tally {
+template <bool exact> struct RankSums {
     Wide change{}, handed{}, kept{};  // the L1 change; the mass sent; the mass that was cut off
     DEVICE static void count(Wide& sum, f64 part) {
         if (exact) {
@@ -61,10 +61,10 @@ struct Base {
     f64 teleporting;
     const f64* dangling;
     f64 loose;
-    DEVICE f64 at(i64 row) const {  // `glance` keeps a CPU from masked loads: 100 ns where a pointer is null
+    DEVICE f64 at(i64 row) const {  // `stale_load` keeps a CPU from masked loads: 100 ns where a pointer is null
         f64 base = even;
-        if (teleport) base += teleporting * glance(teleport + row);
-        if (dangling) base += loose * glance(dangling + row);
+        if (teleport) base += teleporting * stale_load(teleport + row);
+        if (dangling) base += loose * stale_load(dangling + row);
         return base;
     }
 };
@@ -104,7 +104,7 @@ struct StartRanks {  // one lane a row: its degree and first rank, from `start`,
     f64* ranks;
     u64* tally;
     DEVICE void operator()(Grid grid) const {
-        Tally<true> all;
+        RankSums<true> all;
         for (i64 row : grid.items(n)) {
             f64 rank = (row < given ? start[row] : even) * scale;
             if (!BY_WEIGHT) degrees[row] = (Receivers)graph.degree(row);

@@ -12,10 +12,10 @@ constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before 
 // linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
 DEVICE u32 link(u32* parent, u32 a, u32 b) {
     while (a != b) {
-        u32 high = greater(a, b), low = lesser(a, b), up = glance(parent + high);
+        u32 high = greater(a, b), low = lesser(a, b), up = stale_load(parent + high);
         if (up == high) up = atomic_cas(parent + high, high, low);
         if (up == high) return low;
-        u32 over = glance(parent + up);  // the path is made shorter on the way
+        u32 over = stale_load(parent + up);  // the path is made shorter on the way
         if (over != up) store(parent + high, over);
         a = over, b = low;
     }
@@ -74,8 +74,8 @@ struct LinkSample {  // one lane a row: links its vertex with its first neighbou
             fetch_row(graph, row, rows, EveryRow{});
             if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
                 u32 up[sampled], n = 0;
-                near = glance(parent + near);
-                visit_sample(graph, row, [&](u32 id) { up[n++] = glance(parent + id); });
+                near = stale_load(parent + near);
+                visit_sample(graph, row, [&](u32 id) { up[n++] = stale_load(parent + id); });
                 for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
             } else visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
         }
@@ -89,8 +89,8 @@ struct Compress {  // one lane a vertex: the root becomes its parent
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
-            u32 up = glance(parent + v);
-            for (u32 next; (next = glance(parent + up)) != up; up = next) store(parent + v, next);
+            u32 up = stale_load(parent + v);
+            for (u32 next; (next = stale_load(parent + up)) != up; up = next) store(parent + v, next);
         }
     }
 };
@@ -110,7 +110,7 @@ struct LinkRows {  // a lane brings a row; hubs are left to LinkHubs
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
             i64 own = i * tile.size() + tile.rank();
-            bool open = own < rows && (i64)glance(parent + first + own) != skipped;
+            bool open = own < rows && (i64)stale_load(parent + first + own) != skipped;
             visit_rows(graph, tile, open ? own : -1, tasks, n_tasks,
                        [&](auto group, i64 row, i64 unit) { link_unit(graph, group, first + row, row, unit, parent); });
         }
@@ -155,7 +155,7 @@ struct LeastIds {  // one lane a user's id: least[root] becomes the smallest use
     DEVICE void operator()(Grid grid) const {
         for (i64 id : grid.items(n)) {
             u32* found = least + parent[order ? order[id] : id];
-            if ((u32)id < glance(found)) atomic_min(found, (u32)id);
+            if ((u32)id < stale_load(found)) atomic_min(found, (u32)id);
         }
     }
 };
@@ -185,13 +185,13 @@ struct Label {  // one lane an own vertex: its component's smallest user's id; c
 
 struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
     static constexpr int lanes = 1;
-    Changed changed;
+    EdgeDelta changed;
     u32* parent;
     i64* joins;  // arcs that were between two trees
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             if (changed.was(i) || !changed.is(i)) continue;
-            u32 a = glance(parent + changed.src(i)), b = glance(parent + changed.dst(i));
+            u32 a = stale_load(parent + changed.src(i)), b = stale_load(parent + changed.dst(i));
             if (a == b) continue;
             take_place(joins);
             link(parent, a, b);
@@ -210,7 +210,7 @@ struct Apart {
     static constexpr int lanes = 32;
     static constexpr int room = 16, steps = 64;
     View graph;  // the edges of all vertices, in both directions
-    Changed changed;
+    EdgeDelta changed;
     u32* parent;  // a root for each vertex
     i64* state;
     i64 most;  // edges to visit

@@ -20,10 +20,14 @@ import time
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
 from mgraph.algorithms.communities.components.program import component_kernels, find, labelled, least_ids
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair, both, turned
-from mgraph.algorithms.paths.near_far.search import HOPS, Search
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import (
+    IncrementalPaths,
+    all_neighbor_edges,
+    reversed_arcs,
+)
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
 from mgraph.device import Array, Device
 from mgraph.kernels import Struct, constants
 
@@ -44,7 +48,7 @@ class Components:
     ----------
     parent : uint32[n_vertices]
         The root of each vertex of the graph.
-    repair : Repair or None
+    forest : IncrementalPaths or None
         The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
     least : uint32[n_vertices] or None
         The label by root, once the result was asked for and until the trees change.
@@ -59,7 +63,7 @@ class Components:
         began = time.perf_counter()
         forest, self.supersteps = find(shard)
         self.parent, self.kernels = forest.parent, component_kernels(shard)
-        self.repair = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
+        self.forest = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.least: Array = None
         self.named: Array = None
         self.left = 0
@@ -72,26 +76,26 @@ class Components:
         arcs, microseconds = shard.exchange.allreduce(mine).tolist()
         return bool(arcs <= LARGE or microseconds > 1e6 * QUICK * shard.size)
 
-    def _by_hops(self) -> Repair:
+    def _by_hops(self) -> IncrementalPaths:
         shard = self.shard
         ids = self.device.arange(shard.lo, shard.hi, np.uint32)
         roots = ids[self.parent[shard.lo : shard.hi] == ids]
-        search = Search(shard, HOPS, edges=both(shard))
+        search = NearFarSearch(shard, HOPS, edges=all_neighbor_edges(shard))
         search.run(roots, self.device.astype(roots, np.uint64))
-        search.share()
-        return Repair(shard, search, source=-1)
+        search.all_gather()
+        return IncrementalPaths(shard, search, source=-1)
 
     @property
     def takes_deletions(self) -> bool:
         """Whether a part that is cut off can be found: by a forest, or by the rows of all vertices."""
         shard = self.shard
-        return self.repair is not None or (shard.size == 1 and shard.in_edges is shard.out_edges)
+        return self.forest is not None or (shard.size == 1 and shard.in_edges is shard.out_edges)
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
         held = int(self.parent.nbytes) + (0 if self.least is None else int(self.least.nbytes))
-        return held + (0 if self.repair is None else self.repair.nbytes)
+        return held + (0 if self.forest is None else self.forest.nbytes)
 
     def columns(self) -> Columns:
         """The label of each own vertex's component."""
@@ -103,20 +107,20 @@ class Components:
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
-        followed = self._follow(changes, most)
+        followed = self._apply(changes, most)
         if followed is None or followed.changed:
             self.least = None
         return followed
 
-    def _follow(self, changes: Changes, most: int) -> Followed | None:
+    def _apply(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         self._grow()
         if self.shard.in_edges is not self.shard.out_edges:
             changes = _both_ways(self.device, changes)
         changed = Struct(**changes.fields())
         state, n = self.device.zeros(4, np.int64), len(changes)
-        if self.repair is None and changes.deleted:
+        if self.forest is None and changes.deleted:
             graph = self.shard.out_edges.view()
             self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most)
         self.kernels.JoinArcs(n, changed=changed, parent=self.parent, joins=state)
@@ -126,23 +130,25 @@ class Components:
             return None
         if joined:
             self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
-        if self.repair is None:
-            return Followed(counts[EDGES], joined or counts[SPLIT] > 0)
-        followed = self._repaired(self.repair, changed, changes, most, joined)
+        if self.forest is None:
+            return ApplyResult(counts[EDGES], joined or counts[SPLIT] > 0)
+        followed = self._update_forest(self.forest, changed, changes, most, joined)
         if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
-            self.repair, followed = None, Followed(0, joined)
+            self.forest, followed = None, ApplyResult(0, joined)
         return followed
 
-    def _repaired(self, repair: Repair, changed: Struct, changes: Changes, most: int, joined: bool) -> Followed | None:
+    def _update_forest(
+        self, forest: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int, joined: bool
+    ) -> ApplyResult | None:
         """Bring the forest up to date, and the trees by it."""
-        found = repair.follow(
-            changes, most, lambda: not joined or self._give_to_largest(repair, changed, changes, most)
+        found = forest.apply_changes(
+            changes, most, lambda: not joined or self._give_to_largest(forest, changed, changes, most)
         )
-        if found is None or not self._add_roots(repair, joined):
+        if found is None or not self._add_roots(forest, joined):
             return None
         if found or joined:
-            self.kernels.Roots(len(self.parent), words=repair.length, n=len(self.parent), parent=self.parent)
-        return Followed(repair.visited(), found or joined)
+            self.kernels.Roots(len(self.parent), words=forest.length, n=len(self.parent), parent=self.parent)
+        return ApplyResult(forest.visited(), found or joined)
 
     def _grow(self) -> None:
         first, n = len(self.parent), self.shard.n_vertices
@@ -151,74 +157,74 @@ class Components:
         self.least = None
         more = self.device.arange(first, n, np.uint32)
         self.parent = self.device.concatenate([self.parent, more])
-        if self.repair is not None:
-            self.repair.grow(self.device.astype(more, np.uint64))
+        if self.forest is not None:
+            self.forest.grow(self.device.astype(more, np.uint64))
 
     # ---- joined trees ------------------------------------------------------------------------------------------------
 
-    def _largest(self, repair: Repair) -> Array:
+    def _largest(self, forest: IncrementalPaths) -> Array:
         """Of trees that are joined, size << 32 | root of the largest, by their common parent: uint64[n_vertices]."""
-        n, trees = len(self.parent), {"words": repair.length, "n": len(self.parent)}
+        n, trees = len(self.parent), {"words": forest.length, "n": len(self.parent)}
         sizes, largest = self.device.zeros(n, np.uint32), self.device.zeros(n, np.uint64)
         self.kernels.TreeSizes(n, sizes=sizes, **trees)
         self.kernels.LargestTrees(n, sizes=sizes, parent=self.parent, largest=largest, **trees)
         return largest
 
-    def _give_to_largest(self, repair: Repair, changed: Struct, changes: Changes, most: int) -> bool:
+    def _give_to_largest(self, forest: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int) -> bool:
         """Give joined trees to the largest of them; False if they have about `most` edges or more."""
         n, left = len(self.parent), self.device.zeros(1, np.int64)
-        largest = self._largest(repair)
-        self.kernels.LeaveTrees(n, words=repair.length, n=n, parent=self.parent, largest=largest, left=left)
+        largest = self._largest(forest)
+        self.kernels.LeaveTrees(n, words=forest.length, n=n, parent=self.parent, largest=largest, left=left)
         arcs = int(self.shard.exchange.allreduce(np.array([self.shard.out_edges.num_edges], np.int64))[0])
         self.left = int(Device.to_host(left)[0])
         if self.left * arcs > most * n:
             return False
-        repair.resume(*repair.seeds(changed, changes))
+        forest.resume(*forest.seeds(changed, changes))
         return True
 
     # ---- new components ----------------------------------------------------------------------------------------------
 
-    def _add_roots(self, repair: Repair, joined: bool) -> bool:
+    def _add_roots(self, forest: IncrementalPaths, joined: bool) -> bool:
         """Make the vertices that no search has reached components of their own; False if they are too many."""
-        if not joined and not len(repair.cut_off):
+        if not joined and not len(forest.cut_off):
             return True
         if joined:
-            apart = self._all_unreached(repair)
+            apart = self._all_unreached(forest)
         else:
-            apart = self._unreached(repair, repair.cut_off)
+            apart = self._unreached(forest, forest.cut_off)
         if len(apart):
-            self._take_lone(repair, apart)
+            self._take_lone(forest, apart)
         for _ in range(PIECES):
-            apart = self._unreached(repair, apart)
+            apart = self._unreached(forest, apart)
             if len(apart) == 0:
                 return True
             root = apart.min().reshape(1)
-            repair.resume(root, root.astype(np.uint64))
+            forest.resume(root, root.astype(np.uint64))
         return False
 
-    def _all_unreached(self, repair: Repair) -> Array:
+    def _all_unreached(self, forest: IncrementalPaths) -> Array:
         """Of the vertices that left their trees or were cut off, those that no search has reached."""
         n, found = len(self.parent), self.device.zeros(1, np.int64)
-        apart = self.device.empty(self.left + len(repair.cut_off), np.uint32)
-        self.kernels.ListUnreached(n, words=repair.length, n=n, list=apart, found=found)
+        apart = self.device.empty(self.left + len(forest.cut_off), np.uint32)
+        self.kernels.ListUnreached(n, words=forest.length, n=n, list=apart, found=found)
         return apart[: int(Device.to_host(found)[0])]
 
     @staticmethod
-    def _unreached(repair: Repair, vertices: Array) -> Array:
-        return vertices[repair.length[vertices] == NONE]
+    def _unreached(forest: IncrementalPaths, vertices: Array) -> Array:
+        return vertices[forest.length[vertices] == NONE]
 
-    def _take_lone(self, repair: Repair, vertices: Array) -> None:
+    def _take_lone(self, forest: IncrementalPaths, vertices: Array) -> None:
         """Make each of these that has no edges a component: after deletions of vertices they may be many."""
         shard = self.shard
         own = vertices[(vertices >= shard.lo) & (vertices < shard.hi)]
-        for edges in both(shard):
+        for edges in all_neighbor_edges(shard):
             own = own[edges.degrees(own - np.uint32(shard.lo)) == 0]
         for part in shard.exchange.allgather(own):
-            repair.length[part] = part.astype(np.uint64)
+            forest.length[part] = part.astype(np.uint64)
 
 
-def _both_ways(device: Device, changes: Changes) -> Changes:
+def _both_ways(device: Device, changes: EdgeDelta) -> EdgeDelta:
     """The changed arcs of a directed graph, and each the other way round; not in order."""
-    back, twice = turned(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
+    back, twice = reversed_arcs(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
     columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
-    return Changes(deleted=changes.deleted, **columns)
+    return EdgeDelta(deleted=changes.deleted, **columns)

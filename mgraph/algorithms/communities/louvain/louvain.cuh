@@ -41,7 +41,7 @@ struct LeastNames {  // one lane a vertex: least[community] becomes the smallest
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
             u32 name = names ? names[v] : (u32)v;
-            if (name < glance(least + labels[v])) atomic_min(least + labels[v], name);
+            if (name < stale_load(least + labels[v])) atomic_min(least + labels[v], name);
         }
     }
 };

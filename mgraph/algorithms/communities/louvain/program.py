@@ -6,7 +6,7 @@ each other. A sweep that gains no modularity all the same is undone. In a small 
 turns, a few times; else it ends its level. Then the communities become the vertices of a smaller graph, and so on,
 while modularity gains.
 
-On a GPU rows with gaps are copied once for the first graph, see `packed`.
+On a GPU rows with gaps are copied once for the first graph, see `compact_rows`.
 
 Every rank has the community, the weight and the name of each vertex of the graph, and the rows of its own vertices.
 After each turn the ranks share the moves. Ranks own equal ranges of the vertices of smaller graphs, whose edges are
@@ -44,11 +44,11 @@ import numpy as np
 
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES, Columns, Shard
-from mgraph.algorithms.primitives.compact_csr import packed, some_packed
-from mgraph.algorithms.primitives.label_counts import Tally, tally_kernels
-from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
+from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
-from mgraph.algorithms.primitives.weight_sums import Weights, unit_of
+from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
@@ -106,10 +106,10 @@ class _Level:
         self.shard, self.device, self.n = shard, shard.device, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.edges, self.loops, self.resolution = end - self.first, edges, loops, resolution
-        self.weights = Weights(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
-        self.tally = Tally(shard, [self.weights.view], degrees)
+        self.weights = WeightSums(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
+        self.tally = LabelCounts(shard, [self.weights.view], degrees)
         self.names = names
-        self.strength = share(shard, self.weights.strengths()) if strength is None else strength
+        self.strength = all_gather(shard, self.weights.strengths()) if strength is None else strength
         self.labels = self.device.arange(0, self.n, np.uint32) if names is None else names.copy()
         self.sums = self.device.zeros(self.n, np.int64)
         self.weights.kernels.SumByLabel(self.n, labels=self.labels, strength=self.strength, n=self.n, sums=self.sums)
@@ -261,9 +261,9 @@ def warm(shard: Shard) -> None:
     device = shard.device
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     rows = _Coarse(offsets, device.empty(0, np.uint32), none)
-    for edges in (some_packed(shard, shard.out_edges), rows):
-        Weights(shard, edges.view(), edges, 0, 0, file=FILE)
-        tally_kernels(shard, edges.view())
+    for edges in (compact_rows_sample(shard, shard.out_edges), rows):
+        WeightSums(shard, edges.view(), edges, 0, 0, file=FILE)
+        label_count_kernels(shard, edges.view())
     _added(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))
 
 
@@ -289,8 +289,8 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     InvalidOption
         A weight is negative or not finite; on every rank.
     CapacityError
-        There is too little memory for 60 bytes a vertex of the whole graph, 12 bytes an owned vertex, what `Tally`
-        takes, and 56 bytes an arc of a piece, or for each pair of communities with edges that a rank has.
+        There is too little memory for 60 bytes a vertex of the whole graph, 12 bytes an owned vertex, what
+        `LabelCounts` takes, and 56 bytes an arc of a piece, or for each pair of communities with edges that a rank has.
 
     Notes
     -----
@@ -299,7 +299,9 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     device, unit = shard.device, unit_of(shard, "louvain", 2, FILE)
     names = None if shard.by_name is None else vertex_labels(shard)
     out, lo = shard.out_edges, shard.lo
-    level = _Level(shard, packed(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution)
+    level = _Level(
+        shard, compact_rows(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution
+    )
     members = device.arange(lo, shard.hi, np.uint32)  # the vertex of the present level that each own vertex is in
     called, levels = names, 0  # the smallest user's id of each vertex of the present level; None for its id
     q = 0.0

@@ -35,8 +35,8 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.density.core_number.program import REMOVED, Peeling
 from mgraph.algorithms.density.core_number.program import warm as warm_peeling
-from mgraph.algorithms.primitives.replicated import share, sides, sum_to_owners
-from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
 from mgraph.kernels import Library, constants
@@ -48,7 +48,7 @@ FILE = "algorithms/communities/strong_components/search.cuh"
 NOBODY = constants(FILE, HUB_DEGREE=1024)["no_vertex"]
 
 
-def _library(shard: Shard, edges: Structure | Rows) -> Library:
+def _library(shard: Shard, edges: Structure | CsrRows) -> Library:
     return kernels(shard, FILE, edges.view())
 
 
@@ -64,7 +64,7 @@ class _Searches:
         See the kernels. Right for own vertices; `color` for all of them once it was shared.
     """
 
-    def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
+    def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
         self.ways = [(one.view(), _library(shard, one), task_room(one)) for one in edges]
         self.kernels = self.ways[0][1]
@@ -78,7 +78,7 @@ class _Searches:
         self.own = {"rows": self.rows, "first": shard.lo}
         self.round = 0
 
-    def trim(self, edges: list[Structure | Rows]) -> None:
+    def trim(self, edges: list[Structure | CsrRows]) -> None:
         """Make vertices components of their own that no cycle leads to, or that lead to none."""
         out, back = edges
         for counted, taken in ((back, out), (out, back)):
@@ -109,7 +109,7 @@ class _Searches:
         self.kernels.Begin(self.rows, pivot=pivot, frontier=self.frontier, **state)
         self._spread(backward=0)
         if self.shard.size > 1:
-            share(self.shard, self.color[self.shard.lo : self.shard.hi], self.color)
+            all_gather(self.shard, self.color[self.shard.lo : self.shard.hi], self.color)
         self.kernels.Roots(self.rows, frontier=self.frontier, **state)
         self._spread(backward=1)
 
@@ -160,7 +160,7 @@ class _Searches:
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     warm_peeling(shard)
-    for edges in (shard.out_edges, some_rows(shard.device) if shard.in_edges is None else shard.in_edges):
+    for edges in (shard.out_edges, sample_rows(shard.device) if shard.in_edges is None else shard.in_edges):
         _library(shard, edges)
 
 
@@ -190,7 +190,7 @@ def run(shard: Shard) -> Columns:
         searches.find()
     own, least = searches.root[lo:hi], device.full(shard.n_vertices, NOBODY, np.uint32)
     searches.kernels.LeastIds(hi - lo, root=own, ids=vertex_labels(shard)[lo:hi], rows=hi - lo, least=least)
-    least = share(shard, sum_to_owners(shard, least, least=True), least if shard.size > 1 else None)
+    least = all_gather(shard, sum_to_owners(shard, least, least=True), least if shard.size > 1 else None)
     components = int(Device.to_host((own == device.arange(lo, hi, np.uint32)).sum(dtype=np.int64)))
     found = int(shard.exchange.allreduce(np.array([components]))[0])
     return {"component": device.astype(device.gather(least, own), np.int64)}, {"components": found}

@@ -17,7 +17,7 @@ DEVICE u32 mixed(u32 x) {  // a bijection
 }
 DEVICE u32 color_of(u32 id) { return mixed(id) ^ mixed(no_vertex); }  // different for each vertex, and not no_color
 
-struct Search {
+struct ColorSearch {
     i64 first;
     i64 rows;
     i64 backward;
@@ -52,7 +52,7 @@ struct Search {
 };
 
 template <class View, class Group>
-DEVICE void spread(const View& graph, Group group, i64 row, i64 unit, const Search& search) {
+DEVICE void spread(const View& graph, Group group, i64 row, i64 unit, const ColorSearch& search) {
     u32 value = search.value_of(row);
     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
         if (live) search.bring(id, value);
@@ -66,7 +66,7 @@ struct Spread {  // a lane brings a vertex of the frontier; hubs are left to Spr
     View graph;
     const u32* frontier;
     i64 n;
-    Search search;
+    ColorSearch search;
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -80,7 +80,7 @@ template <class View>
 struct SpreadHubs {  // a tile a task of a hub's row
     static constexpr int lanes = 32;
     View graph;
-    Search search;
+    ColorSearch search;
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
@@ -104,7 +104,7 @@ struct Receive {  // one lane an own vertex that another rank has listed
     static constexpr int lanes = 1;
     const u64* part;
     i64 n;
-    Search search;
+    ColorSearch search;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) search.bring((u32)(part[i] >> 32), (u32)part[i]);
     }
@@ -189,6 +189,6 @@ struct LeastIds {  // one lane an own vertex: least[root] becomes the smallest u
     u32* least;
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(rows))
-            if (ids[row] < glance(least + root[row])) atomic_min(least + root[row], ids[row]);
+            if (ids[row] < stale_load(least + root[row])) atomic_min(least + root[row], ids[row]);
     }
 };

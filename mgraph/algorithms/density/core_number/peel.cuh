@@ -215,7 +215,7 @@ enum PeelState {
 template <class View>
 struct PeelOn {
     static constexpr int lanes = 32;
-    static constexpr int stays = 1;
+    static constexpr int persistent = 1;
     View graph;
     Peeled peeled;  // at the first level; `next` and `count` are not used
     u32* alive;     // the vertices that are there

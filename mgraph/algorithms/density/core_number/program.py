@@ -38,7 +38,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
 from mgraph.device import Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -56,7 +56,7 @@ FEW = {"cuda": 2**32, "cpu": 4096}
 TILES = 2048  #: at work in it: with more, meeting takes longer than they save
 
 
-def _library(shard: Shard, edges: Structure | Rows | None = None) -> Library:
+def _library(shard: Shard, edges: Structure | CsrRows | None = None) -> Library:
     return kernels(shard, FILE, (edges or shard.out_edges).view())
 
 
@@ -83,7 +83,7 @@ class Peeling:
     """
 
     def __init__(
-        self, shard: Shard, counted: list[Structure | Rows], taken: list[Structure | Rows] | None = None
+        self, shard: Shard, counted: list[Structure | CsrRows], taken: list[Structure | CsrRows] | None = None
     ) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
         edges = taken or counted
@@ -101,7 +101,7 @@ class Peeling:
         self.counts = self.device.zeros(LISTS + shard.size, np.int64)
         self._count(counted)
 
-    def _count(self, counted: list[Structure | Rows]) -> None:
+    def _count(self, counted: list[Structure | CsrRows]) -> None:
         for edges in counted:
             view, library, room = edges.view(), _library(self.shard, edges), task_room(edges)
             hubs = {"tasks": self.device.empty(room, np.uint64), "n_tasks": self.counts}
@@ -208,7 +208,7 @@ def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     _library(shard)
     if shard.in_edges is None:
-        _library(shard, some_rows(shard.device))
+        _library(shard, sample_rows(shard.device))
 
 
 def run(shard: Shard) -> Columns:

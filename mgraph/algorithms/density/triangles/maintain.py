@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Changes, Columns, Followed, Shard, kernels
+from mgraph.algorithms.algorithm import LANES, ApplyResult, Columns, EdgeDelta, Shard, kernels
 from mgraph.algorithms.density.triangles.program import run
 from mgraph.device import Array
 from mgraph.kernels import Struct, constants
@@ -55,7 +55,7 @@ class Triangles:
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the counts up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         self._grow()
         device, n = self.device, len(changes)
@@ -76,7 +76,7 @@ class Triangles:
             sent = self._with_neighbours(lengths, units, totals)
             sent.append(self._of_pairs(gone, offsets, int(totals[PAIRS])))
             self._add(sent)
-        return Followed(visited, bool(totals[COUNTED]))
+        return ApplyResult(visited, bool(totals[COUNTED]))
 
     def _grow(self) -> None:
         more = self.shard.hi - self.shard.lo - len(self.counts)

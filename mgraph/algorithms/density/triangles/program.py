@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.replicated import share, sides, sum_to_owners, total
-from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners, total
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
 from mgraph.device import Array
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -98,7 +98,7 @@ class Corners:
     both: Array
 
 
-def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library:
+def load_kernels(shard: Shard, edges: Structure | CsrRows | None = None) -> Library:
     """The kernels for the shard's out-edges, or for other edges of it."""
     return kernels(shard, FILE, (edges or shard.out_edges).view())
 
@@ -106,13 +106,13 @@ def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library
 class Keeper:
     """Keeps each edge at its lower end."""
 
-    def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
+    def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.edges, self.rows = shard, shard.device, edges, shard.hi - shard.lo
         self.views = [(one.view(), load_kernels(shard, one)) for one in edges]
         self.own_degrees = self.device.zeros(self.rows, np.uint32)
         for view, library in self.views:
             library.AddDegrees(self.rows, graph=view, rows=self.rows, degrees=self.own_degrees)
-        self.degrees = share(shard, self.own_degrees)
+        self.degrees = all_gather(shard, self.own_degrees)
         self.counts, self.loops = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint8)
 
     def keep(self) -> tuple[Kept, Array]:
@@ -216,7 +216,7 @@ def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     load_kernels(shard)
     if shard.in_edges is None:
-        load_kernels(shard, some_rows(shard.device))
+        load_kernels(shard, sample_rows(shard.device))
 
 
 def run(shard: Shard) -> Columns:

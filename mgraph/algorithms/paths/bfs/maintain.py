@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard, incoming
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard, incoming
 from mgraph.algorithms.paths.bfs.program import run
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
-from mgraph.algorithms.paths.near_far.search import HOPS, Search
-from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
+from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array
 
 __all__ = ["Distances"]
@@ -27,8 +27,8 @@ class Distances:
         found, self.info = run(shard, source, direction, predecessors)
         inward = direction == "in"
         edges = incoming(shard, 'direction "in"') if inward else shard.out_edges
-        search = Search(shard, HOPS, edges=[edges], length=share(shard, self._words(found["distance"])))
-        self.repair = Repair(shard, search, source, inward, found.get("predecessors"))
+        search = NearFarSearch(shard, HOPS, edges=[edges], length=all_gather(shard, self._words(found["distance"])))
+        self.incremental = IncrementalPaths(shard, search, source, inward, found.get("predecessors"))
 
     def _words(self, distance: Array) -> Array:
         device = self.shard.device
@@ -42,23 +42,23 @@ class Distances:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return self.repair.nbytes
+        return self.incremental.nbytes
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         self._grow()
-        changed = self.repair.follow(changes, most)
-        return None if changed is None else Followed(self.repair.visited(), changed)
+        changed = self.incremental.apply_changes(changes, most)
+        return None if changed is None else ApplyResult(self.incremental.visited(), changed)
 
     def _grow(self) -> None:
-        more = self.shard.n_vertices - len(self.repair.length)
+        more = self.shard.n_vertices - len(self.incremental.length)
         if more:
-            self.repair.grow(self.shard.device.full(more, HOPS.none, np.uint64))
+            self.incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
 
     def columns(self) -> Columns:
         """The distances of the own vertices, in edges."""
-        distance, found = self.repair.results()
+        distance, found = self.incremental.results()
         columns = {"distance": distance}
-        if self.repair.parents is not None:
-            columns["predecessors"] = self.repair.parents.copy()
+        if self.incremental.parents is not None:
+            columns["predecessors"] = self.incremental.parents.copy()
         return columns, {**self.info, **found}

@@ -22,7 +22,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
 from mgraph.algorithms.primitives.bitmaps import words_of
-from mgraph.algorithms.primitives.replicated import share, sum_to_owners
+from mgraph.algorithms.primitives.replicated import all_gather, sum_to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
@@ -133,7 +133,7 @@ def _predecessors(
     library.Depths(own, distance=distance, n=own, depth=depth)
     room = task_room(edges)
     tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
-    common = {"graph": edges.view(), "first": shard.lo, "depths": share(shard, depth)}
+    common = {"graph": edges.view(), "first": shard.lo, "depths": all_gather(shard, depth)}
     if backward is not None:
         library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
         library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)

@@ -7,11 +7,11 @@
 #include "kernels/search.cuh"
 
 // The words of `state`. Lists and the hubs' tasks are those of even and odd levels.
-enum WaveState { w_list, w_tasks = w_list + 2, w_level = w_tasks + 2, w_out };
+enum BitParallelState { w_list, w_tasks = w_list + 2, w_level = w_tasks + 2, w_out };
 
 constexpr i64 searches = 64;
 
-struct Waves {
+struct BitParallelLists {
     u64* coming;  // of all vertices: the searches that came in this level
     u64* seen;  // of all vertices: own ones: the searches that came at all; others: those that were sent
     u64* now;  // of own rows: the searches that came in the level before for the first time
@@ -48,7 +48,7 @@ struct Waves {
 };
 
 template <class View, class Tile>
-DEVICE void follow(const View& graph, const Waves& w, Tile tile, i64 row, i64 unit, i64 level) {
+DEVICE void expand(const View& graph, const BitParallelLists& w, Tile tile, i64 row, i64 unit, i64 level) {
     u64 bits = load(w.now + row);
     graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
         if (live) w.come(id, bits, level + 1);
@@ -56,60 +56,61 @@ DEVICE void follow(const View& graph, const Waves& w, Tile tile, i64 row, i64 un
     });
 }
 template <class View, class Tile32>
-DEVICE void follow_listed(const View& graph, const Waves& w, Tile32 tile, i64 base, i64 count, i64 level, u64* tasks) {
+DEVICE void expand_listed(const View& graph, const BitParallelLists& w, Tile32 tile, i64 base, i64 count, i64 level,
+                          u64* tasks) {
     i64 at = base + tile.rank();
     visit_rows(graph, tile, at < count ? (i64)load(w.list(level) + at) : -1, tasks, w.count(w_tasks, level),
-               [&](auto group, i64 row, i64 unit) { follow(graph, w, group, row, unit, level); });
+               [&](auto group, i64 row, i64 unit) { expand(graph, w, group, row, unit, level); });
 }
 template <class View, class Tile32>
-DEVICE void follow_task(const View& graph, const Waves& w, Tile32 tile, u64 task, i64 level) {
+DEVICE void expand_task(const View& graph, const BitParallelLists& w, Tile32 tile, u64 task, i64 level) {
     visit_task(graph, task, [&](i64 row, i64 unit) {
-        follow(graph, w, tile, row, unit, level);
+        expand(graph, w, tile, row, unit, level);
         return false;
     });
 }
-DEVICE void begin_level(const Waves& w, i64 level) {  // by one lane
+DEVICE void begin_level(const BitParallelLists& w, i64 level) {  // by one lane
     store(w.count(w_list, level), (i64)0);
     store(w.count(w_tasks, level + 1), (i64)0);
     store(w.state + w_level, level + 1);
 }
 
 template <class View>
-struct Follow {  // a tile 32 listed vertices
+struct Expand {  // a tile 32 listed vertices
     static constexpr int lanes = 32;
     View graph;
-    Waves waves;
+    BitParallelLists bfs;
     i64 level;
     i64 count;
     u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        for (i64 one : grid.items(1)) begin_level(waves, level + one);
+        for (i64 one : grid.items(1)) begin_level(bfs, level + one);
         for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size()))
-            follow_listed(graph, waves, tile, i * tile.size(), count, level, tasks);
+            expand_listed(graph, bfs, tile, i * tile.size(), count, level, tasks);
     }
 };
 
 template <class View>
-struct FollowHubs {  // a tile a task
+struct ExpandHubs {  // a tile a task
     static constexpr int lanes = 32;
     View graph;
-    Waves waves;
+    BitParallelLists bfs;
     i64 level;
     const u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
-        i64 n_tasks = load(waves.count(w_tasks, level));
-        for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, waves, tile, tasks[i], level);
+        i64 n_tasks = load(bfs.count(w_tasks, level));
+        for (i64 i : grid.items(tile, n_tasks)) expand_task(graph, bfs, tile, tasks[i], level);
     }
 };
 
 // One block takes level after level, while few vertices are listed. On one rank only.
 template <class View>
-struct FollowFew {
+struct ExpandPersistent {
     static constexpr int lanes = 512;
     View graph;
-    Waves waves;
+    BitParallelLists bfs;
     i64 most;
     i64 levels;
     u64* tasks;
@@ -120,20 +121,20 @@ struct FollowFew {
         Block block;
         Tile<32> tile;
         i64 tiles = block.size() / tile.size(), own = block.rank() / tile.size();
-        for (i64 level = load(waves.state + w_level), end = level + levels; level < end; ++level) {
-            i64 count = load(waves.count(w_list, level));
+        for (i64 level = load(bfs.state + w_level), end = level + levels; level < end; ++level) {
+            i64 count = load(bfs.count(w_list, level));
             block.sync();
             if (count == 0 || count > most) return;
-            if (block.rank() == 0) begin_level(waves, level);
+            if (block.rank() == 0) begin_level(bfs, level);
             for (i64 i = own * tile.size(); i < count; i += block.size())
-                follow_listed(graph, waves, tile, i, count, level, tasks);
+                expand_listed(graph, bfs, tile, i, count, level, tasks);
             block.sync();
-            i64 n_tasks = load(waves.count(w_tasks, level));
-            for (i64 i = own; i < n_tasks; i += tiles) follow_task(graph, waves, tile, load(tasks + i), level);
+            i64 n_tasks = load(bfs.count(w_tasks, level));
+            for (i64 i = own; i < n_tasks; i += tiles) expand_task(graph, bfs, tile, load(tasks + i), level);
             block.sync();
-            i64 next = load(waves.count(w_list, level + 1));
+            i64 next = load(bfs.count(w_list, level + 1));
             for (i64 i = block.rank(); i < next; i += block.size())
-                waves.settle(load(waves.list(level + 1) + i), level + 1);
+                bfs.settle(load(bfs.list(level + 1) + i), level + 1);
             block.sync();
         }
     }
@@ -141,14 +142,14 @@ struct FollowFew {
 
 struct Settle {  // one lane a listed vertex: the searches that came to it for the first time; counts them
     static constexpr int lanes = 1;
-    Waves waves;
+    BitParallelLists bfs;
     i64 level;
     i64 count;
     i64* fresh;
     DEVICE void operator()(Grid grid) const {
         i64 found = 0;
         for (i64 i : grid.items(count)) {
-            u64 bits = waves.settle(load(waves.list(level) + i), level);
+            u64 bits = bfs.settle(load(bfs.list(level) + i), level);
             found += popcount((u32)bits) + popcount((u32)(bits >> 32));
         }
         Tile<32> tile;
@@ -159,7 +160,7 @@ struct Settle {  // one lane a listed vertex: the searches that came to it for t
 
 struct Emit {  // one lane a listed vertex: a line for each search that came to it in this level, in any order
     static constexpr int lanes = 1;
-    Waves waves;
+    BitParallelLists bfs;
     i64 level;
     i64 count;
     i64* next;
@@ -167,10 +168,10 @@ struct Emit {  // one lane a listed vertex: a line for each search that came to 
     u8* search;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(count)) {
-            i64 row = waves.list(level)[i];
-            for (u64 rest = waves.now[row]; rest; rest &= rest - 1) {
+            i64 row = bfs.list(level)[i];
+            for (u64 rest = bfs.now[row]; rest; rest &= rest - 1) {
                 i64 at = take_place(next);
-                vertex[at] = waves.first + row, search[at] = (u8)Waves::lowest(rest);
+                vertex[at] = bfs.first + row, search[at] = (u8)BitParallelLists::lowest(rest);
             }
         }
     }
@@ -178,40 +179,40 @@ struct Emit {  // one lane a listed vertex: a line for each search that came to 
 
 struct Begin {  // one lane a source: it comes to its own search
     static constexpr int lanes = 1;
-    Waves waves;
+    BitParallelLists bfs;
     const u32* sources;
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            i64 row = (i64)sources[i] - waves.first;
-            if (row >= 0 && row < waves.n) waves.come(sources[i], (u64)1 << i, 0);
+            i64 row = (i64)sources[i] - bfs.first;
+            if (row >= 0 && row < bfs.n) bfs.come(sources[i], (u64)1 << i, 0);
         }
     }
 };
 
-struct PackOut {  // one lane a vertex of the list for an owner: its id, and the searches that came to it
+struct PackSearches {  // one lane a vertex of the list for an owner: its id, and the searches that came to it
     static constexpr int lanes = 1;
-    Waves waves;
+    BitParallelLists bfs;
     const u32* list;
     i64 n;
     u64* words;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             u32 id = list[i];
-            words[2 * i] = id, words[2 * i + 1] = waves.coming[id];
-            waves.seen[id] |= waves.coming[id];
-            waves.coming[id] = 0;
+            words[2 * i] = id, words[2 * i + 1] = bfs.coming[id];
+            bfs.seen[id] |= bfs.coming[id];
+            bfs.coming[id] = 0;
         }
     }
 };
 
-struct TakeIn {  // one lane a vertex that another rank has sent
+struct ReceiveSearches {  // one lane a vertex that another rank has sent
     static constexpr int lanes = 1;
-    Waves waves;
+    BitParallelLists bfs;
     const u64* words;
     i64 n;
     i64 level;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) waves.come((u32)words[2 * i], words[2 * i + 1], level);
+        for (i64 i : grid.items(n)) bfs.come((u32)words[2 * i], words[2 * i + 1], level);
     }
 };

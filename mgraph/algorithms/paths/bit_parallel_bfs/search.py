@@ -27,7 +27,7 @@ from mgraph.algorithms.paths.near_far.search import Outbox
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 
-__all__ = ["SEARCHES", "Waves", "library"]
+__all__ = ["SEARCHES", "BitParallelBfs", "library"]
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
 SEARCHES = constants(_FILE)["searches"]  #: at a time
@@ -41,7 +41,7 @@ def library(shard: Shard) -> Library:
     return kernels(shard, _FILE, shard.out_edges.view())
 
 
-class Waves:
+class BitParallelBfs:
     """The words and lists of up to 64 searches.
 
     They take 16 bytes a vertex of the whole graph, 16 bytes an owned vertex and, on several ranks, 4 bytes for each
@@ -72,7 +72,7 @@ class Waves:
             distance=distance, state=self.state, **self.outbox.fields,
         )  # fmt: skip
         self.level = 0
-        self.kernels.Begin(len(sources), waves=self.fields, sources=device.asarray(sources), n=len(sources))
+        self.kernels.Begin(len(sources), bfs=self.fields, sources=device.asarray(sources), n=len(sources))
         self._read()
         self._settle()
 
@@ -82,13 +82,13 @@ class Waves:
         self.count = int(self.counts[LIST + (self.level & 1)])
 
     def _settle(self) -> None:
-        self.kernels.Settle(self.count, waves=self.fields, level=self.level, count=self.count, fresh=self.fresh)
+        self.kernels.Settle(self.count, bfs=self.fields, level=self.level, count=self.count, fresh=self.fresh)
 
     def step(self) -> bool:
         """Find the vertices of the next level; False if no rank found any."""
-        items, hubs = -(-self.count // LANES), {"graph": self.graph, "waves": self.fields, "tasks": self.tasks}
-        self.kernels.Follow(max(items, 1), level=self.level, count=self.count, **hubs)
-        self.kernels.FollowHubs(self.room, level=self.level, **hubs)
+        items, hubs = -(-self.count // LANES), {"graph": self.graph, "bfs": self.fields, "tasks": self.tasks}
+        self.kernels.Expand(max(items, 1), level=self.level, count=self.count, **hubs)
+        self.kernels.ExpandHubs(self.room, level=self.level, **hubs)
         self._read()
         sent = self.counts[OUT:]
         found = self.shard.exchange.allreduce(np.array([self.count, int(sent.sum())], np.int64), "max")
@@ -99,7 +99,7 @@ class Waves:
 
     def few(self) -> bool:
         """Find level after level in one launch; False if the searches are over. One rank, and few listed vertices."""
-        self.kernels.FollowFew(1, graph=self.graph, waves=self.fields, most=FEW, levels=LEVELS, tasks=self.tasks)
+        self.kernels.ExpandPersistent(1, graph=self.graph, bfs=self.fields, most=FEW, levels=LEVELS, tasks=self.tasks)
         self._read()
         self.shard.exchange.barrier()  # which ends an aborted call
         return self.count > 0
@@ -113,12 +113,12 @@ class Waves:
         parts = []
         for part in self.outbox.parts(counts):
             words = self.device.empty(2 * len(part), np.uint64)
-            self.kernels.PackOut(len(part), waves=self.fields, list=part, n=len(part), words=words)
+            self.kernels.PackSearches(len(part), bfs=self.fields, list=part, n=len(part), words=words)
             parts.append(words)
         for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
             if r != self.shard.rank:
                 n = len(words) // 2
-                self.kernels.TakeIn(n, waves=self.fields, words=words, n=n, level=self.level)
+                self.kernels.ReceiveSearches(n, bfs=self.fields, words=words, n=n, level=self.level)
         self.device.fill(self.state[OUT:], 0)
         self._read()
 
@@ -131,7 +131,7 @@ class Waves:
         n, self._emitted = total - self._emitted, total
         vertex, search = self.device.empty(n, np.int64), self.device.empty(n, np.uint8)
         self.kernels.Emit(
-            self.count, waves=self.fields, level=self.level, count=self.count, next=self.device.zeros(1, np.int64),
+            self.count, bfs=self.fields, level=self.level, count=self.count, next=self.device.zeros(1, np.int64),
             vertex=vertex, search=search,
         )  # fmt: skip
         return vertex, search

@@ -9,16 +9,16 @@
 #include "algorithms/paths/incremental_paths/parents.cuh"
 #include "algorithms/paths/incremental_paths/recompute.cuh"
 
-struct Lengths {  // one lane an own vertex: its length for a result
+struct ResultLengths {  // one lane an own vertex: its length for a result
     static constexpr int lanes = 1;
-    Known known;
+    TreeState tree;
     Shown* out;  // hops, or -1
     i64* found;  // how many are reached, the most hops
     DEVICE void operator()(Grid grid) const {
         i64 reached = 0, most = 0;
-        for (i64 i : grid.items(known.n)) {
-            Word word = known.length[known.first + i];
-            bool there = known.reached(known.first + i);
+        for (i64 i : grid.items(tree.n)) {
+            Word word = tree.length[tree.first + i];
+            bool there = tree.reached(tree.first + i);
             out[i] = hops ? (there ? (Shown)((u64)word >> 32) : (Shown)-1) : (Shown)word;
             reached += there;
             if (hops && there) most = greater(most, (i64)((u64)word >> 32) + 1);

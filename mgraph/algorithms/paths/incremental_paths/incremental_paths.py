@@ -43,34 +43,41 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Changes, Shard, incoming, kernels
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, Shard, incoming, kernels
 from mgraph.algorithms.paths.incremental_paths.counters import CUT, EDGES, LEFT, REFUSED, SEEDS, SUSPECTS, TIED, WORDS
-from mgraph.algorithms.paths.incremental_paths.subtree_cut import Below
-from mgraph.algorithms.paths.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
+from mgraph.algorithms.paths.incremental_paths.subtree_cut import SubtreeCut
+from mgraph.algorithms.paths.near_far.search import (
+    BLOCKWISE,
+    BLOCKWISE_STEPS,
+    BLOCKWISE_TILES,
+    BLOCKWISE_TURNS,
+    Lengths,
+    NearFarSearch,
+)
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct
 from mgraph.structures import Structure
 
-__all__ = ["Repair", "both", "load_repair", "turned"]
+__all__ = ["IncrementalPaths", "all_neighbor_edges", "incremental_kernels", "reversed_arcs"]
 
 FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below others
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut all below suspects at once
-FEW, TURNS = 8, 8  #: with so many suspects at most, `CutOff` is tried first, for so many turns
+FEW, TURNS = 8, 8  #: with so many suspects at most, `InvalidatePersistent` is tried first, for so many turns
 
 
-def load_repair(shard: Shard, lengths: Lengths) -> Library:
+def incremental_kernels(shard: Shard, lengths: Lengths) -> Library:
     """The kernels for lengths of a kind."""
     return kernels(shard, FILE, shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
-class Repair:
+class IncrementalPaths:
     """The lengths of one maintained search.
 
     Parameters
     ----------
     shard : Shard
-    search : Search
+    search : NearFarSearch
         A search that has ended, whose lengths every rank knows.
     source : int
         The vertex that needs no support. With -1, no vertex of 0 hops needs one, and the lengths are hops in a forest:
@@ -87,47 +94,51 @@ class Repair:
     tied : bool
         Whether a vertex was found to hang on another of its own length.
     cut_off : uint32[k]
-        The vertices of all ranks that the last call of `follow` has cut.
+        The vertices of all ranks that the last call of `apply_changes` has cut.
     edges : int
         The edges that searches of this rank have followed in it.
     """
 
-    def __init__(self, shard: Shard, search: Search, source: int, inward: bool = False, parents: Array = None) -> None:
+    def __init__(
+        self, shard: Shard, search: NearFarSearch, source: int, inward: bool = False, parents: Array = None
+    ) -> None:
         self.shard, self.device, self.source, self.inward = shard, shard.device, source, inward
         self.parents = parents
         self.lengths, self.delta = search.lengths, search.delta
-        self.kernels, self.edges = load_repair(shard, self.lengths), 0
+        self.kernels, self.edges = incremental_kernels(shard, self.lengths), 0
         self.tied = False
         self.cut_off = self.device.empty(0, np.uint32)
         self._take(search)
 
-    def _take(self, search: Search) -> None:
+    def _take(self, search: NearFarSearch) -> None:
         device, shard, words = self.device, self.shard, -(-self.shard.n_vertices // 32) + 1
         self.search, self.length = search, search.length
         self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
         self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
         self.state, self.counts = device.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
         n, bounded = search.n, self.bounded  # the search's lists are free until it goes on
-        self.known = Struct(
+        self.tree = Struct(
             length=self.length, none=self.lengths.none, first=shard.lo, n=n, source=self.source,
             cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone,
             root=search.lists[n : 2 * n] if bounded else None,
             rise=search.lists[2 * n : 3 * n].view(np.float32) if bounded else None, state=self.state,
         )  # fmt: skip
-        self.below = Below(search, self.kernels, self.known)
+        self.subtree_cut = SubtreeCut(search, self.kernels, self.tree)
 
     @property
     def forward(self) -> list[Structure]:
         """The edges that paths follow: in a forest those of both directions."""
         shard = self.shard
-        return both(shard) if self.source < 0 else [incoming(shard, "this search") if self.inward else shard.out_edges]
+        if self.source < 0:
+            return all_neighbor_edges(shard)
+        return [incoming(shard, "this search") if self.inward else shard.out_edges]
 
     @property
     def backward(self) -> list[Structure]:
         """The same edges by the vertices that they lead to; empty if the graph does not store them."""
         shard = self.shard
         if self.source < 0:
-            return both(shard)
+            return all_neighbor_edges(shard)
         edges = shard.out_edges if self.inward else shard.in_edges
         return [] if edges is None else [edges]
 
@@ -140,14 +151,14 @@ class Repair:
     def jumps(self) -> bool:
         """Whether to cut all below suspects at once: in a sparse graph, where blocks may go on by themselves."""
         sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
-        return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
+        return sparse and self.bounded and self.search.relaxes_blockwise and len(self.backward) == 1 and not self.tied
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
         search = self.search
         held = (self.length, self.cut, self.listed, self.suspects, self.gone, search.lists, search.marks, search.held)
-        return self.below.nbytes + sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
+        return self.subtree_cut.nbytes + sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
 
     def grow(self, more: Array) -> None:
         """Add vertices after the last one, with these words as their lengths."""
@@ -155,36 +166,36 @@ class Repair:
         if self.parents is not None:
             rows = self.shard.hi - self.shard.lo - len(self.parents)
             self.parents = self.device.concatenate([self.parents, self.device.full(rows, -1, np.int64)])
-        self._take(Search(self.shard, self.lengths, self.delta, self.forward, length))
+        self._take(NearFarSearch(self.shard, self.lengths, self.delta, self.forward, length))
 
     def visited(self) -> int:
-        """The edges that all ranks have visited in the last call of `follow`."""
+        """The edges that all ranks have visited in the last call of `apply_changes`."""
         return self._sum(self.edges + int(self.counts[EDGES]))[0]
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def follow(self, changes: Changes, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
+    def apply_changes(self, changes: EdgeDelta, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
         """Make the lengths those of the shard's edges now; whether any may have changed, None if it was given up.
 
         None where about `most` edges would be visited, where a support is lost in a graph without the edges by the
         vertices that they lead to, and where a weight is one that a search refuses. `joined`, if given, is called once
         the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
         """
-        self.search.look_at(self.forward)
+        self.search.set_edges(self.forward)
         self.edges = 0
         self.device.fill(self.state, 0)
         if self.inward:
-            changes = turned(self.device, changes)
+            changes = reversed_arcs(self.device, changes)
         changed = Struct(**changes.fields())
         before = self.own.copy() if self.parents is not None else None
-        self.kernels.Suspect(len(changes), known=self.known, changed=changed, stale=self.below.stale)
+        self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
         if joined is not None and not joined():
             return None
-        gone = self._cut_off(most, changed, len(changes))
+        gone = self._invalidate(most, changed, len(changes))
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
-        found = self._regain(changed, changes)
+        found = self._recompute(changed, changes)
         if self.parents is None:
             return found
         if not self.backward:
@@ -206,19 +217,19 @@ class Repair:
         found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
         return found
 
-    def _cut_off(self, most: int, changed: Struct, n: int) -> list[Array] | None:
+    def _invalidate(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support; lists of them, of all ranks."""
         alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
         if jumps := self.jumps:
-            self._cut_off_here(most, gone, FEW, TURNS)
+            self._invalidate_persistent(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
-                self.counts = self.below.cut(self.backward[0].view(), changed, n)
+                self.counts = self.subtree_cut.cut(self.backward[0].view(), changed, n)
                 self.tied = bool(self.counts[TIED])
                 gone = [] if self.tied else [self.gone[: int(self.counts[CUT])]]
         if not alone:
             self.read()
         elif self.tied or not jumps:
-            self._cut_off_here(most, gone)
+            self._invalidate_persistent(most, gone)
         counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
@@ -226,7 +237,7 @@ class Repair:
                 return None
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
             for left, edges in reversed(list(enumerate(self.backward))):
-                self.kernels.Check(count, graph=edges.view(), known=self.known, count=count, last=int(left == 0))
+                self.kernels.CheckSuspects(count, graph=edges.view(), tree=self.tree, count=count, last=int(left == 0))
             self.device.fill(self.state[:1], 0)
             counts = self.read()
             end = int(counts[CUT])
@@ -235,62 +246,62 @@ class Repair:
                 return None
             if fresh == 0:
                 break
-            gone += self._cut_everywhere(self.gone[begin:end])
+            gone += self._invalidate_everywhere(self.gone[begin:end])
             for edges in self.forward:
-                self.kernels.Children(end - begin, graph=edges.view(), known=self.known, begin=begin, end=end)
-            counts = self._cut_off_here(most, gone) if alone else self.read()
+                self.kernels.SuspectChildren(end - begin, graph=edges.view(), tree=self.tree, begin=begin, end=end)
+            counts = self._invalidate_persistent(most, gone) if alone else self.read()
             if self.shard.size > 1:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
 
-    def _cut_off_here(
-        self, most: int, gone: list[Array], few: int | None = None, turns: int = SPREAD_TURNS
+    def _invalidate_persistent(
+        self, most: int, gone: list[Array], few: int | None = None, turns: int = BLOCKWISE_TURNS
     ) -> np.ndarray:
         """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards.
 
         The vertices are appended to `gone`.
         """
         (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
-        self.kernels.CutOff(
-            SPREAD_TILES, graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists,
-            few=max(SPREAD[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
-            steps=SPREAD_STEPS, same=int(backward is forward), arrived=search.arrived,
+        self.kernels.InvalidatePersistent(
+            BLOCKWISE_TILES, graph=backward.view(), onward=forward.view(), tree=self.tree, other=search.lists,
+            few=max(BLOCKWISE[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
+            steps=BLOCKWISE_STEPS, same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self.read()
         gone.append(self.gone[begin : int(counts[CUT])])
         return counts
 
-    def _cut_everywhere(self, own: Array) -> list[Array]:
+    def _invalidate_everywhere(self, own: Array) -> list[Array]:
         """Tell all ranks of own vertices that were cut; the lists of all ranks."""
         if self.shard.size == 1:
             return [own]
         parts = list(self.shard.exchange.allgather(own.copy()))
         for rank, part in enumerate(parts):
             if rank != self.shard.rank:
-                self.kernels.MarkCut(len(part), known=self.known, list=part, n=len(part))
+                self.kernels.MarkInvalid(len(part), tree=self.tree, list=part, n=len(part))
         return parts
 
     def _swap_suspects(self, n: int) -> np.ndarray:
         """Send the suspects that were found here to their owners; the counts with those of this rank."""
         found = self.suspects[:n].copy()
-        self.kernels.Unlist(n, known=self.known, list=found, n=n)
+        self.kernels.Unlist(n, tree=self.tree, list=found, n=n)
         self.device.fill(self.state[:1], 0)
         for part in self.shard.exchange.allgather(found):
-            self.kernels.TakeSuspects(len(part), known=self.known, list=part, n=len(part))
+            self.kernels.ReceiveSuspects(len(part), tree=self.tree, list=part, n=len(part))
         return self.read()
 
-    def _regain(self, changed: Struct, changes: Changes) -> bool:
+    def _recompute(self, changed: Struct, changes: EdgeDelta) -> bool:
         """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
         lost, cut = self.cut_off, int(self.counts[CUT])
-        listed = {"known": self.known, "list": lost, "n": len(lost)}
+        listed = {"tree": self.tree, "list": lost, "n": len(lost)}
         bounds = self._bounds(cut) if self.bounded and cut else None
-        self.kernels.Forget(len(lost), **listed, bounds=bounds)
+        self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
         seeds = self.seeds(changed, changes, cut)
-        self.kernels.Uncut(len(lost), **listed)
+        self.kernels.UnmarkInvalid(len(lost), **listed)
         found = self.resume(*seeds, len(lost) > 0)
         if bounds is not None:
-            self.kernels.Lost(len(lost), **listed, bounds=bounds)
+            self.kernels.DropUnreached(len(lost), **listed, bounds=bounds)
             if self.read()[LEFT]:
                 self.resume(*self.seeds(changed, changes, cut))
         return found
@@ -299,10 +310,10 @@ class Repair:
         """Room for bounds of the lengths of vertices that were cut, which follow from those of their roots."""
         for nested in range(NESTED + 1):
             (edges,) = self.backward
-            self.kernels.Rise(-(-cut // LANES), graph=edges.view(), known=self.known, count=cut, nested=nested)
+            self.kernels.RiseOfRoots(-(-cut // LANES), graph=edges.view(), tree=self.tree, count=cut, nested=nested)
         return self.device.empty(cut, self.lengths.word)
 
-    def seeds(self, changed: Struct, changes: Changes, cut: int = 0) -> tuple[Array, Array]:
+    def seeds(self, changed: Struct, changes: EdgeDelta, cut: int = 0) -> tuple[Array, Array]:
         """The ends that changed arcs give smaller lengths, and the `cut` own vertices that were cut; and these lengths.
 
         The former are the same on every rank. A vertex may be there several times.
@@ -311,8 +322,8 @@ class Repair:
         seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
         self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
         for edges in self.backward:
-            self.kernels.Refill(cut, graph=edges.view(), known=self.known, count=cut, seeds=seeds, words=words)
-        self.kernels.Seed(n, known=self.known, changed=changed, seeds=seeds, words=words)
+            self.kernels.SeedInvalid(cut, graph=edges.view(), tree=self.tree, count=cut, seeds=seeds, words=words)
+        self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
         n = int(self.read()[SEEDS])
         return seeds[:n], words[:n]
 
@@ -322,7 +333,7 @@ class Repair:
         if not self._sum(len(sources))[0]:
             return changed
         before = self.own.copy() if several else None
-        self.search.again(sources, words)
+        self.search.resume(sources, words)
         self.edges += self.search.edges
         if several:
             self._share(before)
@@ -343,37 +354,37 @@ class Repair:
         with self.device.taking(17 * n, f"the lengths of {n} vertices that have changed"):
             return self.device.xp.flatnonzero(self.own != before).astype(np.uint32) + np.uint32(self.shard.lo)
 
-    def _reparent(self, changed: Struct, changes: Changes, before: Array) -> None:
+    def _reparent(self, changed: Struct, changes: EdgeDelta, before: Array) -> None:
         """Find the predecessors of the ends of changed arcs, and of and after vertices whose lengths have changed."""
         self.device.fill(self.state[:1], 0)
-        self.kernels.Ends(len(changes), known=self.known, changed=changed)
+        self.kernels.ListEnds(len(changes), tree=self.tree, changed=changed)
         ids = self._differing(before)
         (forward,), (backward,) = self.forward, self.backward
-        self.kernels.Neighbours(len(ids), graph=forward.view(), known=self.known, list=ids, n=len(ids))
+        self.kernels.ListNeighbors(len(ids), graph=forward.view(), tree=self.tree, list=ids, n=len(ids))
         count = int(self.read()[SUSPECTS])
         if self.shard.size > 1:
             count = int(self._swap_suspects(count)[SUSPECTS])
-        self.kernels.Parents(count, graph=backward.view(), known=self.known, count=count, parents=self.parents)
+        self.kernels.FindParents(count, graph=backward.view(), tree=self.tree, count=count, parents=self.parents)
         self.read()
 
     def results(self) -> tuple[Array, dict[str, int]]:
         """The lengths of the own vertices as results have them; how many are reached, and the most hops plus one."""
         shard, dtype = self.shard, np.int32 if self.lengths.bits == 0 else self.lengths.word
         out, found = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
-        self.kernels.Lengths(self.search.n, known=self.known, out=out, found=found)
+        self.kernels.ResultLengths(self.search.n, tree=self.tree, out=out, found=found)
         here = Device.to_host(found).copy()
         levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
         return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
 
 
-def both(shard: Shard) -> list[Structure]:
+def all_neighbor_edges(shard: Shard) -> list[Structure]:
     """The structures in which each own vertex has all its neighbours; empty if the graph does not store in-edges."""
     if shard.in_edges is None:
         return []
     return [shard.out_edges] if shard.in_edges is shard.out_edges else [shard.out_edges, shard.in_edges]
 
 
-def turned(device: Device, changes: Changes) -> Changes:
+def reversed_arcs(device: Device, changes: EdgeDelta) -> EdgeDelta:
     """The changes with each arc the other way round."""
     with device.taking(16 * len(changes), f"{len(changes)} changed arcs"):
         keys = changes.keys << np.uint64(32) | changes.keys >> np.uint64(32)

@@ -6,81 +6,82 @@ constexpr u32 settled = ~(u32)0;
 
 // A suspect that is an own vertex is cut if no edge of these supports it, and no `last` says that there are more edges.
 template <class View, class Tile32>
-DEVICE void check_suspect(const View& graph, const Known& known, Tile32 tile, i64 at, bool last, i64& edges) {
-    u32 suspect = load(known.suspects + at);
+DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile, i64 at, bool last, i64& edges) {
+    u32 suspect = load(tree.suspects + at);
     if (suspect == settled) return;
     u32 root = nobodys;
-    bool cut = get_bit(known.cut, suspect);  // CutOff lists a suspect for its next turn, and may cut it before that
-    bool held = cut || supported(graph, known, tile, suspect, root, edges);
+    // InvalidatePersistent lists a suspect for its next turn, and may cut the suspect before that.
+    bool cut = get_bit(tree.cut, suspect);
+    bool held = cut || supported(graph, tree, tile, suspect, root, edges);
     tile.sync();
-    if (known.root && !held) root = root_of(tile, root, suspect);
+    if (tree.root && !held) root = root_of(tile, root, suspect);
     if (tile.rank() > 0 || (!held && !last)) return;
-    known.unlist(suspect);
-    store(known.suspects + at, settled);
+    tree.unlist(suspect);
+    store(tree.suspects + at, settled);
     if (held) return;
-    if (known.root) store(known.root + suspect, root);
-    set_bit(known.cut, suspect);
-    store(known.gone + take_place(known.state + r_cut), suspect);
+    if (tree.root) store(tree.root + suspect, root);
+    set_bit(tree.cut, suspect);
+    store(tree.gone + take_place(tree.state + r_cut), suspect);
 }
 
 template <class View>
-struct Check {  // a tile a suspect
+struct CheckSuspects {  // a tile a suspect
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
-    Known known;
+    TreeState tree;
     i64 count;
     i64 last;  // 0 if there are more in another structure, in which to look for support
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
-        for (i64 i : grid.items(tile, count)) check_suspect(graph, known, tile, i, last, edges);
-        count_visited(known, tile, edges);
+        for (i64 i : grid.items(tile, count)) check_suspect(graph, tree, tile, i, last, edges);
+        count_visited(tree, tile, edges);
     }
 };
 
 template <class View>
-struct Children {  // a tile an own vertex that was cut
+struct SuspectChildren {  // a tile an own vertex that was cut
     static constexpr int lanes = 32;
     View graph;
-    Known known;
+    TreeState tree;
     i64 begin;
     i64 end;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
         for (i64 i : grid.items(tile, end - begin))
-            visit_children(graph, known, tile, known.gone[begin + i], edges, [&](u32 v) { known.suspect(v); });
-        count_visited(known, tile, edges);
+            visit_children(graph, tree, tile, tree.gone[begin + i], edges, [&](u32 v) { tree.suspect(v); });
+        count_visited(tree, tile, edges);
     }
 };
 
-struct TakeSuspects {  // one lane a vertex of another rank's list: an own one is a suspect here
+struct ReceiveSuspects {  // one lane a vertex of another rank's list: an own one is a suspect here
     static constexpr int lanes = 1;
-    Known known;
+    TreeState tree;
     const u32* list;
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n))
-            if (known.owns(list[i]) && !get_bit(known.cut, list[i])) known.suspect(list[i]);
+            if (tree.owns(list[i]) && !get_bit(tree.cut, list[i])) tree.suspect(list[i]);
     }
 };
 
 struct Unlist {  // one lane a suspect: it is one no longer
     static constexpr int lanes = 1;
-    Known known;
+    TreeState tree;
     const u32* list;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) known.unlist(list[i]);
+        for (i64 i : grid.items(n)) tree.unlist(list[i]);
     }
 };
 
-struct MarkCut {  // one lane a vertex that its owner has cut
+struct MarkInvalid {  // one lane a vertex that its owner has cut
     static constexpr int lanes = 1;
-    Known known;
+    TreeState tree;
     const u32* list;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) set_bit(known.cut, list[i]);
+        for (i64 i : grid.items(n)) set_bit(tree.cut, list[i]);
     }
 };

@@ -5,12 +5,12 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
-// the words of `state`, and nine of CutOff
-enum Repair { r_suspects, r_cut, r_seeds, r_edges, r_refused, r_tied, r_left, r_turns };
+// the words of `state`, and nine of InvalidatePersistent
+enum Counter { r_suspects, r_cut, r_seeds, r_edges, r_refused, r_tied, r_left, r_turns };
 
 constexpr u32 infinite = 0x7f800000;  // the bits of an f32
 
-struct Known {
+struct TreeState {
     Word* length;  // of all vertices
     u64 none;  // the length of what is not reached
     i64 first;
@@ -57,26 +57,26 @@ struct Known {
 };
 
 // One lane a changed arc: an own end whose length it gave, and gives no longer. Counts weights that no search takes.
-struct Suspect {
+struct ListSuspects {
     static constexpr int lanes = 1;
-    Known known;
-    Changed changed;
+    TreeState tree;
+    EdgeDelta changed;
     u32* stale;  // a bitmap to which the ends of all changed arcs are added, on a rank that is alone; or null
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             i64 u = changed.src(i), v = changed.dst(i);
             if (stale) set_bit(stale, v);
-            if (!hops && changed.is(i) && !(changed.after(i) >= 0)) take_place(known.state + r_refused);
-            if (!known.owns(v) || known.rooted(v) || !changed.was(i) || !known.leads(u, v, changed.before(i))) continue;
-            if (!changed.is(i) || !known.leads(u, v, changed.after(i))) known.suspect((u32)v);
+            if (!hops && changed.is(i) && !(changed.after(i) >= 0)) take_place(tree.state + r_refused);
+            if (!tree.owns(v) || tree.rooted(v) || !changed.was(i) || !tree.leads(u, v, changed.before(i))) continue;
+            if (!changed.is(i) || !tree.leads(u, v, changed.after(i))) tree.suspect((u32)v);
         }
     }
 };
 
 // The tile visits an own vertex's edges: visit(id, weight, live) until it returns true. Returns whether it did.
 template <class View, class Tile32, class Visit>
-DEVICE bool visit_edges(const View& graph, const Known& known, Tile32 tile, i64 v, i64& edges, Visit visit) {
-    i64 row = v - known.first, units = graph.units(row);
+DEVICE bool visit_edges(const View& graph, const TreeState& tree, Tile32 tile, i64 v, i64& edges, Visit visit) {
+    i64 row = v - tree.first, units = graph.units(row);
     bool done = false;
     for (i64 unit = 0; unit < units && !done; ++unit)
         graph.visit(tile, row, unit, [&](u32 id, i64 slot, bool live) {
@@ -85,9 +85,9 @@ DEVICE bool visit_edges(const View& graph, const Known& known, Tile32 tile, i64 
         });
     return done;
 }
-template <class Tile32> DEVICE void count_visited(const Known& known, Tile32 tile, i64 edges) {
+template <class Tile32> DEVICE void count_visited(const TreeState& tree, Tile32 tile, i64 edges) {
     edges = tile.sum(edges);
-    if (tile.rank() == 0 && edges) atomic_add(known.state + r_edges, edges);
+    if (tile.rank() == 0 && edges) atomic_add(tree.state + r_edges, edges);
 }
 
 constexpr u32 nobodys = ~(u32)0;  // a lane has seen no root
@@ -97,18 +97,18 @@ template <class Tile32> DEVICE u32 root_of(Tile32 tile, u32 seen, u32 v) {  // t
 }
 // Whether v has a support that is not cut. Lanes that see one that is cut note its root.
 template <class View, class Tile32>
-DEVICE bool supported(const View& graph, const Known& known, Tile32 tile, i64 v, u32& root, i64& edges) {
-    return visit_edges(graph, known, tile, v, edges, [&](u32 u, i64 slot, bool live) {
-        bool holds = live && known.holds(u, v, graph.weight(slot)), gone = holds && get_bit(known.cut, u);
-        if (gone && known.root) root = lesser(root, load(known.root + u));
+DEVICE bool supported(const View& graph, const TreeState& tree, Tile32 tile, i64 v, u32& root, i64& edges) {
+    return visit_edges(graph, tree, tile, v, edges, [&](u32 u, i64 slot, bool live) {
+        bool holds = live && tree.holds(u, v, graph.weight(slot)), gone = holds && get_bit(tree.cut, u);
+        if (gone && tree.root) root = lesser(root, load(tree.root + u));
         return tile.any(holds && !gone);
     });
 }
 // Calls take(v) for the vertices whose length an own one gave, which was cut.
 template <class View, class Tile32, class Take>
-DEVICE void visit_children(const View& graph, const Known& known, Tile32 tile, i64 u, i64& edges, Take take) {
-    visit_edges(graph, known, tile, u, edges, [&](u32 v, i64 slot, bool live) {
-        if (live && !get_bit(known.cut, v) && !known.rooted(v) && known.leads(u, v, graph.weight(slot))) take(v);
+DEVICE void visit_children(const View& graph, const TreeState& tree, Tile32 tile, i64 u, i64& edges, Take take) {
+    visit_edges(graph, tree, tile, u, edges, [&](u32 v, i64 slot, bool live) {
+        if (live && !get_bit(tree.cut, v) && !tree.rooted(v) && tree.leads(u, v, graph.weight(slot))) take(v);
         return false;
     });
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.paths.near_far.search import HOPS, Search, library
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
 from mgraph.kernels import Library, load
@@ -48,8 +48,8 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for what `Search` lists with wide words, 12 bytes an owned vertex for the result and
-        1 / 64 byte an edge for hubs' tasks.
+        There is too little memory for what `NearFarSearch` lists with wide words, 12 bytes an owned vertex for the
+        result and 1 / 64 byte an edge for hubs' tasks.
 
     Notes
     -----
@@ -57,7 +57,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     does not depend on timing, order, structure or the number of ranks.
     """
     device, n = shard.device, shard.hi - shard.lo
-    search = Search(shard, HOPS)
+    search = NearFarSearch(shard, HOPS)
     labels = (
         sources
         if shard.by_name is None

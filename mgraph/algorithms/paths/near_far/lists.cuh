@@ -2,7 +2,7 @@
 // on. Lengths only fall, by atomics.
 #pragma once
 #include "algorithms/paths/near_far/lengths.cuh"
-#include "kernels/append.cuh"
+#include "kernels/buffered_append.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/search.cuh"
 
@@ -26,7 +26,7 @@ DEVICE bool mark(u32* bits, i64 v) {
 }
 DEVICE void unmark(u32* bits, i64 v) { atomic_and(bits + v / word_bits, ~bit_of(v)); }
 
-struct Search {
+struct NearFarLists {
     Word* length;  // of the shortest path that is known here to each vertex of the graph
     i64 first;
     i64 n;
@@ -46,8 +46,8 @@ struct Search {
     DEVICE i64* task_count(i64 turn) const { return state + s_tasks + turn % 3; }
     DEVICE i64* idle(i64 turn) const { return state + s_idle + (turn & 1); }
     DEVICE u64* least(i64 far_turn) const { return (u64*)state + s_least + (far_turn & 1); }
-    DEVICE Appender to_near(i64 turn) const { return {near(turn), near_count(turn)}; }
-    DEVICE Appender to_far(i64 turn) const { return {far(turn), far_count(turn)}; }
+    DEVICE BufferedAppender to_near(i64 turn) const { return {near(turn), near_count(turn)}; }
+    DEVICE BufferedAppender to_far(i64 turn) const { return {far(turn), far_count(turn)}; }
     DEVICE void to_owner(u32 id) const {
         if (!mark(held, id)) return;
         i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
@@ -62,18 +62,18 @@ struct Search {
 };
 
 // What a lane finds in a turn: vertices that are near in the next one, and far ones.
-struct Finds {
-    const Search& s;
-    Appender near, far;
+struct Relaxation {
+    const NearFarLists& s;
+    BufferedAppender near, far;
     u32* marked;
-    DEVICE Finds(const Search& s, i64 turn, i64 far_turn)
+    DEVICE Relaxation(const NearFarLists& s, i64 turn, i64 far_turn)
         : s(s), near(s.to_near(turn)), far(s.to_far(far_turn)), marked(s.marked(turn)) {}
     DEVICE void add_near(u32 row) {
         if (mark(marked, row)) near.add(row);
     }
     // A path to `id`: whether it is an own vertex that is near now. Others are listed.
     DEVICE bool takes(u32 id, Word word, u64 limit) {
-        if (!(word < glance(s.length + id)) || !(word < atomic_min(s.length + id, word))) return false;
+        if (!(word < stale_load(s.length + id)) || !(word < atomic_min(s.length + id, word))) return false;
         i64 row = (i64)id - s.first;
         if (row < 0 || row >= s.n) s.to_owner(id);
         else if (word < limit) return true;

@@ -5,15 +5,15 @@ near vertices, the limit rises to the least far length plus `delta`. So lengths 
 delta-stepping [1]_, but with two lists instead of many buckets [2]_, and with vertices that are listed once at most. No
 step reads more than its lists: nothing scans all vertices.
 
-While few vertices are near, one kernel takes turn after turn by itself (`Settle`), with blocks that meet on a GPU and
-one thread on a CPU: roads have thousands of small turns, and a launch and a read-back take longer than each. On several
-ranks, each goes on until it has no near vertices, and then sends what it found in the others' ranges. Lengths that fall
-again later are corrected, so the result is the same.
+While few vertices are near, one kernel takes turn after turn by itself (`RelaxPersistent`), with blocks that meet on a
+GPU and one thread on a CPU: roads have thousands of small turns, and a launch and a read-back take longer than each. On
+several ranks, each goes on until it has no near vertices, and then sends what it found in the others' ranges. Lengths
+that fall again later are corrected, so the result is the same.
 
-A search that goes on after a change (`Search.again`) begins at many places, far from and near to the source, most of
-which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank that is
-alone, blocks take these places and go on from each by themselves (`Spread`), in no order. Lengths that fall again later
-are corrected here, too; few do where lengths have bounds (`paths.incremental_paths`).
+A search that goes on after a change (`NearFarSearch.resume`) begins at many places, far from and near to the source,
+most of which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank
+that is alone, blocks take these places and go on from each by themselves (`RelaxBlockwise`), in no order. Lengths that
+fall again later are corrected here, too; few do where lengths have bounds (`paths.incremental_paths`).
 
 ================== ======================================= ========== ================================================
 step               launches                                read-backs exchange
@@ -44,18 +44,18 @@ from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
 
-__all__ = ["HOPS", "Lengths", "Outbox", "Search", "library"]
+__all__ = ["HOPS", "Lengths", "NearFarSearch", "Outbox", "library"]
 
 #: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
 FEW = {"cuda": 1 << 15, "cpu": 512}
 #: so many near vertices, and so many suspects, are left to blocks that go on by themselves
-SPREAD = {"cuda": 1 << 17, "cpu": 0}
-SPREAD_TILES = 1024  #: so many tiles they have
-SPREAD_STEPS = 32  #: of a block, between two meetings of all
-SPREAD_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
-SPREADS = 16  #: launches, after which a search goes on in the order of lengths
+BLOCKWISE = {"cuda": 1 << 17, "cpu": 0}
+BLOCKWISE_TILES = 1024  #: so many tiles they have
+BLOCKWISE_STEPS = 32  #: of a block, between two meetings of all
+BLOCKWISE_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
+BLOCKWISE_LAUNCHES = 16  #: launches, after which a search goes on in the order of lengths
 TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
-_WORDS = constants("algorithms/paths/near_far/paths.cuh").enums["State"]
+_WORDS = constants("algorithms/paths/near_far/near_far.cuh").enums["State"]
 TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 16
 assert len(_WORDS) == 10
 NONE = 2**64 - 1
@@ -92,7 +92,7 @@ HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> Library:
     """The kernels of a search over the shard's out-edges, or over other edges of it."""
     view = (shard.out_edges if edges is None else edges).view()
-    return kernels(shard, "algorithms/paths/near_far/paths.cuh", view, LENGTHS=lengths.bits)
+    return kernels(shard, "algorithms/paths/near_far/near_far.cuh", view, LENGTHS=lengths.bits)
 
 
 class Outbox:
@@ -114,7 +114,7 @@ class Outbox:
         return [self.list[at : at + int(n)] for at, n in zip(self.firsts, counts, strict=False)]
 
 
-class Search:
+class NearFarSearch:
     """The lists and lengths of one search.
 
     They take 4 bytes a vertex of the whole graph (8 with wide words), 16 bytes an owned vertex and, on several ranks, 4
@@ -159,7 +159,7 @@ class Search:
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
         self.few, self.arrived = FEW[device.kind], device.zeros(1, np.uint64)
         self.outbox = Outbox(shard)
-        self.look_at(edges)
+        self.set_edges(edges)
         self.fields = Struct(
             length=self.length, first=shard.lo, n=n, lists=self.lists, marks=self.marks, held=self.held,
             state=self.state, **self.outbox.fields,
@@ -167,7 +167,7 @@ class Search:
         self.limit, self.rounds = lengths.limit(0, delta), 0
         self.counts = np.zeros(len(self.state), np.int64)
 
-    def look_at(self, edges: Sequence[Structure]) -> None:
+    def set_edges(self, edges: Sequence[Structure]) -> None:
         """Follow these edges as they are now."""
         self.sides = [(one.view(), task_room(one)) for one in edges]
         self.graph = self.sides[0][0]
@@ -175,45 +175,45 @@ class Search:
 
     # ---- the search -------------------------------------------------------------------------------------------------
 
-    def again(self, sources: Array, words: Array) -> None:
+    def resume(self, sources: Array, words: Array) -> None:
         """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides.
 
-        Blocks go on by themselves where the search `spreads`.
+        Blocks go on by themselves where the search `relaxes_blockwise`.
         """
         self.device.fill(self.state, 0)
         self.device.fill(self.held, 0)
         self.limit = self.lengths.limit(0, self.delta)
         self._begin(sources, words)
-        self._go_on(SPREADS if self.spreads and self.near <= SPREAD[self.device.kind] else 0)
+        self._loop(BLOCKWISE_LAUNCHES if self.relaxes_blockwise and self.near <= BLOCKWISE[self.device.kind] else 0)
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
         self._begin(sources, words)
-        self._go_on()
+        self._loop()
 
     def _begin(self, sources: Array, words: Array) -> None:
         device, n = self.device, len(sources)
-        self.kernels.Begin(
+        self.kernels.BeginSearch(
             max(n, 1), search=self.fields, limit=self.limit, sources=device.asarray(sources),
             words=device.asarray(words), n=n,
         )  # fmt: skip
         self._read()
 
-    def _go_on(self, spreads: int = 0) -> None:
-        while self._meet():
+    def _loop(self, relaxes_blockwise: int = 0) -> None:
+        while self._superstep():
             self.rounds += 1
-            if self.near and spreads:
-                self._spread()
-                spreads -= 1
+            if self.near and relaxes_blockwise:
+                self._relax_blockwise()
+                relaxes_blockwise -= 1
             elif self.near > self.few or (self.near and len(self.sides) > 1):
-                self._turn()
+                self._relax()
             elif self.near or (self.shard.size == 1 and 0 < self.far <= self.few):
-                self._settle()
+                self._relax_persistent()
 
     @property
-    def spreads(self) -> bool:
+    def relaxes_blockwise(self) -> bool:
         """Whether blocks may go on by themselves: on a rank that is alone, along the edges of one structure."""
-        return self.shard.size == 1 and len(self.sides) == 1 and SPREAD[self.device.kind] > 0
+        return self.shard.size == 1 and len(self.sides) == 1 and BLOCKWISE[self.device.kind] > 0
 
     @property
     def edges(self) -> int:
@@ -235,7 +235,7 @@ class Search:
         self.turn, self.far_turn = int(self.counts[TURN]), int(self.counts[FAR_TURN])
         self.limit = int(self.counts[LIMIT : LIMIT + 1].view(np.uint64)[0])
 
-    def _meet(self) -> bool:
+    def _superstep(self) -> bool:
         """Exchange what was found elsewhere, or raise the limit if no rank has near vertices; False at the end."""
         sent = self.counts[OUT:]
         any_near, any_out, any_far = self.shard.exchange.allreduce(
@@ -246,39 +246,39 @@ class Search:
         elif not any_near:
             # one block raises the limit by itself if it is alone
             if self.shard.size > 1 or self.far > self.few:
-                return self._rise()
+                return self._raise_limit()
             return bool(any_far)
         return True
 
     def _now(self) -> dict[str, int]:
         return {"turn": self.turn, "far_turn": self.far_turn, "limit": self.limit}
 
-    def _turn(self) -> None:
+    def _relax(self) -> None:
         now, tasks = {"search": self.fields, "tasks": self.tasks, **self._now()}, TASKS + self.turn % 3
         for view, room in self.sides:
             last = view is self.sides[-1][0]
-            self.kernels.Follow(-(-self.near // LANES), graph=view, count=self.near, last=int(last), **now)
-            self.kernels.FollowHubs(room, graph=view, **now)
+            self.kernels.RelaxNear(-(-self.near // LANES), graph=view, count=self.near, last=int(last), **now)
+            self.kernels.RelaxHubs(room, graph=view, **now)
             if not last:
                 self.device.fill(self.state[tasks : tasks + 1], 0)
         self._read()
 
-    def _settle(self) -> None:
-        self.kernels.Settle(
+    def _relax_persistent(self) -> None:
+        self.kernels.RelaxPersistent(
             -(-self.few // LANES), graph=self.graph, search=self.fields, alone=int(self.shard.size == 1),
             most=self.few, turns=TURNS, delta=self.delta, tasks=self.tasks, arrived=self.arrived,
         )  # fmt: skip
         self._read()
 
-    def _spread(self) -> None:
+    def _relax_blockwise(self) -> None:
         """Go on from many places at once, on a rank that is alone; what is left then is near."""
-        self.kernels.Spread(
-            SPREAD_TILES, graph=self.graph, search=self.fields, turns=SPREAD_TURNS, steps=SPREAD_STEPS,
+        self.kernels.RelaxBlockwise(
+            BLOCKWISE_TILES, graph=self.graph, search=self.fields, turns=BLOCKWISE_TURNS, steps=BLOCKWISE_STEPS,
             tasks=self.tasks, arrived=self.arrived,
         )  # fmt: skip
         self._read()
 
-    def _rise(self) -> bool:
+    def _raise_limit(self) -> bool:
         """Raise the limit on all ranks to what lies above the least far length; False if nothing is far."""
         now = {"graph": self.graph, "search": self.fields, "far_turn": self.far_turn, "count": self.far}
         self.kernels.FarLeast(self.far, limit=self.limit, **now)
@@ -299,16 +299,16 @@ class Search:
         wide, parts = 1 if self.lengths.bits == 32 else 2, []
         for part in self.outbox.parts(counts):
             words = self.device.empty(wide * len(part), np.uint64)
-            self.kernels.PackOut(len(part), search=self.fields, list=part, n=len(part), words=words)
+            self.kernels.PackLengths(len(part), search=self.fields, list=part, n=len(part), words=words)
             parts.append(words)
         for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
             if r != self.shard.rank:
                 n = len(words) // wide
-                self.kernels.TakeIn(n, search=self.fields, words=words, n=n, **self._now())
+                self.kernels.ReceiveLengths(n, search=self.fields, words=words, n=n, **self._now())
         self.device.fill(self.state[OUT:], 0)
         self._read()
 
-    def share(self) -> None:
+    def all_gather(self) -> None:
         """Make the lengths of all vertices known to every rank. One allgather."""
         if self.shard.size == 1:
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.sssp.program import Paths
 
 __all__ = ["Distances"]
@@ -20,46 +20,46 @@ class Distances:
         self.shard, self.source, self.dtype = shard, source, dtype
         paths = Paths(shard, source, dtype)
         parents = paths.predecessors()[0] if predecessors else None
-        paths.search.share()
+        paths.search.all_gather()
         self.info = {"delta": paths.search.delta, "supersteps": paths.search.rounds}
-        self.repair = Repair(shard, paths.search, source, parents=parents)
+        self.incremental = IncrementalPaths(shard, paths.search, source, parents=parents)
         self.tied = predecessors and self._tied()
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return self.repair.nbytes
+        return self.incremental.nbytes
 
-    def follow(self, changes: Changes, most: int) -> Followed | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
         if self.tied and len(changes):
             return None
         self._grow()
-        changed = self.repair.follow(changes, most)
-        if changed is None or (self.repair.parents is not None and self._tied()):
+        changed = self.incremental.apply_changes(changes, most)
+        if changed is None or (self.incremental.parents is not None and self._tied()):
             return None
-        return Followed(self.repair.visited(), changed)
+        return ApplyResult(self.incremental.visited(), changed)
 
     def _tied(self) -> bool:
         """Whether a vertex is as far as its predecessor, or has none that is nearer: who that is hangs on others."""
-        shard, parents, own = self.shard, self.repair.parents, self.repair.own
+        shard, parents, own = self.shard, self.incremental.parents, self.incremental.own
         with shard.device.taking(24 * len(own), f"the predecessors of {len(own)} vertices"):
-            reached = own != own.dtype.type(self.repair.lengths.none)
+            reached = own != own.dtype.type(self.incremental.lengths.none)
             if shard.lo <= self.source < shard.hi:
                 reached[self.source - shard.lo] = False
             rows = shard.device.xp.flatnonzero(reached)
-            tied = (parents[rows] < 0) | (self.repair.length[parents[rows]] >= own[rows])
+            tied = (parents[rows] < 0) | (self.incremental.length[parents[rows]] >= own[rows])
         return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
 
     def _grow(self) -> None:
-        more, lengths = self.shard.n_vertices - len(self.repair.length), self.repair.lengths
+        more, lengths = self.shard.n_vertices - len(self.incremental.length), self.incremental.lengths
         if more:
-            self.repair.grow(self.shard.device.full(more, lengths.none, lengths.word))
+            self.incremental.grow(self.shard.device.full(more, lengths.none, lengths.word))
 
     def columns(self) -> Columns:
         """The distances of the own vertices."""
-        words, found = self.repair.results()
+        words, found = self.incremental.results()
         columns = {"distance": words.view(self.dtype)}
-        if self.repair.parents is not None:
-            columns["predecessors"] = self.repair.parents.copy()
+        if self.incremental.parents is not None:
+            columns["predecessors"] = self.incremental.parents.copy()
         return columns, {"reached": found["reached"], **self.info}

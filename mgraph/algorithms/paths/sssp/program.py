@@ -49,9 +49,8 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.paths.near_far.search import Lengths, Search, library
-from mgraph.algorithms.primitives import weight_validation as check
-from mgraph.algorithms.primitives.weight_validation import check_weights
+from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, library
+from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 
@@ -72,7 +71,7 @@ def warm(shard: Shard) -> None:
     """Compile what a search in float32 runs on this shard."""
     for make in (library, tree_kernels):
         make(shard, Lengths.of("float32"))
-    check.weight_kernels(shard)
+    weight_kernels(shard)
 
 
 class Paths:
@@ -84,7 +83,7 @@ class Paths:
         self.kernels = tree_kernels(shard, self.lengths)
         self.n_tasks = self.device.zeros(1, np.int64)
         check_weights(shard, "shortest paths")
-        self.search = Search(shard, self.lengths, self._step())
+        self.search = NearFarSearch(shard, self.lengths, self._step())
         self.search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
 
     # ---- the step ----------------------------------------------------------------------------------------------------
@@ -121,7 +120,7 @@ class Paths:
     def predecessors(self) -> tuple[Array, int]:
         """The predecessors of the own vertices, int64[hi - lo], -1 for none; and how many vertices are reached."""
         shard, search = self.shard, self.search
-        search.share()
+        search.all_gather()
         self.notes = self.device.full(shard.n_vertices, NO_NOTE, np.uint64)
         self._note(self.n, None, self._tree(0))
         own = self.notes[shard.lo : shard.hi]
@@ -129,7 +128,7 @@ class Paths:
             ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
             for r, part in enumerate(shard.exchange.alltoallv([self.notes[first:end] for first, end in ranges])):
                 if r != shard.rank:
-                    self.kernels.MergeNotes(len(own), part=part, n=len(own), notes=own)
+                    self.kernels.MergePredecessors(len(own), part=part, n=len(own), notes=own)
         reached, open = self.count()
         if open:
             self._rounds()
@@ -214,8 +213,8 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     InvalidOption
         An edge has a negative weight or NaN; raised on every rank.
     CapacityError
-        There is too little memory for what `Search` lists, 1 / 64 byte an edge for hubs' tasks and, with predecessors,
-        8 bytes a vertex of the whole graph and, on several ranks, 8 bytes an owned vertex.
+        There is too little memory for what `NearFarSearch` lists, 1 / 64 byte an edge for hubs' tasks and, with
+        predecessors, 8 bytes a vertex of the whole graph and, on several ranks, 8 bytes an owned vertex.
 
     Notes
     -----

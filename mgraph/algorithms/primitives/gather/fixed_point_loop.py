@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +17,8 @@ from mgraph.errors import InvalidOption
 __all__ = ["Gathers", "checked_edge", "iterate", "unit"]
 
 Result_co = TypeVar("Result_co", covariant=True)
+
+ROUNDING = 1e-9  #: of the values' sum: a smaller change says nothing about convergence
 
 
 class Gathers(Runs[Result_co], Protocol[Result_co]):
@@ -50,7 +53,8 @@ def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weig
 
 
 def unit(x: Any) -> Any:
-    """`x`, scaled to a Euclidean norm of 1."""
+    """Return `x`, scaled to a Euclidean norm of 1; first by its largest value, whose square may be past float64."""
+    x = x / (x.norm(math.inf) or 1)
     return x / (x.norm() or 1)
 
 
@@ -60,18 +64,26 @@ def iterate(
     """``x = step(x)`` until it changes by less than ``num_vertices * tol`` in the L1 norm, at most `max_iter` times.
 
     Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` where a value
-    is past the range of its dtype, as infinite weights and growth make it.
+    is past the range of its dtype, as infinite weights and growth make it. Warns of changes that do not get smaller.
     """
-    error, steps, bound = math.inf, 0, max(graph.num_vertices, 1) * tol
+    error, before, steps, bound = math.inf, math.inf, 0, max(graph.num_vertices, 1) * tol
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
-        error, steps = (x - last).norm(1), steps + 1
+        error, before, steps = (x - last).norm(1), error, steps + 1
         if not math.isfinite(error):
             _refuse_infinite_weight(graph, weight)
             raise InvalidOption(
                 f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite; "
                 "or it grows without limit, as where alpha is too large"
             )
+    # near the rounding error changes need not get smaller
+    if not error < bound and error >= before and error > ROUNDING * x.norm(1):
+        warnings.warn(
+            f"no convergence: iteration {steps} changed the values by {error:.3g} and the one before by {before:.3g}; "
+            "values grow without limit where alpha is too large",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return x, {"iterations": steps, "error": error, "converged": error < bound}
 
 

@@ -18,7 +18,7 @@ import logging
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, incoming, kernels, task_room
-from mgraph.algorithms.primitives.replicated import share
+from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
@@ -95,7 +95,7 @@ def run(
     if isinstance(values, float):
         whole = device.full(shard.n_vertices, values, np.float64)
     else:
-        whole = share(shard, device.asarray(values, np.float32 if bits == 32 else np.float64))
+        whole = all_gather(shard, device.asarray(values, np.float32 if bits == 32 else np.float64))
     names = user_ids(shard) if named and shard.order is not None else None
     of = {"values": whole, "names": names, "first": shard.lo}
     out = device.empty(n, {0: np.int64, 32: np.float32, 64: np.float64}[result])

@@ -1,6 +1,6 @@
 // A step of random walks.
 #pragma once
-#include "kernels/draw.cuh"
+#include "kernels/random_draws.cuh"
 
 template <class View>
 struct Step {  // a tile a walk: goes to the neighbour that is drawn, or stays where there is none

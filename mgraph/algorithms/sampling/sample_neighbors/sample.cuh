@@ -1,6 +1,6 @@
 // Candidates among the neighbours of each vertex, among which those with the least draws are chosen by a sort.
 #pragma once
-#include "kernels/draw.cuh"
+#include "kernels/random_draws.cuh"
 
 struct Lottery {
     i64 first;    // the vertex of row 0

@@ -1,0 +1,176 @@
+"""The table of remote calls: what each call does to the graph, what it needs, and what follows if a worker is lost.
+
+A new call is one line here and its handler in `mgraph.worker.calls`. The client, the workers, a graph in this process
+and the timeline take from the table what they have to know about a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph import batch, operations
+
+__all__ = ["CALLS", "CHANGES", "IN_PLACE", "AfterLoss", "CallSize", "Kind", "RemoteCall"]
+
+
+class Kind(Enum):
+    """What a call does to the graph."""
+
+    READ = auto()  #: reads the shard, and leaves nothing half done where Ctrl-C stops it
+    COMPUTE = auto()  #: computes from the graph and leaves it as it is; results stay on the ranks
+    CHANGE = auto()  #: changes edges or vertices, by a ballot of all ranks
+    MOVE = auto()  #: moves vertices between ranks, or gives them new internal ids, by a ballot too
+    CONTROL = auto()  #: makes or asks about shards, exchanges, stores and memory
+
+
+class AfterLoss(Enum):
+    """What is done about a call that was under way when a worker was lost, once the graph is open again."""
+
+    ASK_AGAIN = auto()  #: `Recovered` is raised, and whoever made the call makes it again by the new ranges
+    REPEAT = auto()  #: the same call is made again
+    LOOK_UP = auto()  #: the store has the counts of the epoch, which are the answer; if it has not, as `ASK_AGAIN`
+    LOOK_UP_UPDATES = auto()  #: as `LOOK_UP`, but the answers to queries are lost, which raises `WorkerLost`
+    CONTINUE = auto()  #: the store has the counts of the first steps; `Recovered` brings them, and the others follow
+
+
+class CallSize(NamedTuple):
+    """What a call sends to one rank.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of its arrays.
+    operations : int
+        Updates and queries for which the worker needs memory beside the arrays.
+    columns : bool
+        True if the operations have ops or weights.
+    """
+
+    nbytes: int
+    operations: int = 0
+    columns: bool = False
+
+
+@dataclass(frozen=True)
+class RemoteCall:
+    """One call that a client can make on all ranks of a graph.
+
+    Parameters
+    ----------
+    name : str
+    kind : Kind
+    exchange : bool
+        True if the ranks communicate in this call, so that they need an exchange.
+    epoch : bool
+        True if the call commits an epoch, which it gets as the argument `epoch`.
+    after_loss : AfterLoss
+    columns : tuple of str
+        The arguments with one entry per operation, which the worker may copy to its GPU ahead of the call.
+    runs : str, optional
+        The name of its handler on the worker, if that is not `name`.
+    """
+
+    name: str
+    kind: Kind
+    exchange: bool = False
+    epoch: bool = False
+    after_loss: AfterLoss = AfterLoss.ASK_AGAIN
+    columns: tuple[str, ...] = ()
+    runs: str = ""
+
+    @property
+    def handler(self) -> str:
+        """The name of its handler on the worker, which its messages have."""
+        return self.runs or self.name
+
+    def size(self, args: Mapping[str, Any]) -> CallSize:
+        """Return what these arguments of one rank take. O(arguments)."""
+        nbytes = _nbytes(args)
+        if not self.columns or "src" not in args:
+            return CallSize(nbytes)
+        wide = "kind" in self.columns or any(isinstance(args.get(name), np.ndarray) for name in ("op", "weight"))
+        return CallSize(nbytes, len(args["src"]), wide)
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return sum(map(_nbytes, value.values()))
+    return len(value) if isinstance(value, bytes) else int(getattr(value, "nbytes", 0))
+
+
+def _table() -> dict[str, RemoteCall]:
+    read, compute, change, move, control = Kind
+    _, repeat, look_up, look_up_updates, go_on = AfterLoss
+    edges, stream = batch.COLUMNS, operations.COLUMNS
+    calls = [
+        # changes of edges and vertices
+        RemoteCall("update", change, exchange=True, epoch=True, after_loss=look_up, columns=edges),
+        RemoteCall("updates", change, exchange=True, epoch=True, after_loss=look_up, columns=edges),  # small batches
+        RemoteCall("execute", change, exchange=True, epoch=True, after_loss=look_up_updates, columns=stream),
+        RemoteCall("ingest", change, exchange=True, epoch=True, after_loss=go_on),
+        RemoteCall("expire", change, exchange=True, epoch=True, after_loss=look_up),
+        RemoteCall("delete_vertices", change, exchange=True, epoch=True, after_loss=look_up),
+        RemoteCall("remove_vertices", change, exchange=True, epoch=True, after_loss=look_up),
+        RemoteCall("add_vertices", change, exchange=True, epoch=True, after_loss=look_up),
+        RemoteCall("drop_vertices", change, exchange=True),  # belongs to the epoch before
+        # moves of vertices
+        RemoteCall("rebalance", move, exchange=True, after_loss=repeat),
+        RemoteCall("reorder", move, exchange=True, after_loss=repeat),
+        # reads of rows, and of results
+        RemoteCall("has_edges", read),
+        RemoteCall("weights", read),
+        RemoteCall("degrees", read),
+        RemoteCall("neighbors", read),
+        RemoteCall("rows", read),
+        RemoteCall("fingerprint", read, after_loss=repeat),
+        RemoteCall("fetch", read),
+        RemoteCall("top", read),
+        RemoteCall("reduced", read),
+        RemoteCall("order", read),
+        RemoteCall("latest", read),
+        # computations
+        RemoteCall("query", compute, exchange=True, columns=stream, runs="execute"),  # a stream without updates
+        RemoteCall("isolated", compute, exchange=True, after_loss=repeat),
+        RemoteCall("run", compute, exchange=True),
+        RemoteCall("maintain", compute, exchange=True),
+        RemoteCall("combine", compute),
+        RemoteCall("lend", compute),
+        # shards and their exchange
+        RemoteCall("inspect", control, after_loss=repeat),
+        RemoteCall("offer_memory", control),
+        RemoteCall("map_memory", control),
+        RemoteCall("reserve", control),
+        RemoteCall("create", control),
+        RemoteCall("open_exchange", control),
+        RemoteCall("connect_exchange", control),
+        RemoteCall("resolve", control),
+        RemoteCall("begin_at", control),
+        RemoteCall("keys", control),
+        RemoteCall("share_keys", control),
+        # stores
+        RemoteCall("claim", control),
+        RemoteCall("finish", control),
+        RemoteCall("survey", control),
+        RemoteCall("scan_parts", control),
+        RemoteCall("survey_parts", control),
+        RemoteCall("new_parts", control),
+        RemoteCall("create_parts", control, exchange=True),
+        RemoteCall("create_store", control, exchange=True),
+        RemoteCall("restore", control, exchange=True),
+        RemoteCall("snapshot", control, exchange=True),
+        RemoteCall("save", control, exchange=True),
+        RemoteCall("writing", control),
+        RemoteCall("store", control, after_loss=repeat),
+    ]
+    return {call.name: call for call in calls}
+
+
+CALLS = _table()  #: all calls, by name
+CHANGES = frozenset(call.name for call in CALLS.values() if call.kind is Kind.CHANGE)
+#: arguments with one entry per operation; no call keeps them, so a worker reads them where they lie
+IN_PLACE = frozenset(name for call in CALLS.values() for name in call.columns)

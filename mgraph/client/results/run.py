@@ -1,0 +1,169 @@
+"""Run an algorithm on all ranks: translate its arguments, make the call, and return the handle to its result."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.algorithm import Vertex, VertexData, Vertices
+from mgraph.checks import is_series
+from mgraph.client.calls.caller import Caller
+from mgraph.client.results.remote_columns import RemoteColumns
+from mgraph.client.results.results import VertexIds, VertexRows, VertexValues, column_of
+from mgraph.client.stores.recovery import Recovering
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.columns import as_array, as_keys, shown
+from mgraph.device import Device
+from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
+from mgraph.keys import NONE
+from mgraph.partition import Partition
+
+__all__ = ["run_algorithm"]
+
+
+def run_algorithm(
+    coordinator: Caller,
+    name: str,
+    checked: Callable[[Numbering], Mapping[str, Any]],
+    numbering: Numbering,
+    live: str | None = None,
+    handle: bool = True,
+) -> Any:
+    """Run an algorithm on all ranks and return its result.
+
+    Parameters
+    ----------
+    coordinator : Caller
+    name : str
+    checked : callable
+        Returns the arguments for a numbering, which the algorithm's `check` has checked.
+    numbering : Numbering
+    live : str, optional
+        The id of a maintained result to bring up to date.
+    handle : bool
+        Return a handle to the main column, or the algorithm's own result. If False, return the `RemoteColumns`.
+    """
+    # translate users' vertices and values to those of the ranks
+    arguments = checked(numbering)
+    data = {k: _values_by_rank(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
+    args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
+    shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
+    # make the call under a new key; an error frees what some ranks may have finished
+    key = uuid.uuid4().hex
+    try:
+        common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
+        common |= {} if live is None else {"live": live}
+        common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
+        answers = coordinator.call("run" if live is None else "maintain", common, shares)
+    except BaseException as error:
+        coordinator.forget(key)
+        if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
+            raise error.named(numbering.names) from None
+        raise
+    # the result keeps the ranges that the ranks had when it ran; they may have moved since
+    ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
+    first, layout = answers[0], numbering.moved(ranges)
+    took, kinds = first.get("took", {}), ALGORITHMS[name].columns
+    remote = RemoteColumns(coordinator, layout, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
+    if not handle:
+        return remote
+    if isinstance(coordinator, Recovering):
+        again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False)
+        remote._again = lambda: coordinator.read(again)
+    return column_of(remote, next(iter(remote.dtypes))) if ALGORITHMS[name].result is None else _gathered(remote)
+
+
+def _gathered(remote: RemoteColumns) -> Any:
+    """Gather the columns, free them on the workers, and return what the algorithm makes of them."""
+    algorithm = ALGORITHMS[remote.name]
+    assert algorithm.result is not None
+    try:
+        parts = remote.read(lambda: {column: remote.parts(column) for column in remote.dtypes})
+    finally:
+        remote.close()
+    for column in parts:
+        if algorithm.columns[column] == "vertex":
+            parts[column] = [remote.numbering.outside(part) for part in parts[column]]
+    return algorithm.result(parts, dict(remote.info), remote.numbering.names)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _inside(value: Any, numbering: Numbering) -> Any:
+    """Return an argument with vertices by their internal ids; others unchanged."""
+    if isinstance(value, Vertices):
+        return numbering.inside(value.ids)
+    return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
+
+
+def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
+    """Align a Series or a result of other vertices with the vertices, of which those without a value get the mean."""
+    keys, n = numbering.keys, numbering.n_vertices
+    if is_series(values):
+        if keys is None:
+            ids = numbering.ids(values.index, "its index")
+        else:
+            ids = Device.to_host(keys.find(as_keys(values.index, keys.kind, "its index"), n))
+        if not values.index.is_unique:
+            raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
+    else:
+        layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
+        if keys is None or layout.keys is None or layout.keys is keys or isinstance(values, VertexRows):
+            return values
+        ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
+    numbers = values.to_numpy()
+    if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
+        raise InvalidBatch(f"it has shape {numbers.shape} and dtype {numbers.dtype}; one column of numbers is needed")
+    array = np.full(n, numbers.mean() if len(numbers) else 1.0)
+    array[ids[ids != NONE]] = numbers[ids != NONE]
+    return array
+
+
+def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
+    """Return each rank's part of an argument that has a number for each vertex.
+
+    An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
+    ids, each rank gets its part in internal order; vertices past the array's end get the mean of the array.
+
+    Raises
+    ------
+    InvalidOption
+        The array is not one-dimensional, not numeric, or longer than the number of vertices; unless it has rows, which
+        an algorithm's check made of several arrays.
+    GraphClosed
+        The result was closed.
+    """
+    starts, values = list(numbering.partition.starts), data.values
+    # a result on the same ranks: only its key travels
+    if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
+        remote = values._remote
+        remote.check()
+        if remote.coordinator is coordinator and remote.numbering.generation == numbering.generation:
+            moved = remote.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
+            reference = {"starts": starts, "result": remote.key, "column": values._column, "moved": moved}
+            return [reference] * numbering.partition.size
+    # anything else goes as an array, in internal order
+    try:
+        array = Device.to_host(as_array(_in_vertex_order(values, numbering)))
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name}: {error}") from None
+    if data.rows:
+        inside = np.empty_like(array)
+        inside[:, numbering.inside(np.arange(array.shape[1]))] = array
+        return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
+        raise InvalidOption(
+            f"{name} has shape {array.shape} and dtype {array.dtype}; "
+            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
+        )
+    with np.errstate(over="ignore"):  # the program rejects values that are not finite
+        inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
+        inside[numbering.inside(np.arange(len(array)))] = array
+    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]

@@ -1,0 +1,81 @@
+"""What all exchanges have in common: checks of arguments, the code of a call, and reduction in rank order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import numpy as np
+
+from mgraph.errors import InvalidOption
+from mgraph.exchange.contract import Array, ExchangeError
+
+__all__ = [
+    "CODE_BITS",
+    "another_call",
+    "call_code",
+    "call_name",
+    "check_addresses",
+    "check_op",
+    "check_parts",
+    "reduce_ranks",
+]
+
+CODE_BITS = 16  #: the size of a call's code
+
+_CALLS = ("alltoallv", "allgather", "sum", "min", "max")
+_OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def check_op(op: str) -> None:
+    """Raise `InvalidOption` unless `op` is "sum", "min" or "max"."""
+    if op not in _OPS:
+        raise InvalidOption(f"allreduce op {op!r} is none of {', '.join(_OPS)}")
+
+
+def check_addresses(addresses: Sequence[bytes], size: int) -> None:
+    """Raise `InvalidOption` unless there is one address for each rank."""
+    if len(addresses) != size:
+        raise InvalidOption(f"{len(addresses)} addresses were given for {size} ranks; each rank needs one")
+
+
+def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
+    """The dtype of `parts`; `ExchangeError` unless there is one part for each rank, all of one dtype. O(size)."""
+    if len(parts) != size:
+        raise ExchangeError(f"{len(parts)} parts were given for {size} ranks; each rank gets one, which may be empty")
+    dtype = parts[0].dtype
+    for rank, part in enumerate(parts):
+        if part.dtype != dtype:
+            raise ExchangeError(
+                f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}; all need the same"
+            )
+    return dtype
+
+
+@cache
+def call_code(call: str, dtype: np.dtype) -> int:
+    """A number of `CODE_BITS` bits for a call and its dtype, which ranks compare to detect different calls."""
+    return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
+
+
+def call_name(code: int) -> str:
+    """Return a code as text, such as "alltoallv of uint32"."""
+    call, items, kind = code >> 13, code >> 7 & 63, chr(code & 127)
+    try:
+        return f"{_CALLS[call]} of {np.dtype(f'{kind}{items}')}"
+    except (IndexError, TypeError):
+        return f"call {code:#x}"
+
+
+def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
+    """The error to raise if `rank` is in another call than this rank; `here` describes this rank."""
+    return ExchangeError(f"{here} is in {call_name(code)} and rank {rank} in {call_name(theirs)}")
+
+
+def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:
+    """The reduction of `values`, given in rank order, from rank 0 upwards: a new array of their dtype."""
+    combine, total = _OPS[op], None
+    for value in values:
+        total = value.copy() if total is None else combine(total, value, out=total)
+    assert total is not None
+    return total

@@ -1,0 +1,52 @@
+"""Opening the exchange of a rank by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mgraph.device import Device
+from mgraph.exchange.comm_dispatcher import CommDispatcher
+from mgraph.exchange.contract import Exchange
+from mgraph.exchange.loopback import Loopback
+from mgraph.exchange.peer import PeerExchange
+from mgraph.exchange.tcp import TcpExchange
+from mgraph.exchange.ucx import UcxExchange
+
+__all__ = ["make_exchange"]
+
+
+def make_exchange(
+    name: str,
+    rank: int,
+    size: int,
+    aborted: Callable[[], bool],
+    device: Device,
+    *,
+    dispatcher: CommDispatcher,
+    key: tuple[str, int],
+    patience: float,
+) -> Exchange:
+    """Open the exchange that `choose_exchange` has named; it contacts no rank yet.
+
+    Parameters
+    ----------
+    name : str
+        One of `EXCHANGES`, but for "auto".
+    rank, size : int
+    aborted : callable
+        Polled by its waits.
+    device : Device
+    dispatcher : CommDispatcher
+        Accepts the connections of other workers, for "tcp".
+    key : (str, int)
+        The graph and the attempt, by which the dispatcher knows this exchange.
+    patience : float
+        Seconds after which a silent rank counts as lost.
+    """
+    if name == "loopback":
+        return Loopback(aborted)
+    if name == "peer":
+        return PeerExchange(rank, size, aborted, device, patience=patience)
+    if name == "ucx":
+        return UcxExchange(rank, size, aborted, device, patience=patience)
+    return TcpExchange(rank, size, aborted, device, dispatcher=dispatcher, key=key, patience=patience)

@@ -1,0 +1,12 @@
+// S. Vigna's SplitMix64: a bijection of 64-bit numbers, after which each bit depends on all bits before, and the random
+// sequence made of it. mgraph/splitmix.py has the same in Python.
+#pragma once
+
+constexpr u64 splitmix_step = 0x9E3779B97F4A7C15ull;
+
+DEVICE u64 mix64(u64 z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+DEVICE u64 splitmix(u64 counter, u64 start) { return mix64(counter * splitmix_step + start); }

@@ -1,0 +1,189 @@
+"""The way back: the key of each vertex, by its number. An array that grows, of int64 or of UTF-8."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from mgraph.columns import Texts
+from mgraph.device import Array, Device
+from mgraph.errors import MgraphError
+
+__all__ = ["KeyArray", "columns_in"]
+
+GROWTH = 4  #: arrays grow by a quarter
+
+
+class KeyArray:
+    """Keys in the order of their numbers.
+
+    Keys are only appended, and the last ones dropped, so that who noted how many there were goes on seeing the same.
+
+    Parameters
+    ----------
+    kind : "int64" | "string"
+    device : Device
+        Where the keys are; the host for strings.
+
+    Attributes
+    ----------
+    n : int
+        How many there are.
+    """
+
+    def __init__(self, kind: str, device: Device) -> None:
+        self.kind, self.device, self.n = kind, device, 0
+        self._sorted: tuple[Array, Array] | None = None  # the first keys in order, None of strings; their numbers
+        self._at: Array = device.zeros(1, np.int64)
+        self._text: Array = None if kind == "int64" else np.zeros(0, np.uint8)
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """The arrays as kernels take them."""
+        return {"at": self._at, "text": self._text}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        held = (self._at, self._text, *(self._sorted or ()))
+        return sum(int(array.nbytes) for array in held if array is not None)
+
+    def append(self, keys: Any) -> None:
+        """Append keys: int64[k] on the device, or `Texts` without codes.
+
+        `CapacityError` if there is no memory; nothing was appended then.
+        """
+        n = self.n + len(keys)
+        if self.kind == "int64":
+            at = self._longer(self._at, n, self.n)
+            at[self.n : n] = keys
+            self._at, self.n = at, n
+            return
+        began, first, end = int(self._at[self.n]), int(keys.at[0]), int(keys.at[-1])
+        at = self._longer(self._at, n + 1, self.n + 1)
+        text = self._longer(self._text, began + end - first, began)
+        np.add(keys.at[1:], began - first, out=at[self.n + 1 : n + 1])
+        text[began : began + end - first] = keys.text[first:end]
+        self._at, self._text, self.n = at, text, n
+
+    def _longer(self, array: Array, n: int, used: int) -> Array:
+        if n <= len(array):
+            return array
+        longer = self.device.empty(max(n, len(array) + len(array) // GROWTH), array.dtype)
+        longer[:used] = array[:used]
+        return longer
+
+    def drop(self, n: int) -> None:
+        """Keep the first `n`, or all if there are fewer."""
+        self.n = min(self.n, n)
+        if self._sorted is not None and len(self._sorted[1]) > self.n:
+            self._sorted = None
+
+    def column(self, first: int = 0, end: int | None = None) -> Any:
+        """The keys of the numbers `first` to `end` - 1, as a view: int64[k] or `Texts`."""
+        end = self.n if end is None else end
+        return self._at[first:end] if self.kind == "int64" else Texts(self._at[first : end + 1], self._text)
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """The keys of some numbers in host memory: int64[k], or an array of str objects."""
+        if self.kind == "int64":
+            if isinstance(self._at, np.ndarray):
+                return self._at[numbers]
+            return Device.to_host(self._at[self.device.asarray(numbers)])
+        return objects(self.column().take(np.asarray(numbers, np.int64)))
+
+    def ascending(self, n: int) -> np.ndarray | None:
+        """The numbers below `n` in the order of their keys, uint32[n] in host memory; None if they ascend like them.
+
+        Strings go by their characters. O(n log n), and O(n) after a call with a few keys less, where keys are numbers.
+        """
+        found = self._sorted
+        if found is None or len(found[1]) != n:
+            found = self._sorted = self._ordered(n, found)
+        numbers = Device.to_host(found[1])
+        return None if (numbers[1:] > numbers[:-1]).all() else numbers
+
+    def _ordered(self, n: int, before: tuple[Array, Array] | None) -> tuple[Array, Array]:
+        """The first `n` keys in order, and their numbers, given those of the first keys or None."""
+        column = self.column(0, n)
+        if self.kind == "string":
+            import pyarrow.compute as pc
+
+            return None, np.asarray(pc.array_sort_indices(column.to_arrow())).astype(np.uint32)
+        xp, known = self.device.xp, 0 if before is None or len(before[1]) > n else len(before[1])
+        more = xp.argsort(column[known:])
+        new = column[known:][more], (more + known).astype(np.uint32)
+        if not known:
+            return new
+        assert before is not None
+        places = xp.searchsorted(before[0], new[0]) + xp.arange(n - known)
+        old = xp.ones(n, bool)
+        old[places] = False
+        whole = xp.empty(n, np.int64), xp.empty(n, np.uint32)
+        for column, first, then in zip(whole, before, new, strict=True):
+            column[old], column[places] = first, then
+        return whole
+
+    def first(self, n: int) -> KeyArray:
+        """The first `n` keys as they are now, which what comes later does not touch. O(1)."""
+        view = copy(self)
+        view.drop(n)
+        return view
+
+    def without(self, n: int, gone: np.ndarray) -> KeyArray:
+        """The first `n` keys but those of the numbers `gone`, which are in host memory. O(n)."""
+        keep = np.ones(n, bool)
+        keep[gone] = False
+        left, column = KeyArray(self.kind, self.device), self.column(0, n)
+        left.append(column[keep if isinstance(self._at, np.ndarray) else self.device.asarray(keep)])
+        return left
+
+    # ---- as bytes, for the log ---------------------------------------------------------------------------------------
+
+    def packed(self, first: int = 0, end: int | None = None) -> np.ndarray:
+        """The keys of the numbers `first` to `end` - 1 as bytes: kind, how many, numbers or offsets, text."""
+        column = self.column(first, end)
+        n = len(column)
+        if self.kind == "int64":
+            parts = [np.array([0, n], np.int64), Device.to_host(column)]
+            return np.concatenate(parts).view(np.uint8)
+        at = np.concatenate([np.array([1, n], np.int64), column.at - column.at[0]])
+        return np.concatenate([at.view(np.uint8), column.text[column.at[0] : column.at[-1]]])
+
+    @classmethod
+    def unpacked(cls, data: np.ndarray, device: Device | None = None) -> KeyArray:
+        """The keys in bytes of `packed`, which more bytes may follow; on a device, by default the CPU."""
+        kind, device = columns_in(data)[0], device or Device("cpu")
+        names = cls(kind, device if kind == "int64" else device.host)
+        names.extend(data)
+        return names
+
+    def extend(self, data: np.ndarray) -> None:
+        """Append the keys in bytes of `packed`, which are of this kind; as `append`."""
+        kind, keys = columns_in(data)
+        assert kind == self.kind, "all keys of a graph are of one kind"
+        self.append(self.device.asarray(keys) if kind == "int64" else keys)
+
+    @staticmethod
+    def count(data: np.ndarray) -> int:
+        """How many keys there are in bytes of `packed`."""
+        return int(np.frombuffer(np.ascontiguousarray(data[8:16]), np.int64)[0])
+
+
+def columns_in(data: np.ndarray) -> tuple[str, Any]:
+    """The kind and the keys in bytes of `KeyArray.packed`, which more bytes may follow: int64[n] or `Texts`."""
+    data = np.ascontiguousarray(data)
+    kind, n = np.frombuffer(data[:16], np.int64).tolist()
+    if kind == 0:
+        return "int64", np.frombuffer(data[16 : 16 + 8 * n], np.int64)
+    if kind != 1:
+        raise MgraphError(f"keys of kind {kind}, which this mgraph does not know")
+    at, text = np.frombuffer(data[16 : 24 + 8 * n], np.int64), data[24 + 8 * n :]
+    return "string", Texts(at, text[: int(at[-1])])
+
+
+def objects(texts: Texts) -> np.ndarray:
+    """Strings as an array of str objects."""
+    return np.asarray(texts)

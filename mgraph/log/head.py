@@ -1,0 +1,79 @@
+"""Writing the head of a rank's log: when the term begins, at snapshots, on close, and meanwhile once per second.
+
+A change never waits for it: a thread of its own looks at the log, and writes what is new there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+
+from mgraph.errors import StoreError
+from mgraph.log.log import Log
+from mgraph.log.manifest import Head
+from mgraph.log.store import Store
+
+__all__ = ["HeadWriter"]
+
+logger = logging.getLogger(__name__)
+
+SECONDS = 1.0  #: between two heads, unless one is asked for
+
+
+class HeadWriter:
+    """Writes the head of one rank's log.
+
+    Parameters
+    ----------
+    store : Store
+    head : Head
+        The term and the rank.
+    log : Log
+    name : str
+        The name of its thread.
+    """
+
+    def __init__(self, store: Store, head: Head, log: Log, name: str = "mgraph-log-head") -> None:
+        self._store, self._head, self._log = store, head, log
+        self._written: Head | None = None
+        self._lock, self._wake, self._closing = threading.Lock(), threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def write(self) -> None:
+        """Write the head, durably, if something is new; `StoreError` if that fails."""
+        with self._lock:
+            head = replace(self._head, synced=self._log.synced, epoch=self._log.common)
+            if head != self._written:
+                self._store.write_head(head)
+                self._written = head
+
+    def start(self) -> None:
+        """Write the head once per second from now on."""
+        self._thread.start()
+
+    def hurry(self) -> None:
+        """Have the thread write the head now."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the thread, and write the head of the log, which is closed."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._try()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(SECONDS)
+            self._wake.clear()
+            if not self._closing:
+                self._try()
+
+    def _try(self) -> None:
+        """Write the head; without it only a later check lacks something, so that a failure is logged."""
+        try:
+            self.write()
+        except StoreError as error:
+            logger.warning("what a log has is not checked when it is opened: %s", error)

@@ -1,0 +1,361 @@
+"""The end of a log in shared memory, where it outlives the process before it is written to the file.
+
+A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p
+modulo the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the
+tail has (`ready`). A process that is killed between the two leaves the tail, and `finish` writes to the file what the
+process would have written. Until then the name stays in /dev/shm. Its lock ends with the process, however that ends.
+
+A name has random digits: copies of a store have logs with the same number, and who has one of them open must not touch
+what belongs to another. The first page says to which file a tail belongs.
+
+Who puts a record here does not hash its columns: its header is sealed over no columns, and whoever writes the record to
+the file hashes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mgraph.errors import DeviceError, StoreError
+from mgraph.exchange.segment import FOLDER, Segment
+from mgraph.log.files import DISK, failed, locked
+from mgraph.log.records import HEADER, Entry, header_of, resealed, segment_name
+
+__all__ = ["Copy", "SharedMemoryTail", "finish", "laid"]
+
+
+NAME = "mgraph.log-"
+PAGE = 4096
+MAGIC = int.from_bytes(b"MGSPOOL2", "little")
+#: words of the first page; `LEFT` is 1 once another process knows that the one that made it has ended
+WRITTEN, READY, START, INODE, CAPACITY, LOG, LEFT, LENGTH = 1, 2, 3, 4, 5, 6, 7, 8
+TEXT = 128  #: where JSON of that length follows
+WAIT_SECONDS, POLL_SECONDS = 5.0, 0.02
+
+
+def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, Any, int]]:
+    """Pieces that lay `parts` one after another into `views`: bytes to fill, the part, and the first byte of it."""
+    left = [view for view in views if len(view)]
+    for part in parts:
+        at = 0
+        while at < part.nbytes:
+            n = min(len(left[0]), part.nbytes - at)
+            yield left[0][:n], part, at
+            at += n
+            left[0] = left[0][n:]
+            if not len(left[0]):
+                left.pop(0)
+
+
+class Copy(Protocol):
+    """Copies arrays, of the host or of a GPU, into a tail. One thread makes all calls."""
+
+    def mark(self) -> None:
+        """What is begun next is what the calling thread's stream has been given up to now, where it is a GPU's."""
+
+    def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
+        """Begin to copy `parts` one after another into `views`, of the same size in all, after `mark`."""
+
+    def wait(self) -> None:
+        """Wait until what was begun is done."""
+
+
+class SharedMemoryTail:
+    """The tail of one rank's log. `follow`, `views` and `tell` belong to its `Segments`.
+
+    Parameters
+    ----------
+    nbytes : int
+        Capacity; all of it is taken at once, since a write to a page that /dev/shm cannot give would end the process.
+    log : int
+        See `mgraph.log.records.log_id`.
+    folder : str
+        The folder of the log, in that of its term, in that of the store.
+
+    Raises
+    ------
+    DeviceError
+        /dev/shm is absent or has too little room, or the path of the folder is too long.
+    """
+
+    def __init__(self, nbytes: int, log: int, folder: str) -> None:
+        store, *names = folder.rsplit("/", 2)
+        text = json.dumps({"store": store, "folder": "/".join(names), "sees": _sees()}).encode()
+        if len(text) > PAGE - TEXT:
+            raise DeviceError(f"a path of {len(text)} bytes; shared memory has room for {PAGE - TEXT}")
+        _remove_leftovers()
+        self.path, self.capacity = f"{FOLDER}/{NAME}{log:016x}-{secrets.token_hex(4)}", -(-nbytes // PAGE) * PAGE
+        try:
+            self._lock = _locked(self.path, os.O_CREAT | os.O_EXCL)
+            try:
+                os.posix_fallocate(self._lock.fileno(), 0, PAGE + self.capacity)
+                segment = _mapped(self.path)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise DeviceError(f"{nbytes} bytes of shared memory cannot be had in {FOLDER}: {error.strerror}") from None
+        self.memory = segment  #: all of it, to be registered with a GPU
+        self._words, self._ring = segment.data[:TEXT].view(np.int64), segment.data[PAGE:]
+        self._words[[CAPACITY, LOG, LENGTH]] = self.capacity, _word(log), len(text)
+        segment.data[TEXT : TEXT + len(text)] = np.frombuffer(text, np.uint8)
+        self._words[0] = MAGIC
+
+    @property
+    def written(self) -> int:
+        """The place up to which the file has all bytes."""
+        return int(self._words[WRITTEN])
+
+    def follow(self, path: str, place: int) -> None:
+        """The log goes on at a place, where this segment begins; all before it is written."""
+        self._words[[WRITTEN, READY, START, INODE]] = place, place, place, _word(os.stat(path).st_ino)
+
+    def views(self, place: int, nbytes: int) -> list[np.ndarray]:
+        """Where bytes of the log lie, in one piece or two."""
+        return _views(self._ring, place, nbytes)
+
+    def tell(self, written: int, ready: int) -> None:
+        """Up to which places the file and the tail have all bytes."""
+        self._words[WRITTEN], self._words[READY] = written, ready
+
+    def close(self, keep: bool = False) -> None:
+        """Release the lock, and remove the name unless there is something that could not be written to the file."""
+        if not keep:
+            with suppress(OSError):
+                os.unlink(self.path)
+        self._lock.close()
+
+
+def _word(number: int) -> Any:
+    """64 bits as they lie in a word."""
+    return np.uint64(number).astype(np.int64)
+
+
+def _views(ring: np.ndarray, place: int, nbytes: int) -> list[np.ndarray]:
+    first = place % len(ring)
+    return [ring[first : first + nbytes], ring[: max(0, first + nbytes - len(ring))]]
+
+
+def _mapped(path: str) -> Segment:
+    """A file in memory, by a descriptor of its own: a mapping keeps what it was made of, and with that its lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return Segment(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: str, flags: int = 0) -> Any:
+    """A tail's file of this user, locked; `BlockingIOError` if a process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, "it is another user's", path)
+    return locked(open(descriptor, "r+b", buffering=0))
+
+
+def _sees() -> str:
+    """The same for processes that see the same folders. One /dev/shm may be in containers that do not."""
+    try:
+        return os.readlink("/proc/self/ns/mnt")
+    except OSError:
+        return ""
+
+
+# ---- what ended processes have left ----------------------------------------------------------------------------------
+
+
+def finish(store: str, own: bool = False) -> int:
+    """Write to the logs of a store what processes of this host that were killed had not yet written; how many records.
+
+    Call it before the store is read. If the store is locked for this graph, which is then its `own`, it waits for
+    a tail that a process has: that process is about to end, or does the same. Else it leaves to a graph what it has.
+
+    Raises
+    ------
+    StoreError
+        A log cannot be written, or another process does not end.
+    """
+    return sum(_finished(path, store, own) for path in _paths() if _concerns(path, store))
+
+
+class _LeftTail:
+    """A tail as other processes find it; `OSError` if it is gone, or another user's.
+
+    Attributes
+    ----------
+    known : bool
+        Whether it is complete, and of this version. Else it has no attributes but `useless`.
+    useless : bool
+        Whether it is not complete, and so of a process that makes it, or has ended meanwhile.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._data = _mapped(path).data if os.stat(path).st_size > PAGE else np.zeros(PAGE, np.uint8)
+        self._words = words = self._data[:TEXT].view(np.int64)
+        self.known = int(words[0]) == MAGIC and len(self._data) == PAGE + int(words[CAPACITY])
+        self.useless = int(words[0]) == 0
+        if self.known:
+            self.written, self.ready, self.start = (int(words[at]) for at in (WRITTEN, READY, START))
+            self.log, self._inode = (int(words[at].astype(np.uint64)) for at in (LOG, INODE))
+            about = json.loads(self._data[TEXT : TEXT + int(words[LENGTH])].tobytes())
+            self.store, self._folder, self._sees = about["store"], about["folder"], about["sees"]
+
+    def views(self, place: int, nbytes: int) -> list[np.ndarray]:
+        return _views(self._data[PAGE:], place, nbytes)
+
+    @property
+    def left(self) -> bool:
+        """Whether its process is known to have ended."""
+        return bool(self._words[LEFT])
+
+    def leave(self) -> None:
+        """Have other processes know that its process has ended."""
+        self._words[LEFT] = 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether the file has all that it has."""
+        return self.written >= self.ready
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its store is gone."""
+        return self._sees == _sees() and not os.path.exists(self.store)
+
+    def segment(self, store: str) -> str:
+        """The file that its process wrote, if that is in this folder."""
+        return f"{store}/{self._folder}/{segment_name(self.start)}"
+
+    def is_of(self, store: str) -> bool:
+        """Whether its process wrote this store, which may have been moved since; not one that is a copy of that."""
+        here, there = _status(self.segment(store)), _status(self.segment(self.store))
+        if here is None or here.st_ino != self._inode:
+            return False
+        return there is None or there.st_ino != self._inode or os.path.samestat(here, there)
+
+    def is_over(self, store: str) -> bool:
+        """Whether a later term of the store has begun, so that nothing is read that its log gets now."""
+        term, names = self._folder.split("/")[0], os.listdir(store)
+        return any(name.split(".")[0] > term for name in names if name.startswith("term-"))
+
+    def is_dropped(self, store: str) -> bool:
+        """Whether it was of this folder, where a later term needs its file no more."""
+        here, there = _status(store), _status(self.store)
+        same = here is not None and there is not None and os.path.samestat(here, there)
+        return same and _status(self.segment(store)) is None and self.is_over(store)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _paths() -> list[str]:
+    return sorted(str(path) for path in Path(FOLDER).glob(f"{NAME}*"))
+
+
+def _seen(path: str) -> _LeftTail | None:
+    """A tail without its lock, which a graph may have; None if it is of no use, or not this user's."""
+    with suppress(OSError):
+        tail = _LeftTail(path)
+        return tail if tail.known else None
+    return None
+
+
+def _concerns(path: str, store: str) -> bool:
+    tail = _seen(path)
+    return tail is not None and (tail.is_of(store) or tail.is_dropped(store))
+
+
+def _remove_leftovers() -> None:
+    """Remove what is of no use: where a process ended while it made it, the file has all, or the store is gone."""
+    for path in _paths():
+        with suppress(OSError):
+            if _is_useless(path):
+                with _locked(path):  # else a process has it
+                    if _is_useless(path):
+                        os.unlink(path)
+
+
+def _is_useless(path: str) -> bool:
+    tail = _LeftTail(path)
+    return tail.empty or tail.orphan if tail.known else tail.useless
+
+
+def _finished(path: str, store: str, own: bool) -> int:
+    """Write what one tail has for a log of this store, and remove it; how many records."""
+    records, lock = 0, _taken(path, store, own)
+    if lock is None:
+        return 0
+    with lock, suppress(FileNotFoundError):  # else another process has just removed it
+        tail = _LeftTail(path)
+        tail.leave()
+        if not tail.is_over(store):
+            if not tail.is_of(store):
+                return 0
+            file = tail.segment(store)
+            try:
+                records = _write(tail, file)
+            except OSError as error:
+                raise failed(error, file, "what a killed process has left cannot be written to") from error
+        os.unlink(path)
+    return records
+
+
+def _taken(path: str, store: str, own: bool) -> Any:
+    """A tail's file, locked; None if it is gone, or if a graph has it that may."""
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return _locked(path)
+        except FileNotFoundError:
+            return None
+        except BlockingIOError:
+            tail = _seen(path)
+            if not own and (tail is None or not tail.left):
+                return None
+        if time.monotonic() >= end:
+            what = f"{store} is in use by a process of this host, which has {path}: wait until it has ended"
+            raise StoreError(what, reason="in use")
+        time.sleep(POLL_SECONDS)
+
+
+def _write(left: _LeftTail, path: str) -> int:
+    place, records, file = left.written, 0, DISK.open(path)
+    try:
+        while place < left.ready:
+            at = place - left.start
+            head = b"".join(part.tobytes() for part in left.views(place, HEADER))
+            entry = header_of(head, at, place, left.log, path, left.ready - left.start)
+            if entry is not None:
+                views = left.views(place + HEADER, entry.nbytes)
+                file.write(at, [resealed(entry, views, left.log), *views])
+                records += 1
+            elif (entry := _in_file(path, at, place, left.log)) is None:
+                break
+            place = entry.end
+        file.sync()
+    finally:
+        file.close()
+    return records
+
+
+def _in_file(path: str, at: int, place: int, log: int) -> Entry | None:
+    """A record that its process had put into the file only."""
+    head = bytearray(HEADER)
+    with DISK.contents(path) as contents:
+        contents.read(at, [head])
+        return header_of(bytes(head), at, place, log, path, contents.size)

@@ -1,0 +1,96 @@
+"""Records that are acknowledged when a tail has them, and written to the log's file when no changes come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+from mgraph.log.records import Draft
+from mgraph.log.segments import Segments
+from mgraph.log.shared_memory_tail import Copy
+
+__all__ = ["WriteBehind"]
+
+CALM_SECONDS = 0.002  #: without a change, after which what the tail has is written
+LONG_SECONDS = 0.016  #: between two looks at whether changes still come, at most: each takes the interpreter's lock
+
+
+class WriteBehind:
+    """Holds records in the tail of some segments, and has them written.
+
+    A change waits for no other thread: one that is woken takes the interpreter's lock, for longer than a record needs.
+    So records are queued for a thread that is awake while there are any.
+
+    Parameters
+    ----------
+    segments : Segments
+        The log's segments, which have a tail.
+    copy : Copy
+    writer : Executor
+        One thread, which writes the records.
+    put : callable
+        ``put(record, place)`` writes one of them, whose columns are in the tail.
+    """
+
+    def __init__(self, segments: Segments, copy: Copy, writer: Executor, put: Callable[[Draft, int], None]) -> None:
+        self._segments, self._copy, self._writer, self._put = segments, copy, writer, put
+        self._lock, self._haste = threading.Lock(), threading.Event()
+        self._queue: deque[tuple[Draft, int]] = deque()
+        self._job: Future[None] | None = None
+        self._working, self._last = False, 0.0
+
+    def mark(self) -> None:
+        """See `Copy.mark`."""
+        self._copy.mark()
+
+    def begin(self, record: Draft, place: int) -> bool:
+        """Begin to copy a record to the tail, after `mark`; False if it has no room."""
+        if not self._segments.has_room(place + record.size):
+            self.hurry()
+            return False
+        self._haste.clear()
+        self._segments.hold(record, place, self._copy.begin)
+        return True
+
+    def take(self, record: Draft, place: int) -> Future[None]:
+        """Wait until the tail has the record that was begun, which is written then also if this process ends.
+
+        What it returns ends when it is written.
+        """
+        self._copy.wait()
+        record.parts = ()  # the columns are free now
+        self._segments.held(place)
+        self._last = time.monotonic()
+        with self._lock:
+            self._queue.append((record, place))
+            if not self._working:
+                self._working, self._job = True, self._writer.submit(self._work)
+        assert self._job is not None
+        return self._job
+
+    def hurry(self) -> None:
+        """Write what there is without waiting for calm."""
+        self._haste.set()
+
+    def _work(self) -> None:
+        while True:
+            pause = CALM_SECONDS
+            while self._last > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
+                if self._haste.wait(pause):
+                    break
+                pause = min(2 * pause, LONG_SECONDS)
+            with self._lock:
+                if not self._queue:
+                    self._working = False
+                    return
+                record, place = self._queue.popleft()
+            try:
+                self._put(record, place)
+            except BaseException:
+                with self._lock:
+                    self._queue.clear()
+                    self._working = False
+                raise

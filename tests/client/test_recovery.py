@@ -1,0 +1,169 @@
+"""Batches in flight in a graph that comes back after a loss: small ones share messages, and none is lost or doubled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import pytest
+from fakes import FAKE_CALLS, FakeWorker, LoopThread, assert_clean, sending, wait_for
+from test_pipeline import groups, small
+
+from mgraph.batch import TOLD
+from mgraph.calls import CALLS
+from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.stores.recovery import Life, Recovering
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.errors import CapacityError, WorkerLost
+from mgraph.failures import Recovered
+from mgraph.partition import Partition
+
+pytestmark = pytest.mark.timeout(60)
+
+STORED = 77  #: insertions that the store says of a batch that was committed and not acknowledged
+
+
+@contextmanager
+def recovering(monkeypatch: pytest.MonkeyPatch, ahead: int = 0) -> Iterator[tuple[Recovering, list[FakeWorker]]]:
+    """A graph on two fake workers. After a loss its store has `ahead` epochs more than were acknowledged."""
+    for name, call in FAKE_CALLS.items():
+        monkeypatch.setitem(CALLS, name, call)
+    workers, loop = [FakeWorker(number) for number in range(2)], LoopThread("fake-client")
+    numbering, number = Numbering(Partition((0, 5, 10))), iter(range(9))
+
+    def opened() -> Coordinator:
+        addresses = [worker.address for worker in workers]
+        coordinator = Coordinator(f"g{next(number)}", Bridge(loop.loop), addresses, {}, patience=10)
+        coordinator.open()
+        return coordinator
+
+    def reopen(lost: Life, generation: int) -> Life:
+        coordinator, epoch = opened(), lost.caller.epoch + ahead
+        coordinator.call("begin_at", {"epoch": epoch})
+        counts = np.zeros((ahead, len(TOLD)), np.int64)
+        counts[:, 0] = STORED
+        return Life(coordinator, None, numbering, None, epoch, counts)  # type: ignore[arg-type]
+
+    graph = Recovering(Life(opened(), None, numbering, None), reopen, 3)  # type: ignore[arg-type]
+    try:
+        yield graph, workers
+    finally:
+        graph.close()
+        assert_clean(workers)
+        for worker in workers:
+            worker.stop()
+        loop.stop()
+
+
+def pipeline(graph: Recovering) -> Pipeline:
+    return Pipeline(graph, sending(graph), 1 << 20)
+
+
+def cut(worker: FakeWorker) -> None:
+    """Lose a worker's session."""
+    for session in list(worker.table.sessions.values()):
+        worker.thread.loop.call_soon_threadsafe(session.comm.abort)
+
+
+def test_small_batches_share_messages(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+        with pipeline(graph) as pipe:
+            pending = [pipe.update(small(milliseconds=200)), *(pipe.update(small(n=k)) for k in range(1, 301))]
+        assert [p.result(0).epoch for p in pending] == list(range(1, 302))
+        assert [p.result(0).inserted for p in pending[1:]] == [2 * k for k in range(1, 301)]
+        for worker in workers:
+            assert sum(groups(worker)) == 301
+            assert len(groups(worker)) < 40
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 5])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead, rank):
+    """Those that the store has are reported by it, and the others are sent again, in their order."""
+    with recovering(monkeypatch, ahead) as (graph, workers):
+        with pipeline(graph) as pipe:
+            first = pipe.update(small(n=1))
+            assert first.result(10).epoch == 1
+            pending = [pipe.update(small(milliseconds=10, n=k)) for k in range(2, 202)]
+            cut(workers[rank])
+            pending += [pipe.update(small(n=k)) for k in range(202, 252)]
+        assert len(graph.recoveries) == 1
+        assert [p.result(0).epoch for p in pending] == list(range(2, 252))
+        told = graph.recoveries[0].acknowledged
+        expected = [2 * k for k in range(2, told + 1)] + [STORED] * ahead
+        expected += [2 * k for k in range(told + 1 + ahead, 252)]
+        assert [p.result(0).inserted for p in pending] == expected
+        assert graph.epoch == 251
+
+
+def test_large_and_small_batches_keep_their_order_over_two_losses(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+        with pipeline(graph) as pipe:
+            pending = []
+            for k in range(60):
+                pending.append(pipe.update(small(milliseconds=5, n=k + 1) if k % 3 else {"seconds": 0.005}))
+                if k in (20, 40):
+                    cut(workers[k % 2])
+        assert [p.result(0).epoch for p in pending] == list(range(1, 61))
+        assert [p.result(0).inserted for p in pending] == [2 * (k + 1) if k % 3 else 2 for k in range(60)]
+        assert 1 <= len(graph.recoveries) <= 2
+
+
+def test_a_small_batch_that_a_rank_refuses_ends_the_pipeline_as_without_recovery(monkeypatch):
+    with recovering(monkeypatch) as (graph, _):
+        with pytest.raises(CapacityError, match="the batch of epoch 12 in a pipeline"), pipeline(graph) as pipe:
+            pending = [pipe.update(small(milliseconds=100))]
+            pending += [pipe.update(small(fails=int(k == 10), n=k + 1)) for k in range(40)]
+        assert [p.result(0).epoch for p in pending[:11]] == list(range(1, 12))
+        assert all(p.exception(0) is not None for p in pending[11:])
+        assert graph.recoveries == []
+
+
+def test_a_graph_that_does_not_come_back_ends_small_batches_that_wait(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+
+        def fail(lost: Life, generation: int) -> Life:
+            raise WorkerLost("no worker is there")
+
+        graph._reopen = fail
+        with pytest.raises(WorkerLost, match="could not be opened again"), pipeline(graph) as pipe:
+            pending = [pipe.update(small(milliseconds=10)) for _ in range(100)]
+            cut(workers[1])
+            pending[-1].exception(10)
+        assert all(p.done() for p in pending)
+        assert isinstance(pending[-1].exception(0), WorkerLost)
+
+
+def test_another_thread_that_makes_calls_recovers_the_graph_and_the_pipeline_goes_on(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.wait(0.01):
+                try_again(lambda: graph.call("echo"))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            with pipeline(graph) as pipe:
+                pending = [pipe.update(small(milliseconds=5, n=k + 1)) for k in range(100)]
+                cut(workers[0])
+                assert wait_for(lambda: len(graph.recoveries) == 1)
+                pending += [pipe.update(small(n=k + 1)) for k in range(100, 150)]
+        finally:
+            over.set()
+            thread.join(20)
+        assert [p.result(0).epoch for p in pending] == list(range(1, 151))
+        assert [p.result(0).inserted for p in pending] == [2 * (k + 1) for k in range(150)]
+
+
+def try_again(call: Callable[[], object]) -> None:
+    """Make a call until no worker is lost in it."""
+    while True:
+        with suppress(Recovered):
+            call()
+            return

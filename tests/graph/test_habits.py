@@ -1,0 +1,109 @@
+"""Calls that users of NetworkX and pandas make by habit."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption
+
+NAMES = {None: [0, 1, 2, 3], "int64": [-5, 10**12, 7, 8], "string": ["ada", "b", "grace", "é"]}
+
+
+@pytest.mark.parametrize("keys", NAMES)
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_graph_answers_as_networkx_does(place, keys, directed):
+    a, b, c, d = NAMES[keys]
+    oracle = nx.DiGraph() if directed else nx.Graph()
+    with DynamicGraph(place, keys=keys, n_vertices=4 if keys is None else None, directed=directed) as g:
+        assert (len(g), bool(g)) == (0 if keys else 4, True)
+        for edges in ([(a, b), (b, c)], ((c, a),), {(a, a)}):
+            g.insert(edges)
+            oracle.add_edges_from(edges)
+        g.insert(c, d)
+        oracle.add_edge(c, d)
+        stranger = {None: 4, "int64": 6, "string": "z"}[keys]
+        for u in (a, b, c, d, stranger):
+            assert (u in g) == (u in oracle)
+            for v in (a, b, c, d, stranger):
+                assert g.has_edge(u, v) is oracle.has_edge(u, v)
+        assert len(g) == len(oracle)
+        g.delete([(a, b), (c, a)])
+        g.delete(c, d)
+        oracle.remove_edges_from([(a, b), (c, a), (c, d)])
+        assert [g.has_edge(u, v) for u in (a, b, c) for v in (a, b, c, d)] == [
+            oracle.has_edge(u, v) for u in (a, b, c) for v in (a, b, c, d)
+        ]
+        for other in (1.5, None, [a]):
+            assert other not in g
+
+
+def test_edges_of_networkx_and_numbers_of_numpy():
+    with DynamicGraph(directed=False, weighted=True) as g:
+        g.insert(list(nx.path_graph(5).edges))
+        assert g.insert(np.int64(1), np.int64(3), 2.5).inserted == 1
+        assert g.weights([1, 0], [3, 1]).tolist() == [2.5, 1.0]
+        assert g.insert([]).inserted == 0
+        with pytest.raises(InvalidBatch, match=r"edge 1 is \(1, 2, 3\); edges in a list are pairs"):
+            g.insert([(0, 1), (1, 2, 3)])
+        assert g.epoch == 3
+    with DynamicGraph(n_vertices=2, times=True) as g:
+        assert g.insert(0, 1, time=5).inserted == 1
+    with DynamicGraph() as g:
+        assert (len(g), bool(g), 0 in g, "a" in g) == (0, True, False, False)
+
+
+def test_a_report_shows_six_digits():
+    with DynamicGraph(n_vertices=2) as g:
+        report = g.insert(0, 1)
+    shown = repr(report)
+    counts = "inserted=1, updated=0, deleted=0, missing=0, epoch=1"
+    assert shown == f"UpdateReport({counts}, seconds={report.seconds:.6g}, late=0, expired=0)"
+    assert report == type(report)(1, 0, 0, 0, 1, report.seconds)
+
+
+def test_results_answer_as_series_do():
+    with DynamicGraph(directed=False) as g:
+        g.insert([("a", "b"), ("b", "c"), ("x", "y")])
+        labels, ranks = g.connected_components(), g.pagerank()
+        series = ranks.to_series()
+        assert dict(ranks.items()) == series.to_dict() == dict(zip(g.vertices(), ranks, strict=True))
+        assert ranks.mean() == pytest.approx(series.mean(), rel=1e-6)
+        pd.testing.assert_series_equal(ranks.head(2), series.head(2))
+        assert ((labels == "a").sum(), (labels == labels.to_series()).mean(), (labels != "a").mean()) == (3, 1.0, 0.4)
+        assert labels["c"] == "a"
+        before = {"a": "b", "b": None, "x": None, "c": "b", "y": None}
+        assert dict(g.bfs("b", predecessors=True).predecessors.items()) == before
+        truss = g.k_truss(2)
+        assert (truss.src.tolist(), list(truss.dst[::-1])) == (["a", "b", "x"], ["y", "c", "b"])
+    with DynamicGraph() as empty:
+        for call in (empty.pagerank().mean, empty.pagerank().max):
+            with pytest.raises(InvalidOption, match="no values"):
+                call()
+
+
+def test_hubs_and_authorities_sum_to_one_without_edges(place):
+    for n, edges in ((3, []), (1, []), (3, [(0, 0)]), (4, [(0, 1)])):
+        with DynamicGraph(place, n_vertices=n, reverse=True) as g:
+            g.insert(edges)
+            r = g.hits()
+            assert (r.sum(), r.authorities.sum()) == (pytest.approx(1), pytest.approx(1))
+            assert edges or r.to_numpy().tolist() == r.authorities.to_numpy().tolist() == [1 / n] * n
+            if edges == [(0, 1)]:
+                assert (r.top(1), r.authorities.top(1)) == ([(0, 1.0)], [(1, 1.0)])
+                with pytest.raises(InvalidOption, match="start is 0 for each vertex that an edge leads to"):
+                    g.hits(start=[1, 0, 1, 1])
+
+
+def test_katz_warns_where_it_diverges():
+    with DynamicGraph(n_vertices=5, directed=False) as g:
+        g.insert(list(nx.complete_graph(5).edges))  # whose largest eigenvalue is 4
+        with pytest.warns(RuntimeWarning, match="no convergence: iteration 1000 changed .* alpha is too large") as told:
+            r = g.katz_centrality(0.5)
+        assert (told[0].filename, r.converged, r.norm()) == (__file__, False, pytest.approx(1))
+        assert g.katz_centrality(0.2).converged
+        assert not g.katz_centrality(0.24, max_iter=3).converged  # on its way
+        assert not g.katz_centrality(0.2, tol=0).converged  # there, but for rounding
+        assert not g.eigenvector_centrality(tol=0).converged

@@ -1,0 +1,39 @@
+"""The benchmark of results that follow a graph, at a tiny size: its lines, and a wrong result."""
+
+from __future__ import annotations
+
+import pytest
+from bench_runs import SMALL, bench, of
+
+from mgraph.client.results.maintained import Live
+from workloads.__main__ import main
+
+OPTIONS = ["--batches", "5,200", "--repeats", "2", "--fresh", "1"]
+
+
+def test_each_result_follows_batches_of_each_kind(tmp_path):
+    lines = bench(
+        tmp_path, "live", *OPTIONS, "--names", "connected_components,pagerank,sssp", "--kinds", "inserts,mixed"
+    )
+    for name in ("connected_components", "pagerank", "sssp"):
+        points = of(lines, "live", name=name)
+        assert [(line["batches"], line["batch"]) for line in points] == [
+            (kind, size) for kind in ("inserts", "mixed") for size in (5, 200)
+        ]
+        assert all(line["n"] == 2 and line["fresh_ms"] > 0 for line in points)
+        assert all(sum(int(part.split()[0]) for part in line["how"].split(", ")) == 2 for line in points)
+
+
+@pytest.mark.parametrize("name", ["pagerank", "bfs"])
+def test_a_result_that_did_not_follow_is_caught(name, monkeypatch, capsys):
+    first, read = {}, Live.result
+    monkeypatch.setattr(Live, "result", lambda live: first.setdefault(live, read(live)))
+    options = ["--batches", "2000", "--repeats", "2", "--fresh", "1", "--kinds", "mixed", "--names", name]
+    assert main(["bench", "live", *SMALL, *options]) == 2
+    assert f"{name}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--names", "walks"), ("--kinds", "moves"), ("--repeats", "0")])
+def test_mistakes(option, value, capsys):
+    assert main(["bench", "live", *SMALL, option, value]) == 2
+    assert f"{option} " in capsys.readouterr().err

@@ -1,0 +1,5 @@
+"""``python -m workloads longrun``: batches for a long time, and analyses between."""
+
+from workloads.longrun.command import HELP, add_arguments, run
+
+__all__ = ["HELP", "add_arguments", "run"]

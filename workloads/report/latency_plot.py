@@ -1,0 +1,41 @@
+"""The picture of pauses: the time of each batch while a graph doubles, a panel a run and a line a structure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from workloads.report.slow_batches import named
+from workloads.results.archive import Run, of, provenance
+
+__all__ = ["save_latencies"]
+
+#: the same file from the same archive: no date, no random ids
+SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "mgraph", "font.size": 9}
+
+
+def save_latencies(runs: list[Run], path: Path) -> None:
+    """Write an SVG of the batches of `runs`, with no memory reserved; needs no display."""
+    with rc_context(SETTINGS):
+        figure = Figure(figsize=(9, 3.4 * len(runs)), layout="constrained")
+        FigureCanvasSVG(figure)
+        for panel, run in zip(figure.subplots(len(runs), 1, squeeze=False)[:, 0], runs, strict=True):
+            for line in of(run, "double"):
+                if not line["reserved_bytes"]:
+                    label = f"{line['structure']}, median {line['p50_ms']:.3g} ms"
+                    panel.plot(range(1, line["n"] + 1), line["each_ms"], linewidth=0.8, label=label)
+            panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
+            panel.set_title(f"{named(run)}. {provenance(run[0])}", fontsize=9)
+            panel.set_xlabel("batch")
+            panel.set_ylabel("time of the batch [ms]")
+            panel.grid(alpha=0.3)
+            panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,0 +1,175 @@
+"""``python -m workloads scaling``: ingest, BFS and PageRank on 1, 2, 4 ... workers, through `DynamicGraph`.
+
+Strong scaling keeps the graph; weak scaling keeps the edges of a worker, with twice the vertices on twice the workers.
+Times are those of the client's calls, as its user sees them. BFS and PageRank run on an undirected graph whose hubs
+have the first internal ids. Batches go into a directed one of half as many edges: from the client's host memory, one a
+call and with several in flight, and from the workers, as many operations from each. All points share one cluster; a
+graph is placed on the first of its workers. The graphs of strong scaling must agree, whatever the number of workers:
+counts of every batch from the client, distances, ranks to 1e-5.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from cluster import start
+from mgraph.client.creation.placement import choose_workers
+from mgraph.device import Device, gpu_count
+from mgraph.errors import InvalidOption
+from workloads.arguments import add_born_graph, add_record, check_least, device_of
+from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
+from workloads.report.command import shown
+from workloads.results.record import Record
+from workloads.scaling.plot import save_scaling_plot
+from workloads.scaling.point import Analytics, Point
+from workloads.scaling.updates import Updates
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+PARTS = ("analytics", "updates")
+HELP = "strong and weak scaling of ingest, BFS and PageRank over the workers of this machine"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add = parser.add_argument
+    add(
+        "--gpus",
+        "--workers",
+        dest="workers",
+        metavar="N,N",
+        help="numbers of workers (default: 1,2,4 ... as there are)",
+    )
+    add("--scaling", default="strong,weak", metavar="A,B", help="strong, weak or both (default: %(default)s)")
+    add("--measure", default=",".join(PARTS), metavar="A,B", help="analytics, updates or both (default: %(default)s)")
+    add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
+    add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: half of the graph's)")
+    add(
+        "--batch",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="operations a batch from the client, and from each worker in a step (default: %(default)s)",
+    )
+    add("--batches", type=int, default=10, metavar="N", help="batches of each kind (default: %(default)s)")
+    add("--roots", type=int, default=8, metavar="N", help="searches (default: %(default)s)")
+    add("--iterations", type=int, default=20, metavar="N", help="iterations of PageRank (default: %(default)s)")
+    add_born_graph(parser)
+    add_record(parser, "JSON lines and a plot")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; 0, or `Mismatch` where two numbers of workers do not agree."""
+    _check(options)
+    record, console = open_record("scaling", options), Console()
+    workers = _workers(options)
+    with start(workers[-1], device=options.device) as client:
+        addresses = choose_workers(client, None)
+        results: dict[Any, Any] = {}
+        for count in workers:
+            for kind in options.scaling.split(","):
+                scale = options.scale if kind == "strong" else options.scale + _doublings(count, workers[0])
+                known = results.get((count, scale))
+                if known is None:
+                    known = results[count, scale] = _measured(options, Point(options, client, addresses[:count], scale))
+                line = record.add("scaling", scaling=kind, workers=count, scale=scale, **known["line"])
+                console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
+                if kind == "strong":
+                    _compare(results.setdefault("strong", known), known, count)
+    record.add("end")
+    _close(record, console)
+    return 0
+
+
+def _measured(options: argparse.Namespace, point: Point) -> dict[str, Any]:
+    """The figures of a point as one line, and what must not depend on the number of workers."""
+    line: dict[str, Any] = {"device": point.maker.kind}
+    for part in options.measure.split(","):
+        line |= (Analytics if part == "analytics" else Updates)(point).measure()
+    return {"line": line, "checks": point.checks}
+
+
+def _check(options: argparse.Namespace) -> None:
+    check_least(options, "batch", "batches", "part", "roots", "iterations")
+    for kind in options.scaling.split(","):
+        if kind not in ("strong", "weak"):
+            raise InvalidOption(f"--scaling names {kind!r}; there are strong and weak")
+    for part in options.measure.split(","):
+        if part not in PARTS:
+            raise InvalidOption(f"--measure names {part!r}; there are {' and '.join(PARTS)}")
+
+
+def _workers(options: argparse.Namespace) -> list[int]:
+    if options.workers:
+        return sorted(set(counts_of(options.workers, "gpus")))
+    most = gpu_count() if device_of(options.device).kind == "cuda" else Device("cpu").threads
+    return [1 << k for k in range(most.bit_length())]
+
+
+def _doublings(count: int, first: int) -> int:
+    doublings = (count // first).bit_length() - 1
+    if first << doublings != count:
+        raise InvalidOption(
+            f"weak scaling doubles the graph with the workers; {count} is not {first} times a power of 2"
+        )
+    return doublings
+
+
+def _compare(one: dict[str, Any], other: dict[str, Any], workers: int) -> None:
+    """`Mismatch` where two numbers of workers found different results."""
+    for what, value in one["checks"].items():
+        found = other["checks"][what]
+        if what == "ranks":
+            same = float(np.abs(value.astype(np.float64) - found).sum()) < 1e-5
+        else:
+            same = np.array_equal(value, found)
+        if not same:
+            raise Mismatch(f"{what}: {workers} workers found {found}, fewer found {value}")
+
+
+def _says(line: dict[str, Any]) -> str:
+    said = [f"{line['workers']} workers, scale {line['scale']}"]
+    if "bfs" in line:
+        said.append(f"{short(line['built'])} edges, built in {line['build_s']:.2f} s")
+        said.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration")
+    if "born" in line:
+        said.append(f"{short(line['insert']['updates_per_s'])} inserts/s by calls")
+        pipelined = line["pipelined"]
+        said.append(f"{short(pipelined['updates_per_s'])} pipelined, {pipelined['share_of_link']:.0%} of the link")
+        for name in ("born", "mixed"):
+            said.append(f"{short(line[name]['updates_per_s'])} {name}, {line[name]['p50_ms']:.2f} ms a step")
+    return "; ".join(said)
+
+
+ROWS: dict[str, str] = {
+    "scale": "scale",
+    "edges": "built",
+    "BFS ms": "bfs.p50_ms",
+    "BFS GTEPS": "bfs.gteps_median",
+    "PageRank ms an iteration": "pagerank.p50_ms",
+    "largest shard / mean": "most_arcs_over_mean",
+    "edges before the batches": "resident",
+    "inserts/s, a call each": "insert.updates_per_s",
+    "deletes/s, a call each": "delete.updates_per_s",
+    "inserts/s, pipelined from the client": "pipelined.updates_per_s",
+    "share of the link's bandwidth": "pipelined.share_of_link",
+    "inserts/s, born on the workers": "born.updates_per_s",
+    "updates/s, 50% deletes, born on the workers": "mixed.updates_per_s",
+}
+
+
+def _close(record: Record, console: Console) -> None:
+    """The table, and the plot."""
+    lines = record.of("scaling")
+    rows = [[name, *(shown(line, value) for line in lines)] for name, value in ROWS.items()]
+    rows = [row for row in rows if any(cell != "" for cell in row[1:])]
+    columns = ["", *(f"{line['scaling']} {line['workers']}" for line in lines)]
+    show_table(console, "scaling, by the number of workers; times as the client sees them", columns, rows)
+    if record.path is not None:
+        plot = record.path.with_suffix(".png")
+        save_scaling_plot(record, plot)
+        console.print(f"wrote {record.path} and {plot.name}", highlight=False, soft_wrap=True)

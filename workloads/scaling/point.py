@@ -1,0 +1,150 @@
+"""One point of a scaling curve: the analytics of one graph on so many workers, and what makes the graphs of a point."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+from mgraph import DynamicGraph, EdgeBatch
+from mgraph.device import Array
+from mgraph.errors import InvalidOption
+from mgraph.partition import degree_order
+from workloads.arguments import device_of
+from workloads.bench.harness import summary
+from workloads.bench.inputs import Edges
+
+__all__ = ["WARM", "Analytics", "Point"]
+
+WARM = 3  #: batches and calls that do not count: compilation, memory pools, UCX's mappings of the other GPUs' memory
+CHUNK = 1 << 26  #: edges drawn at once on the client
+TOL = 1e-7  #: the least tolerance at which PageRank's shares travel as 16 bits, as they do by default
+
+
+class Point:
+    """So many workers, and the numbered edges that all graphs of the point are made of.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The options of the command.
+    client : Client
+    workers : sequence of str
+        The workers' addresses.
+    scale : int
+
+    Attributes
+    ----------
+    checks : dict
+        What must not depend on the number of workers, by a name for messages.
+    """
+
+    def __init__(self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int) -> None:
+        self.options, self.client, self.workers = options, client, list(workers)
+        self.maker = device_of(options.device)
+        self.maker.use()
+        self.edges = Edges(argparse.Namespace(**{**vars(options), "scale": scale}), self.maker)
+        self.checks: dict[str, Any] = {}
+
+    def graph(self, **more: Any) -> DynamicGraph:
+        """An empty graph on the point's workers."""
+        options = self.options
+        made = {"structure": options.structure, "exchange": options.exchange, "reserve": options.reserve, **more}
+        return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **made)
+
+    def fill(self, graph: DynamicGraph, total: int) -> tuple[float, int]:
+        """Insert the first `total` edges, drawn on the workers; the seconds that took, and how many were inserted."""
+        size = len(self.workers)
+        step = max(1, min(self.options.part, total // size))
+        steps = total // (step * size)
+        began = time.perf_counter()
+        reports = graph.ingest(self.edges.source(0, step), steps=steps)
+        if steps * step * size < total:
+            reports.append(graph.update(self.host(steps * step * size, total)))
+        return time.perf_counter() - began, sum(report.inserted for report in reports)
+
+    def host(self, start: int, stop: int) -> EdgeBatch:
+        """Edges in the client's host memory."""
+        src, dst = (self.maker.to_host(ids) for ids in self.edges.between(start, stop))
+        self.free()
+        return EdgeBatch(src, dst)
+
+    def free(self) -> None:
+        """Give up what was drawn here: on a GPU, which a worker uses too, the pool would keep it."""
+        if self.maker.kind == "cuda":
+            self.maker.xp.get_default_memory_pool().free_all_blocks()
+
+    def degrees(self, total: int) -> Array:
+        """How often each vertex is an end of the first `total` edges, a self-loop twice: int64[n], on the maker."""
+        xp, n = self.maker.xp, self.edges.n_vertices
+        found = xp.zeros(n, np.int64)
+        for at in range(0, total, CHUNK):
+            for ids in self.edges.between(at, min(at + CHUNK, total)):
+                found += xp.bincount(ids, minlength=n)
+        return found
+
+
+class Analytics:
+    """BFS and PageRank on one graph, with the hubs' ids first unless `--ids drawn`."""
+
+    def __init__(self, point: Point) -> None:
+        self.point, self.options = point, point.options
+        degrees = point.degrees(point.edges.n_edges)
+        order = None
+        if self.options.ids == "degree":
+            order = point.maker.to_host(degree_order(degrees, len(point.workers)))
+        self.degrees, self.order = point.maker.to_host(degrees), order
+        del degrees
+        point.free()
+
+    def measure(self) -> dict[str, Any]:
+        """Its figures."""
+        point, total = self.point, self.point.edges.n_edges
+        with point.graph(directed=self.options.directed, order=self.order) as graph:
+            seconds, _ = point.fill(graph, total)
+            point.checks["edges built"] = graph.num_edges
+            found = {"exchange": graph.exchange, "built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
+            found |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}
+            balance = graph.balance()
+            found |= {"arcs": sum(load.arcs for load in balance.workers)}
+            return {**found, "most_arcs_over_mean": round(balance.ratio, 4)}
+
+    def _bfs(self, graph: DynamicGraph) -> dict[str, Any]:
+        """Searches from sources of random edges that reach more than a hundredth of the vertices."""
+        sources = np.unique(self.point.host(0, min(16 * self.options.roots, self.point.edges.n_edges)).src)
+        roots = np.random.default_rng(self.options.seed).permutation(sources).tolist()
+        for root in roots[:WARM]:
+            graph.bfs(root)
+        seconds: list[float] = []
+        rates: list[float] = []
+        searched: dict[int, int] = {}  # edges among the vertices that a search reaches, by how many those are
+        for root in roots:
+            if len(seconds) == self.options.roots:
+                break
+            began = time.perf_counter()
+            result = graph.bfs(root)
+            spent = time.perf_counter() - began
+            if result.reached * 100 <= len(self.degrees):
+                continue
+            if result.reached not in searched:  # the giant component, as a rule, from every root
+                distance = result.to_numpy()
+                self.point.checks[f"distances from {root}"] = distance
+                searched[result.reached] = int(self.degrees[distance >= 0].sum()) // 2
+            seconds.append(spent)
+            rates.append(searched[result.reached] / spent / 1e9)
+        if not seconds:
+            raise InvalidOption(f"no root reaches a hundredth of {len(self.degrees)} vertices; raise --edge-factor")
+        return {**summary(seconds), "gteps_median": round(float(np.median(rates)), 4)}
+
+    def _pagerank(self, graph: DynamicGraph) -> dict[str, Any]:
+        seconds: list[float] = []
+        for _ in range(1 + WARM):
+            began = time.perf_counter()
+            result = graph.pagerank(tol=TOL, max_iter=self.options.iterations)
+            seconds.append((time.perf_counter() - began) / result.iterations)
+        self.point.checks["ranks"] = result.to_numpy()
+        return {"iterations": result.iterations, **summary(seconds[1:])}
