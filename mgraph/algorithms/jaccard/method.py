@@ -8,9 +8,9 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
 from mgraph.algorithms.jaccard.program import run_jaccard, warm
-from mgraph.columns import as_array
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.tables.arrays import as_array
 
 __all__ = ["ALGORITHM", "check", "jaccard", "result"]
 

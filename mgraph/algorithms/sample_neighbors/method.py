@@ -13,8 +13,8 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vert
 from mgraph.algorithms.random_walks.method import check_seed
 from mgraph.algorithms.sample_neighbors.program import run, warm
 from mgraph.checks import check_direction
-from mgraph.columns import shown
 from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import shown
 
 __all__ = ["ALGORITHM", "SampledNeighbors", "check_different", "sample_neighbors"]
 

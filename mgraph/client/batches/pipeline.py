@@ -13,10 +13,10 @@ from typing import Any
 
 from mgraph.batch import TOLD
 from mgraph.checks import check_offset
+from mgraph.client.batches.batch_results import BatchResults, Made
 from mgraph.client.batches.mixed import Answers
-from mgraph.client.batches.outcomes import Made, Outcomes
 from mgraph.client.batches.pending import Pending, PendingAnswers, PendingReport
-from mgraph.client.batches.shares import nbytes
+from mgraph.client.batches.split import nbytes
 from mgraph.client.calls.caller import Caller, Flight, Value
 from mgraph.client.calls.group import MOST, SMALL, Group, Small, layout, made_before
 from mgraph.client.reports.history import History
@@ -120,7 +120,7 @@ class Pipeline:
         history: History | None = None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
-        self._done, self._outcomes = landed, Outcomes(coordinator, history)
+        self._done, self._outcomes = landed, BatchResults(coordinator, history)
         self._post: Callable[[Small], None] | None = getattr(coordinator, "post", None)
         self._open = False
         self._bytes = 0

@@ -18,7 +18,7 @@ from mgraph.client.results.handles import VertexValues
 from mgraph.client.results.running import run_algorithm
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
-from mgraph.times import as_shown
+from mgraph.tables.times import as_shown
 
 __all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "run", "to_csr", "vertices"]
 

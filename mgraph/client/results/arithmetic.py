@@ -13,9 +13,9 @@ from mgraph.checks import is_series
 from mgraph.client.results.column import Column
 from mgraph.client.results.held import Held
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import as_array
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import as_array
 
 __all__ = ["VALUE", "check_whole", "combined"]
 

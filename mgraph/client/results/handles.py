@@ -12,8 +12,8 @@ from mgraph.client.results.arithmetic import VALUE, check_whole, combined
 from mgraph.client.results.column import SHOWN, Column
 from mgraph.client.results.held import Held
 from mgraph.client.vertices.numbering import Routed
-from mgraph.columns import arrow
 from mgraph.errors import InvalidOption
+from mgraph.tables.texts import arrow
 
 __all__ = ["VertexIds", "VertexRows", "VertexValues", "column_of"]
 
