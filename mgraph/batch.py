@@ -72,6 +72,8 @@ class EdgeBatch:
     keys: str | None
     unused: ClassVar[tuple[str, ...]] = ()  #: columns of the table that were not used, though their names belong here
 
+    rounded: ClassVar[str] = ""  #: the first weight that float32 changed, in words
+
     def __init__(
         self, src: Any, dst: Any, weight: Any = None, op: Any = None, keys: str | None = None, time: Any = None
     ) -> None:
@@ -89,7 +91,9 @@ class EdgeBatch:
         else:
             src, dst = as_keys(src, keys, names[0]), as_keys(dst, keys, names[1])
         if weight is not None:
-            weight = as_weights(weight, labels.get("weight", "weight"))
+            weight = as_weights(weight, labels.get("weight", "weight"), notes := list[str]())
+            if notes:
+                self.__dict__["rounded"] = notes[0]
         if op is not None:
             op = as_ops(op, labels.get("op", "op"))
         if time is not None:

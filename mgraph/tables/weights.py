@@ -20,10 +20,10 @@ _DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216
 _OPS = "operations are +1 (insert) and -1 (delete)"
 
 
-def as_weights(values: Any, name: str = "weight") -> Any:
+def as_weights(values: Any, name: str = "weight", notes: list[str] | None = None) -> Any:
     """Return `values` as float32 weights, on the device where they are. O(n).
 
-    A warning names a whole number that float32 changes.
+    A warning names a whole number that float32 changes; `notes` gets a line about the first value of any kind.
 
     Raises
     ------
@@ -48,12 +48,17 @@ def as_weights(values: Any, name: str = "weight") -> Any:
         if bad.any():
             at = int(bad.argmax())
             raise InvalidBatch(f"{cell(name, at)} is {float(array[at])}; {_STORED}")
+        if notes is not None:
+            at = int(changed.argmax())
+            notes.append(f"{cell(name, at)} is {shown(array[at])}, and float32 keeps {float(kept[at])!r}")
         _warn_changed(array, kept, changed, name)
     return kept
 
 
 def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
     """Warn of the first whole number that float32 changes: of a fraction seven digits are what is expected."""
+    if max(float(kept.max()), -float(kept.min())) < _EXACT:
+        return
     if array.dtype.kind == "f":
         changed = changed & (abs(array) > _EXACT) & (array == array.round())
         if not changed.any():

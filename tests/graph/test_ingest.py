@@ -189,7 +189,7 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
         for source, error in [
             (3, InvalidOption),
             ([], InvalidOption),
-            (client.submit(lambda: "text"), InvalidBatch),
+            (client.submit(lambda: 5), InvalidBatch),
             (EdgeBatch([0], [1]), InvalidOption),
             ([EdgeBatch([0], [1])], InvalidOption),
             (["edges.txt"], InvalidOption),
@@ -197,7 +197,7 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
             ((da.zeros((4, 2), dtype=int), da.zeros((4, 2), dtype=int)), InvalidBatch),
             ({"dst": da.zeros(4, dtype=int)}, InvalidBatch),
             ((da.zeros(4), da.full(4, 0.5)), InvalidBatch),  # found by a worker
-            ([client.submit(lambda: "text")], InvalidBatch),
+            ([client.submit(lambda: 5)], InvalidBatch),
             ([client.submit(lambda: 1 / 0)], ZeroDivisionError),
         ]:
             with pytest.raises(error):

@@ -79,7 +79,7 @@ def joined(parts: list[EdgeBatch]) -> EdgeBatch:
         (([0, 1], [0]), InvalidBatch),
         ({"src": [0], "to": [1]}, InvalidBatch),
         (EdgeBatch([0], [1], [2.0]), InvalidBatch),
-        ("text", InvalidBatch),
+        (5, InvalidBatch),
     ],
     ids=["id", "lengths", "columns", "weights", "type"],
 )

@@ -34,7 +34,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.failures import Recovered, retold
 from mgraph.keys import NONE
-from mgraph.tables.names import Names, warn_unused
+from mgraph.tables.names import Names, warn, warn_unused
 from mgraph.tables.times import as_stamps
 
 __all__ = ["Updates"]
@@ -81,6 +81,7 @@ class Updates:
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
+        self._rounds = False  # whether a warning told of it
 
     def follow(self, live: Live) -> None:
         """Bring a result up to date after each change from now on."""
@@ -154,8 +155,15 @@ class Updates:
         """Whether the graph has keys; the first batch decides where the user did not."""
         return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
+    def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
+        """Check a batch, and warn once if rounding begins to add up in sums."""
+        check_batch(batch, n_vertices, self._options.weighted)
+        if batch.rounded and self._options.combine == "sum" and not self._rounds:
+            self._rounds = True
+            warn(f"{batch.rounded}; sums are float32, in which rounding adds up")
+
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
-        check_batch(batch, None, self._options.weighted)
+        self._check(batch, None)
         return self._directory.keyed(batch, self._options.directed, self._logged)
 
     def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
@@ -314,7 +322,7 @@ class Updates:
 
     def _shares(self, batch: EdgeBatch, known: bool = False) -> list[dict[str, Any]]:
         """A batch, checked, but for its ids where those are `known`, as contiguous shares, one a worker."""
-        check_batch(batch, None if known else self._directory.n_vertices, self._options.weighted)
+        self._check(batch, None if known else self._directory.n_vertices)
         return self._dealt(batch)
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
 _AROUND = re.compile(rb'("(?:[^"]|"")*")|[ \t]*(,)[ \t]*')
 _ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
 _BLANKS = re.compile(rb" {2,}")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_DIGIT = re.compile(r"[0-9]")
 #: names that the line of names of an edge list may have for each end
 _SOURCES = ("source", "src", "from", "fromnodeid", "node1")
 _TARGETS = ("target", "dst", "dest", "destination", "to", "tonodeid", "node2")
@@ -117,8 +117,8 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
     header = _has_names(first)
     if named == {True} or header:
         return parse(body, delimiter, columns, 1, names, keys)
-    if keys != "string" and not any(map(_NUMBER.fullmatch, first)):
-        # a first row of text is one of names if all rows after it are numbers
+    if keys != "string" and not any(map(_DIGIT.search, first)):
+        # a first row without digits is one of names if all rows after it are numbers
         try:
             table = parse(body, delimiter, columns, 1, names, keys)
         except (InvalidBatch, ValueError):
