@@ -60,7 +60,7 @@ def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
     if max(float(kept.max()), -float(kept.min())) < _EXACT:
         return
     if array.dtype.kind == "f":
-        changed = changed & (abs(array) > _EXACT) & (array == array.round())
+        changed = changed & (abs(array) > _EXACT) & (abs(array) < 2**53) & (array == array.round())
         if not changed.any():
             return
     at = int(changed.argmax())
