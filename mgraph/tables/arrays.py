@@ -13,8 +13,8 @@ from mgraph.errors import InvalidBatch
 from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
-    "NEED", "Coded", "as_array", "as_column", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "plain",
-    "refuse_missing", "shown",
+    "NEED", "Coded", "as_array", "as_column", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "of_cudf",
+    "plain", "refuse_missing", "shown",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
@@ -158,9 +158,7 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     if isinstance(values, Texts):
         return values
     if library_of(values) == "cudf":
-        if values.dtype.kind in "iuf" and not values.isna().any():
-            return values.values
-        values = values.to_arrow()
+        values = of_cudf(values)
     if hasattr(values, "isna") and hasattr(values, "dtype"):
         return _of_pandas(values, name, need)
     if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
@@ -176,6 +174,11 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     if library_of(values) == "pyarrow":
         return _of_arrow(values, name, need)
     return as_array(as_objects(values))
+
+
+def of_cudf(column: Any) -> Any:
+    """Return a column of cuDF: numbers as an array of CuPy, others and those with missing values as Arrow's."""
+    return column.values if column.dtype.kind in "iuf" and not column.isna().any() else column.to_arrow()
 
 
 def _of_pandas(values: Any, name: str, need: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph.errors import InvalidBatch
-from mgraph.tables.arrays import as_array, as_objects, library_of
+from mgraph.tables.arrays import as_array, as_objects, library_of, of_cudf
 from mgraph.tables.names import label
 
 __all__ = ["Table", "is_dasks", "is_table", "table_of"]
@@ -65,6 +65,8 @@ def table_of(value: Any) -> Table:
         return value
     if hasattr(value, "__dask_graph__"):
         raise InvalidBatch(f"a {type(value).__name__} is Dask's; DynamicGraph.from_dask and ingest take it")
+    if library_of(value) == "cudf":
+        return Table("the frame", list(value.columns), lambda names: {name: of_cudf(value[name]) for name in names})
     if isinstance(value, Mapping):
         return Table("the mapping", list(value), lambda names: _alike({name: _loose(value[name]) for name in names}))
     if library_of(value) == "polars" and hasattr(value, "collect_schema"):

@@ -71,7 +71,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
         array = array.astype(array.dtype.newbyteorder("="))
     bad = None
     if array.dtype.kind == "M":
-        refuse_missing(np.isnat(array.reshape(-1)), name)
+        _refuse_nat(np.isnat(array.reshape(-1)), name)
         if np.datetime_data(array.dtype)[0] == "generic":
             raise InvalidBatch(f"{name} has dtype datetime64 without a unit; give it one, as datetime64[ns]")
     elif array.dtype.kind in "iu":
@@ -91,6 +91,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Return Python objects as times: whole numbers, dates, or strings that say a date."""
     values = array.reshape(-1).tolist()
+    _refuse_nat(np.fromiter((type(value).__name__ == "NaTType" for value in values), bool, len(values)), name)
     refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
     kinds = set(map(type, values))
     if all(issubclass(kind, int) and kind is not bool for kind in kinds):
@@ -140,8 +141,14 @@ def _parsed(texts: list[str], name: str) -> np.ndarray:
                 dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
-    refuse_missing(np.isnat(dates), name)
+    _refuse_nat(np.isnat(dates), name)
     return dates
+
+
+def _refuse_nat(missing: np.ndarray, name: str) -> None:
+    """Raise `InvalidBatch` for the first date that is NaT."""
+    if missing.any():
+        raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is NaT; times run from {LEAST} to {MOST}, without NaT")
 
 
 def as_stamps(batch: Any, times: str | None) -> Any:

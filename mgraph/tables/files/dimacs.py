@@ -38,6 +38,8 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
     if wrong.any():
         at = int(wrong.argmax())
         raise ReadError(f"line {line + 1 + at} has {counts[at]} numbers; it must have {width}")
+    if int((counts > 0).sum()) != len(starts):
+        raise ReadError(f"a line after line {line} has {letter.decode()!r} and no numbers")
     if len(numbers) != m * width:
         raise ReadError(f"line {line} announces {m} edges, and {len(numbers) // width} follow")
     table = numbers.reshape(-1, width)

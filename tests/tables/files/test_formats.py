@@ -96,6 +96,7 @@ def test_dimacs(tmp_path):
         ("p sp 2 1\na 1 3 3\n", "edge 1 is from 1 to 3; there are the vertices 1 to 2"),
         ("p sp 2 1\na 1 2\n", "line 2 has 2 numbers; it must have 3"),
         ("c x\np sp 2 1\nb 1 2 3\n", "line 3 begins with 'b'"),
+        ("p sp 2 1\na\na 1 2 3\n", "a line after line 1 has 'a' and no numbers"),
         ("p sp 2 1\na 1 2 x\n", "line 2 has 'x', which is no number"),
         ("p sp 2 1\na 1 2 1e999\n", "too large"),
         ("p sp two 1\na 1 2 1\n", "line 1 is 'p sp two 1'"),
