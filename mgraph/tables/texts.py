@@ -42,7 +42,7 @@ class Texts:
 
     @classmethod
     def of(cls, array: Any) -> Texts:
-        """The strings of an Arrow array without missing values; without a copy if its offsets have 64 bits."""
+        """Return the strings of an Arrow array without missing values; without a copy if its offsets have 64 bits."""
         array = array.cast(arrow().large_string())
         _, offsets, data = array.buffers()
         if len(array) == 0 or offsets is None:
@@ -51,14 +51,14 @@ class Texts:
         return cls(at, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8))
 
     def to_arrow(self) -> Any:
-        """The strings of the rows as a ``pyarrow.LargeStringArray``."""
+        """Return the strings of the rows as a ``pyarrow.LargeStringArray``."""
         pa = arrow()
         at, text = np.ascontiguousarray(self.at), np.ascontiguousarray(self.text)
         strings = pa.LargeStringArray.from_buffers(len(at) - 1, pa.py_buffer(at), pa.py_buffer(text))
         return strings if self.codes is None else strings.take(pa.array(self.codes))
 
     def take(self, rows: np.ndarray) -> Texts:
-        """Some rows."""
+        """Return some rows."""
         if self.codes is not None:
             return Texts(self.at, self.text, self.codes[rows])
         return Texts.of(self.to_arrow().take(arrow().array(rows)))
@@ -80,14 +80,14 @@ class Texts:
         return iter(self.to_arrow().to_pylist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The strings of the rows as str objects."""
+        """Return the strings of the rows as str objects."""
         if copy is False:
             raise ValueError("strings are stored in one buffer, so an array of them is always a copy; copy=False fails")
         found: np.ndarray = self.to_arrow().to_numpy(zero_copy_only=False).astype(dtype or object)
         return found
 
     def __getitem__(self, rows: Any) -> Any:
-        """The rows of a slice, as a view, or of a mask; or the string of one row, a number."""
+        """Return the rows of a slice, as a view, or of a mask; or the string of one row, a number."""
         if isinstance(rows, int | np.integer):
             return self.to_arrow()[int(rows)].as_py()
         if not isinstance(rows, slice):

@@ -32,7 +32,7 @@ CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in t
 
 
 def check_times(times: Any) -> str | None:
-    """The option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
+    """Return the option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
 
     Raises
     ------
@@ -152,7 +152,7 @@ def _refuse_nat(missing: np.ndarray, name: str) -> None:
 
 
 def as_stamps(batch: Any, times: str | None) -> Any:
-    """The column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
+    """Return the column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def as_stamps(batch: Any, times: str | None) -> Any:
 
 
 def _in_unit(values: Any, times: str, name: str) -> Any:
-    """Checked times as int64 in the unit of a graph."""
+    """Return checked times as int64 in the unit of a graph."""
     given = np.dtype(values.dtype)
     if given.kind == "i" and times == INTEGERS:
         return values
@@ -190,12 +190,12 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
 
 
 def as_shown(stamps: Any, times: str | None) -> Any:
-    """What a graph keeps as its users see it: int64, or datetime64 with the graph's unit. Without a copy."""
+    """Return the times that a graph keeps as users see them, int64 or datetime64 in the graph's unit, without a copy."""
     return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
 
 
 def as_instant(value: Any, times: str, name: str) -> int:
-    """One time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    """Return one time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
     if np.ndim(value) != 0:
         raise InvalidOption(f"{name} is {value!r}; it must be one time")
     try:
@@ -205,7 +205,7 @@ def as_instant(value: Any, times: str, name: str) -> int:
 
 
 def as_span(window: Any, times: str | None) -> tuple[int, str]:
-    """The option `window` as a number of units, and the option `times` that goes with it.
+    """Return the option `window` as a number of units, and the option `times` that goes with it.
 
     A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 

@@ -50,8 +50,8 @@ class Parts:
             try:
                 return future.result(timeout=WATCH_SECONDS)
             except TimeoutError:
-                if future.done():  # it is the error of the data
-                    raise
+                if future.done():  # meanwhile, or the error is the one of the data
+                    return future.result()
                 self._watch()
 
 

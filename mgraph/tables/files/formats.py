@@ -1,4 +1,4 @@
-"""The format of a file: by its contents, and by its name where these do not tell."""
+"""Recognise the format of a file: by its contents, and by its name where these do not tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of a format of graphs returns."""
+"""Contents of a file in a format of graphs."""
 
 from __future__ import annotations
 

@@ -101,6 +101,6 @@ def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray,
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values, ascending; by sorting, since `numpy.unique` hashes, and takes ten times as long."""
+    """Return the distinct values, ascending; by sorting, since `numpy.unique` hashes, and takes ten times as long."""
     values = np.sort(values)
     return values[np.diff(values, prepend=-1) != 0]

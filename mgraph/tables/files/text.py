@@ -43,16 +43,16 @@ class Csv:
         self.names = [name.strip() for name in first] if self._spaced else first
 
     def nbytes(self, names: Sequence[str]) -> int:
-        """As `TableFile`."""
+        """Return 0: the size in memory is not known."""
         return 0
 
     def read(self, names: Sequence[str], keys: str | None) -> Any:
-        """As `TableFile`."""
+        """Read some columns, the ends of a graph with string keys as text."""
         body = body_of(self._file).lstrip(b"\r\n")
         return parse(_stripped(body) if self._spaced else body, self._delimiter, self.names, 1, names, keys)
 
     def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
-        """As `TableFile`."""
+        """Yield some columns in pieces of about `rows` rows."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
