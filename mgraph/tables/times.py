@@ -190,7 +190,7 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
 
 
 def as_shown(stamps: Any, times: str | None) -> Any:
-    """Return the times that a graph keeps as users see them, int64 or datetime64 in the graph's unit, without a copy."""
+    """Return the times that a graph keeps as users see them: int64, or datetime64 in its unit. Without a copy."""
     return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
 
 
