@@ -33,7 +33,7 @@ _BEGINNINGS = [
     for pattern, name in (
         (rb"%%matrixmarket", "matrix market"),
         (rb"par1", "parquet"),
-        (rb"pk\x03\x04", "npz"),
+        (rb"pk\x03\x04|\x93numpy", "npz"),
         (rb"(<\?xml.*|<!--.*|<!doctype graphml.*)?<(\w+:)?graphml\b", "graphml"),
         (rb"(c[ \t][^\n]*\n|c\r?\n|\s)*p[ \t]+(sp|edge|col|aux|max)\b", "dimacs"),
     )
@@ -52,7 +52,7 @@ _REFUSED = [
         (rb"(strict\s+)?(di)?graph\s+(\"[^\"]*\"|\w*)\s*\{", "DOT; networkx.nx_pydot reads it"),
         (rb"p[ \t]+(tw|td|cep|ds|hs)\b|(c[^\n]*\n)+p[ \t]+(tw|td|cep|ds|hs)\b", "DIMACS of PACE"),
         (rb"arrow1", "Arrow's IPC; pyarrow.ipc and from_arrow read it"),
-        (rb"orc\b|obj\x01|\x93numpy|sqlite format 3|\x89hdf|%pdf|\x7felf|\xd0\xcf\x11\xe0", "a binary file"),
+        (rb"orc\b|obj\x01|sqlite format 3|\x89hdf|%pdf|\x7felf|\xd0\xcf\x11\xe0", "a binary file"),
         (rb"\x28\xb5\x2f\xfd|\x1f\x8b|bzh[1-9]|\xfd7zxz|7z\xbc\xaf|rar!", "compressed twice, or an archive"),
     )
 ]  # fmt: skip
